@@ -3,8 +3,10 @@
 
 Seconds of CPU differ from computer to computer, and with what else one does. So the budget counts in compilations of a
 fixed file, which are timed before and after. Above it, the files of build/default whose share of the compilation has
-grown most since the budget was recorded are named. --record writes .ci/budget.json anew: a quarter above what was taken.
+grown most since the budget was recorded are named. --record writes .ci/budget.json anew: a quarter above what was
+taken.
 """
+
 import json
 import os
 import resource
@@ -14,7 +16,10 @@ import tempfile
 
 FILE = ".ci/budget.json"
 LOG = "build/default/.ninja_log"
-UNIT = "#include <gtest/gtest.h>\n#include <nlohmann/json.hpp>\nint main() { return nlohmann::json::parse(\"[1]\").size() != 1; }\n"
+UNIT = (
+    '#include <gtest/gtest.h>\n#include <nlohmann/json.hpp>\nint main() { return nlohmann::json::parse("[1]").size() !='
+    " 1; }\n"
+)
 SPARE = 1.25
 
 
@@ -32,7 +37,15 @@ def unit_seconds():
         source = os.path.join(folder, "unit.cpp")
         with open(source, "w", encoding="utf-8") as file:
             file.write(UNIT)
-        command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O0", "-c", source, "-o", os.path.join(folder, "unit.o")]
+        command = [
+            os.environ.get("CXX", "c++"),
+            "-std=c++20",
+            "-O0",
+            "-c",
+            source,
+            "-o",
+            os.path.join(folder, "unit.o"),
+        ]
         return min(cpu_seconds(command)[0] for _ in range(3))
 
 
@@ -49,7 +62,10 @@ def shares(log):
 
 def grown(now, then):
     """Outputs whose share is larger than it was, the most grown first."""
-    return sorted((output for output in now if now[output] > then.get(output, 0)), key=lambda output: then.get(output, 0) - now[output])
+    return sorted(
+        (output for output in now if now[output] > then.get(output, 0)),
+        key=lambda output: then.get(output, 0) - now[output],
+    )
 
 
 def main():
@@ -61,7 +77,10 @@ def main():
     taken = seconds / unit
     with open(LOG, encoding="utf-8") as file:
         now = shares(file.read())
-    print(f"{seconds:.0f} s of CPU, {taken:.0f} times the compilation of a fixed file, which takes {unit:.2f} s", flush=True)
+    print(
+        f"{seconds:.0f} s of CPU, {taken:.0f} times the compilation of a fixed file, which takes {unit:.2f} s",
+        flush=True,
+    )
     if record:
         with open(FILE, "w", encoding="utf-8") as file:
             largest = {output: round(share, 4) for output, share in sorted(now.items()) if share > 0.002}
@@ -72,7 +91,9 @@ def main():
         budget = json.load(file)
     if taken <= budget["compilations"]:
         return code
-    print(f"the budget is {budget['compilations']} (.ci/budget.json). What has grown most, in parts of the whole build:")
+    print(
+        f"the budget is {budget['compilations']} (.ci/budget.json). What has grown most, in parts of the whole build:"
+    )
     for output in grown(now, budget["shares"])[:8]:
         print(f"  {budget['shares'].get(output, 0):7.2%} -> {now[output]:7.2%}  {output}")
     return code or 1

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Of budget.py: shares of a log of Ninja, and what has grown."""
+
 import unittest
 
 from budget import cpu_seconds, grown, shares

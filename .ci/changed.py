@@ -10,6 +10,7 @@ nothing.
 
 Prints `all` where everything counts: the commit is not known here, or what all of them share has changed.
 """
+
 import json
 import re
 import subprocess
@@ -19,7 +20,9 @@ from layers import files_of, includes
 
 SHARED = {  # a change here concerns everything
     "files": re.compile(r"\.clang-tidy$|\.ci/(tidy\.sh|clang_tidy/)"),
-    "exercises": re.compile(r"(common|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"),
+    "exercises": re.compile(
+        r"(common|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"
+    ),
     "handouts": re.compile(r"(common|cmake|tools/course|labs/CMakeLists|\.ci/outputs)"),
 }
 
@@ -48,7 +51,10 @@ def exercises_of(found, course):
     """Ids of those with a solution, tests, planted mistakes or alternatives among the files `found`."""
     for week in course["weeks"]:
         for exercise in week["exercises"]:
-            own = re.compile(rf"(labs|solutions|tools/mutants|tools/alternatives)/{week['folder']}/(hard/)?{exercise['name']}(_\w*test)?\.")
+            own = re.compile(
+                r"(labs|solutions|tools/mutants|tools/alternatives)/"
+                rf"{week['folder']}/(hard/)?{exercise['name']}(_\w*test)?\."
+            )
             if any(own.match(path) for path in found):
                 yield exercise["id"]
 

@@ -4,6 +4,7 @@ figures. For a clone with nothing to lose in labs/, which is left with the refer
 
   python3 .ci/effects.py [EXERCISE …]
 """
+
 import json
 import math
 import pathlib
@@ -17,8 +18,10 @@ RESULT = pathlib.Path("build/effects.json")
 
 def waste(rank):
     """A megabyte that is written for nothing: a few microseconds of virtual time."""
-    return (f"  {{\n    Rank here = {rank};\n    Slice waste = here.allocate(std::size_t{{1}} << 18, DType::f32, Category::buffer);\n"
-            "    fill(here, waste, 0);\n  }")
+    return (
+        f"  {{\n    Rank here = {rank};\n    Slice waste = here.allocate(std::size_t{{1}} << 18, DType::f32,"
+        " Category::buffer);\n    fill(here, waste, 0);\n  }"
+    )
 
 
 def after(line, more):
@@ -29,72 +32,243 @@ def after(line, more):
 VARIANTS = {
     "21.0": ("first_messages", [after("void broadcast(Rank me, Slice data, int root) {", waste("me"))]),
     "21.1": ("naive_all_reduce", [after("void naive_all_reduce(Rank me, Slice data) {", waste("me"))]),
-    "21.2": ("ring_all_reduce", [after("  ring_all_gather(me, data);", "  ring_all_gather(me, data);"),
-                                 after("void ring_reduce_scatter(Rank me, Slice data) {", waste("me"))]),
-    "21.3": ("halving_doubling", [after("void recursive_doubling_all_reduce(Rank me, Slice data) {", waste("me")),
-                                  after("void rabenseifner_all_reduce(Rank me, Slice data) {", waste("me"))]),
-    "21.4": ("hierarchical_all_reduce", [after("  ring_all_gather(groups.node, data);", "  ring_all_gather(groups.node, data);")]),
-    "21.5": ("cost_model", [after("double ring_all_reduce_seconds(CostModel cost, int ranks, double bytes) {", "  bytes *= 2;")]),
+    "21.2": (
+        "ring_all_reduce",
+        [
+            after("  ring_all_gather(me, data);", "  ring_all_gather(me, data);"),
+            after("void ring_reduce_scatter(Rank me, Slice data) {", waste("me")),
+        ],
+    ),
+    "21.3": (
+        "halving_doubling",
+        [
+            after("void recursive_doubling_all_reduce(Rank me, Slice data) {", waste("me")),
+            after("void rabenseifner_all_reduce(Rank me, Slice data) {", waste("me")),
+        ],
+    ),
+    "21.4": (
+        "hierarchical_all_reduce",
+        [after("  ring_all_gather(groups.node, data);", "  ring_all_gather(groups.node, data);")],
+    ),
+    "21.5": (
+        "cost_model",
+        [after("double ring_all_reduce_seconds(CostModel cost, int ranks, double bytes) {", "  bytes *= 2;")],
+    ),
     "21.7": ("ddp", [after("  all_reduce(dp, gradients);", "  all_reduce(dp, gradients);")]),
-    "21.8": ("large_batch", [after("double scaled_rate(RateRule rule, double rate, std::size_t base_batch, std::size_t batch) {", "  rate /= 2;")]),
-    "21.9": ("compression", [after("std::size_t top_k_count(std::size_t elements, double density) {", "  density = std::min(1.0, 2 * density);")]),
-    "21.10": ("scaling_laws", [after("double speedup(double serial_seconds, double parallel_seconds) {", "  serial_seconds *= 2;"),
-                               after("double karp_flatt(double speedup, int ranks) {", "  speedup *= 0.9;")]),
-    "21.12": ("local_sgd", [after("double local_sgd_bytes(const OuterSgd& how, int ranks, double elements) {", "  elements *= 2;")]),
-    "22.1": ("memory_calculator", [after("ModelState model_state(double parameters, int stage, int ranks, Recipe recipe) {", "  parameters *= 2;"),
-                                   after("double bytes_sent(double parameters, int stage, int ranks, int microbatches, Recipe recipe) {", "  parameters *= 2;")]),
+    "21.8": (
+        "large_batch",
+        [
+            after(
+                "double scaled_rate(RateRule rule, double rate, std::size_t base_batch, std::size_t batch) {",
+                "  rate /= 2;",
+            )
+        ],
+    ),
+    "21.9": (
+        "compression",
+        [
+            after(
+                "std::size_t top_k_count(std::size_t elements, double density) {",
+                "  density = std::min(1.0, 2 * density);",
+            )
+        ],
+    ),
+    "21.10": (
+        "scaling_laws",
+        [
+            after("double speedup(double serial_seconds, double parallel_seconds) {", "  serial_seconds *= 2;"),
+            after("double karp_flatt(double speedup, int ranks) {", "  speedup *= 0.9;"),
+        ],
+    ),
+    "21.12": (
+        "local_sgd",
+        [after("double local_sgd_bytes(const OuterSgd& how, int ranks, double elements) {", "  elements *= 2;")],
+    ),
+    "22.1": (
+        "memory_calculator",
+        [
+            after(
+                "ModelState model_state(double parameters, int stage, int ranks, Recipe recipe) {", "  parameters *= 2;"
+            ),
+            after(
+                "double bytes_sent(double parameters, int stage, int ranks, int microbatches, Recipe recipe) {",
+                "  parameters *= 2;",
+            ),
+        ],
+    ),
     "22.2": ("zero1", [after("  week21::ring_reduce_scatter(dp, bucket);", waste("dp"))]),
     "22.3": ("zero2", [after("      week21::ring_reduce_scatter(queue, whole);", waste("queue"))]),
     "22.4": ("fsdp", [after("      week21::ring_reduce_scatter(queue, sums);", waste("queue"))]),
-    "22.5": ("mixed_precision", [after("Precision precision_of(std::string_view name) {", '  if (name == "bf16") name = "fp32";'),
-                                 after("void sum_in(Rank me, Slice data, DType reduce, const AllReduce& all_reduce) {", waste("me"))]),
-    "22.6": ("checkpointing", [after("void restore_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) {", waste("me"))]),
-    "22.8": ("hsdp", [after("LevelBytes hybrid_bytes(const Hybrid& shape, double bytes) {", "  bytes *= 2;"),
-                      after("    week21::ring_reduce_scatter(node, sums);", waste("node"))]),
-    "23.1": ("parallel_linear", [after("void g_forward(const TensorParallel& tp, Slice y, const char* place) {", waste("tp.group"))]),
-    "23.2": ("tensor_mlp", [after("  gelu(tp.group, saved.gelu, saved.up);", "  gelu(tp.group, saved.gelu, saved.up);")]),
-    "23.3": ("tensor_attention", [after("  attention(tp.group, saved.attention, saved.statistics, saved.qkv, shape);", "  attention(tp.group, saved.attention, saved.statistics, saved.qkv, shape);")]),
+    "22.5": (
+        "mixed_precision",
+        [
+            after("Precision precision_of(std::string_view name) {", '  if (name == "bf16") name = "fp32";'),
+            after("void sum_in(Rank me, Slice data, DType reduce, const AllReduce& all_reduce) {", waste("me")),
+        ],
+    ),
+    "22.6": (
+        "checkpointing",
+        [after("void restore_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) {", waste("me"))],
+    ),
+    "22.8": (
+        "hsdp",
+        [
+            after("LevelBytes hybrid_bytes(const Hybrid& shape, double bytes) {", "  bytes *= 2;"),
+            after("    week21::ring_reduce_scatter(node, sums);", waste("node")),
+        ],
+    ),
+    "23.1": (
+        "parallel_linear",
+        [after("void g_forward(const TensorParallel& tp, Slice y, const char* place) {", waste("tp.group"))],
+    ),
+    "23.2": (
+        "tensor_mlp",
+        [after("  gelu(tp.group, saved.gelu, saved.up);", "  gelu(tp.group, saved.gelu, saved.up);")],
+    ),
+    "23.3": (
+        "tensor_attention",
+        [
+            after(
+                "  attention(tp.group, saved.attention, saved.statistics, saved.qkv, shape);",
+                "  attention(tp.group, saved.attention, saved.statistics, saved.qkv, shape);",
+            )
+        ],
+    ),
     "23.4": ("tensor_block", [after("  shard_tokens(me, own, tokens, shard);", waste("me"))]),
-    "23.5": ("sequence_parallel", [after("void scatter_rows(Rank group, Slice own, Slice whole, const char* place) {", waste("group"))]),
-    "23.6": ("ring_attention", [after("std::array<int, 2> zigzag_chunks(int rank, int ranks) {", "  return {2 * rank, 2 * rank + 1};")]),
-    "24.1": ("stages", [("partition(const std::vector<double>& costs, int parts) {", "partition(const std::vector<double>& given, int parts) {\n  std::vector<double> costs = given;\n  costs.front() += 2 * costs.back();"),
-                        ('#include "labs/week24_pipeline/stage_runner.hpp"', '#include "common/arithmetic.hpp"\n#include "labs/week24_pipeline/stage_runner.hpp"'),
-                        after("    main_.wait(input.ticket);", waste("main_"))]),
-    "24.2": ("gpipe", [("  for (int m = shape.microbatches; m-- > 0;) steps.push_back({Work::backward, m});\n", ""),
-                       ("  for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::forward, m});\n  return",
-                        "  for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::forward, m}), steps.push_back({Work::backward, m});\n  return")]),
+    "23.5": (
+        "sequence_parallel",
+        [after("void scatter_rows(Rank group, Slice own, Slice whole, const char* place) {", waste("group"))],
+    ),
+    "23.6": (
+        "ring_attention",
+        [after("std::array<int, 2> zigzag_chunks(int rank, int ranks) {", "  return {2 * rank, 2 * rank + 1};")],
+    ),
+    "24.1": (
+        "stages",
+        [
+            (
+                "partition(const std::vector<double>& costs, int parts) {",
+                (
+                    "partition(const std::vector<double>& given, int parts) {\n  std::vector<double> costs = given;\n "
+                    " costs.front() += 2 * costs.back();"
+                ),
+            ),
+            (
+                '#include "labs/week24_pipeline/stage_runner.hpp"',
+                '#include "common/arithmetic.hpp"\n#include "labs/week24_pipeline/stage_runner.hpp"',
+            ),
+            after("    main_.wait(input.ticket);", waste("main_")),
+        ],
+    ),
+    "24.2": (
+        "gpipe",
+        [
+            ("  for (int m = shape.microbatches; m-- > 0;) steps.push_back({Work::backward, m});\n", ""),
+            (
+                "  for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::forward, m});\n  return",
+                (
+                    "  for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::forward, m}),"
+                    " steps.push_back({Work::backward, m});\n  return"
+                ),
+            ),
+        ],
+    ),
     "24.3": ("one_f_one_b", [("shape.stages - 1 - stage, m)", "shape.stages - stage, m)")]),
     "24.4": ("interleaved", [("(shape.chunks - 1) * p, all)", "(shape.chunks - 1) * p - (stage == 0), all)")]),
-    "24.5": ("zero_bubble", [("if (i >= stage) steps.push_back({Work::weight_gradient, i - stage});", ""), ("std::max(0, m - stage)", "0")]),
+    "24.5": (
+        "zero_bubble",
+        [("if (i >= stage) steps.push_back({Work::weight_gradient, i - stage});", ""), ("std::max(0, m - stage)", "0")],
+    ),
     "24.8": ("zb_v", [("2 * (p - s) - 1; ++i", "p - s; ++i")]),
-    "24.6": ("bubble", [after("double bubble_of_ideal(const PipelineShape& shape) {", "  if (shape.stages > 1) return 2;")]),
-    "25.1": ("mesh", [("Mesh make_mesh(Rank world, const MeshShape& shape, const AxisOrder& order) {",
-                       "Mesh make_mesh(Rank world, const MeshShape& shape, const AxisOrder& given) {\n  const AxisOrder order = {given[2], given[1], given[0]};"),
-                      ("int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis) {",
-                       "int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrder& given, Axis axis) {\n  const AxisOrder order = {given[2], given[1], given[0]};")]),
+    "24.6": (
+        "bubble",
+        [after("double bubble_of_ideal(const PipelineShape& shape) {", "  if (shape.stages > 1) return 2;")],
+    ),
+    "25.1": (
+        "mesh",
+        [
+            (
+                "Mesh make_mesh(Rank world, const MeshShape& shape, const AxisOrder& order) {",
+                (
+                    "Mesh make_mesh(Rank world, const MeshShape& shape, const AxisOrder& given) {\n  const AxisOrder"
+                    " order = {given[2], given[1], given[0]};"
+                ),
+            ),
+            (
+                (
+                    "int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis"
+                    " axis) {"
+                ),
+                (
+                    "int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrder& given, Axis"
+                    " axis) {\n  const AxisOrder order = {given[2], given[1], given[0]};"
+                ),
+            ),
+        ],
+    ),
     "25.2": ("step_3d", [after("void accumulate_gradients(Worker& worker) {", waste("worker.mesh.world"))]),
-    "25.3": ("planner", [after("double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {", "  if (strategy.dp > 1) return 1;")]),
-    "25.4": ("diagnosis", [("d.bubble = waiting - d.exposed;", "d.bubble = waiting - d.exposed + 1e-3;"), after("week21::SerialFraction fit_strong(const std::vector<Measured>& times) {", "  return {0.5, 0.5, 0.5};")]),
-    "25.6": ("save_interval", [after("double expected_waste(const SavingCosts& costs, double interval) {", "  interval *= 2;")]),
+    "25.3": (
+        "planner",
+        [
+            after(
+                "double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {",
+                "  if (strategy.dp > 1) return 1;",
+            )
+        ],
+    ),
+    "25.4": (
+        "diagnosis",
+        [
+            ("d.bubble = waiting - d.exposed;", "d.bubble = waiting - d.exposed + 1e-3;"),
+            after(
+                "week21::SerialFraction fit_strong(const std::vector<Measured>& times) {", "  return {0.5, 0.5, 0.5};"
+            ),
+        ],
+    ),
+    "25.6": (
+        "save_interval",
+        [after("double expected_waste(const SavingCosts& costs, double interval) {", "  interval *= 2;")],
+    ),
 }
 
 # Programs whose figures nobody may know beforehand: the faults are drawn.
 NO_FIGURES = {"drill"}
 # Linked, since what is linked names it, and never called there.
 UNREACHED = {
-    *(("21.1", program) for program in ("bench_compression_sim", "bench_ddp_sim", "bench_overhead_sim", "bench_scaling_sim",
-                                        "bench_tp_sim", "plan_sim")),  # a need of 21.5
+    *(
+        ("21.1", program)
+        for program in (
+            "bench_compression_sim",
+            "bench_ddp_sim",
+            "bench_overhead_sim",
+            "bench_scaling_sim",
+            "bench_tp_sim",
+            "plan_sim",
+        )
+    ),  # a need of 21.5
     ("21.2", "bench_activations_sim"),  # one rank
-    ("23.6", "scale_sim"), ("23.6", "drill"), ("22.8", "scale_sim"), ("21.12", "scale_sim"), ("22.8", "bench_zero_sim"),  # no --cp there, no groups, no outer steps
-    *((need, program) for need in ("21.1", "21.4", "21.5") for program in ("bench_zero_sim", "scale_sim", "train_sim")),  # needs of 22.8 and 21.12
+    ("23.6", "scale_sim"),
+    ("23.6", "drill"),
+    ("22.8", "scale_sim"),
+    ("21.12", "scale_sim"),
+    ("22.8", "bench_zero_sim"),  # no --cp there, no groups, no outer steps
+    *(
+        (need, program) for need in ("21.1", "21.4", "21.5") for program in ("bench_zero_sim", "scale_sim", "train_sim")
+    ),  # needs of 22.8 and 21.12
     ("21.4", "plan_sim"),  # groups alone
     ("24.8", "plan_sim"),  # the planner refuses it
     *((need, "bench_gpt_sim") for need in ("21.1", "21.2", "21.5", "21.7")),  # one rank
     ("21.7", "bench_compression_sim"),  # compresses one array, no model's
-    ("21.1", "bench_hsdp_sim"), ("21.4", "bench_hsdp_sim"), ("21.7", "bench_hsdp_sim"), ("21.1", "bench_local_sgd_sim"),  # needs of needs; groups alone
+    ("21.1", "bench_hsdp_sim"),
+    ("21.4", "bench_hsdp_sim"),
+    ("21.7", "bench_hsdp_sim"),
+    ("21.1", "bench_local_sgd_sim"),  # needs of needs; groups alone
     ("21.8", "bench_local_sgd_sim"),  # the schedule, and one batch
     ("25.4", "bench_scaling_sim"),  # its laws are in the context
-    ("21.8", "scale_sim"), ("22.1", "scale_sim"), ("22.5", "bench_zero_sim"), ("22.5", "plan_sim"),  # no rates; one type for all
+    ("21.8", "scale_sim"),
+    ("22.1", "scale_sim"),
+    ("22.5", "bench_zero_sim"),
+    ("22.5", "plan_sim"),  # no rates; one type for all
 }
 # What only a learner's tests run: open tasks are judged by what they reach there.
 NO_PROGRAM = {"21.6", "21.11", "21.13", "22.7", "24.7"}
@@ -114,24 +288,74 @@ COMMANDS = {
     "bench_pipeline_sim": ["bench pipeline --stages 4 --microbatches 8"],
     "bench_scaling_sim": [f"bench scaling {A100}"],
     "bench_saving_sim": ["bench saving --days 10"],
-    "bench_schedule_sim": [f"pipeline --stages 4 --microbatches 8 --schedule {s}" for s in ("gpipe", "1f1b", "interleaved --chunks 2", "zb-h1", "zb-v")],
+    "bench_schedule_sim": [
+        f"pipeline --stages 4 --microbatches 8 --schedule {s}"
+        for s in ("gpipe", "1f1b", "interleaved --chunks 2", "zb-h1", "zb-v")
+    ],
     "bench_tp_sim": [f"bench tp {A100} --ranks 2", "bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192"],
     "bench_zero_sim": [f"bench zero {A100} --ranks 2"],
-    "plan_sim": [f"plan --fast --model gpt2-124m --cluster dgx-a100x2 --global-batch 64 {more}" for more in (
-        "--cp 2 --sequence 512", "--shard-group 8 --explain zero=3 --simulate 7", "--memory 1.2GB --simulate 7", "--memory 2GB --simulate 4", "--explain schedule=gpipe")],
-    "scale_sim": [f"scale --strong --machine dgx-a100-hdr --model small --batch 32 --ranks {more}" for more in (
-        "16 --tp 2 --pp 2", *(f"2,4 {more}" for more in (
-        "--zero 1", "--zero 2", "--zero 3", "--compress topk:0.05", "--precision bf16 --reduce fp32", "--recompute full",
-        "--tp 2 --sequence-parallel", "--tp 2", "--pp 2", "--pp 2 --schedule gpipe", "--pp 2 --schedule interleaved",
-        "--pp 2 --schedule zb-h1", "--pp 2 --schedule zb-v")))],
-    "train_sim": [f"{TRAIN} --ranks 2 {more}" for more in (
-        "--zero 1", "--zero 2", "--zero 3", "--compress topk:0.05", "--precision bf16 --reduce fp32", "--recompute full", "--cp 2",
-        "--outer-steps 2")]
+    "plan_sim": [
+        f"plan --fast --model gpt2-124m --cluster dgx-a100x2 --global-batch 64 {more}"
+        for more in (
+            "--cp 2 --sequence 512",
+            "--shard-group 8 --explain zero=3 --simulate 7",
+            "--memory 1.2GB --simulate 7",
+            "--memory 2GB --simulate 4",
+            "--explain schedule=gpipe",
+        )
+    ],
+    "scale_sim": [
+        f"scale --strong --machine dgx-a100-hdr --model small --batch 32 --ranks {more}"
+        for more in (
+            "16 --tp 2 --pp 2",
+            *(
+                f"2,4 {more}"
+                for more in (
+                    "--zero 1",
+                    "--zero 2",
+                    "--zero 3",
+                    "--compress topk:0.05",
+                    "--precision bf16 --reduce fp32",
+                    "--recompute full",
+                    "--tp 2 --sequence-parallel",
+                    "--tp 2",
+                    "--pp 2",
+                    "--pp 2 --schedule gpipe",
+                    "--pp 2 --schedule interleaved",
+                    "--pp 2 --schedule zb-h1",
+                    "--pp 2 --schedule zb-v",
+                )
+            ),
+        )
+    ],
+    "train_sim": (
+        [
+            f"{TRAIN} --ranks 2 {more}"
+            for more in (
+                "--zero 1",
+                "--zero 2",
+                "--zero 3",
+                "--compress topk:0.05",
+                "--precision bf16 --reduce fp32",
+                "--recompute full",
+                "--cp 2",
+                "--outer-steps 2",
+            )
+        ]
         + [f"{TRAIN} --ranks 4 --zero 3 --shard-group 2"]
-        + [f"{TRAIN} {MESH} {more}" for more in (
-        "--dp 4 --tp 2 --pp 2", "--tp 2 --pp 2 --sequence-parallel", "--tp 2 --pp 2 --schedule gpipe",
-        "--pp 2 --schedule interleaved", "--pp 2 --schedule zb-h1", "--pp 2 --schedule zb-v")]
-        + ["train --backend sim --model tiny --steps 3 --batch 8 --base-batch 4 --lr-scaling linear --ranks 2"],
+        + [
+            f"{TRAIN} {MESH} {more}"
+            for more in (
+                "--dp 4 --tp 2 --pp 2",
+                "--tp 2 --pp 2 --sequence-parallel",
+                "--tp 2 --pp 2 --schedule gpipe",
+                "--pp 2 --schedule interleaved",
+                "--pp 2 --schedule zb-h1",
+                "--pp 2 --schedule zb-v",
+            )
+        ]
+        + ["train --backend sim --model tiny --steps 3 --batch 8 --base-batch 4 --lr-scaling linear --ranks 2"]
+    ),
 }
 
 # Of the computer, not of the run.
@@ -167,7 +391,13 @@ def changes(before, after):
     if numbers:
         row, field = numbers[0]
         return f"{field} {old[row, field]:.6g} → {new[row, field]:.6g}"
-    return f"{differ[0][1]}: {old[differ[0]]} → {new[differ[0]]}" if differ else "rows come and go" if old.keys() != new.keys() else ""
+    return (
+        f"{differ[0][1]}: {old[differ[0]]} → {new[differ[0]]}"
+        if differ
+        else "rows come and go"
+        if old.keys() != new.keys()
+        else ""
+    )
 
 
 def main(wanted):
@@ -177,7 +407,9 @@ def main(wanted):
     linked = {name: (ANSWERS / name).read_text().split() for name in COMMANDS}
     sources = {path.stem: path for path in SOLUTIONS.glob("*/*.cpp")}
     place = {name: LABS / path.parent.name / path.name for name, path in sources.items()}
-    exercises = sorted({e["id"] for w in json.loads((LABS / "course.json").read_text())["weeks"] for e in w["exercises"]})
+    exercises = sorted(
+        {e["id"] for w in json.loads((LABS / "course.json").read_text())["weeks"] for e in w["exercises"]}
+    )
     wrong = [f"{e} has no variant here" for e in exercises if e not in VARIANTS and e not in NO_PROGRAM]
     for name, path in sources.items():
         place[name].write_text(path.read_text())

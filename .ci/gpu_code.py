@@ -17,8 +17,19 @@ MAGIC = 0xBA55ED50
 
 def fatbin(path):
     with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["objcopy", "-O", "binary", "--only-section=.nv_fatbin", "--set-section-flags", ".nv_fatbin=alloc",
-                        path, out.name], check=True)
+        subprocess.run(
+            [
+                "objcopy",
+                "-O",
+                "binary",
+                "--only-section=.nv_fatbin",
+                "--set-section-flags",
+                ".nv_fatbin=alloc",
+                path,
+                out.name,
+            ],
+            check=True,
+        )
         return out.read()
 
 
@@ -35,8 +46,13 @@ def entries(data):
 
 def main():
     for path in sys.argv[1:]:
-        names = sorted({("compute_" if kind == 1 else "sm_") + str(architecture)
-                        for kind, architecture in entries(fatbin(path)) if kind in (1, 2)})
+        names = sorted(
+            {
+                ("compute_" if kind == 1 else "sm_") + str(architecture)
+                for kind, architecture in entries(fatbin(path))
+                if kind in (1, 2)
+            }
+        )
         if names:
             print(f"{path}: {' '.join(names)}")
 

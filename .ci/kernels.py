@@ -5,7 +5,8 @@ No kernel spills registers to memory or keeps arrays there (ptxas -v); attention
 its asynchronous copies and ldmatrix; and where common/devices/cuda/kernels/elements.cuh promises accesses of 128 bits,
 the machine code (SASS) has them. Prints a line; says each kernel that is otherwise, and ends with 1.
 
-Instructions are 16 bytes from Volta on: the opcode in the lowest 12 bits, of loads and stores the width in bits 73 to 75,
+Instructions are 16 bytes from Volta on: the opcode in the lowest 12 bits, of loads and stores the width in bits 73 to
+75,
 as cuobjdump -sass shows beside its text. Toolkits that are only a compiler lack cuobjdump.
 """
 
@@ -56,7 +57,7 @@ def sections(data):
     headers = [struct.unpack_from("<IIQQQQ", data, start + 64 * i) for i in range(count)]
     for name, _, _, _, offset, size in headers:
         begin = headers[names][4] + name
-        yield data[begin:data.index(b"\0", begin)].decode(), data[offset:offset + size]
+        yield data[begin : data.index(b"\0", begin)].decode(), data[offset : offset + size]
 
 
 def instructions(code):
@@ -81,9 +82,25 @@ def compile_one(nvcc, source, architecture, folder):
     """(cubin's bytes, ptxas's words)"""
     cubin = Path(folder) / (source.stem + ".cubin")
     extra = ["--fmad=false"] if source.name == "adamw.cu" else []
-    made = subprocess.run([nvcc, "-cubin", f"-arch=sm_{architecture}", "-O3", "-std=c++17", *extra, "-Xptxas", "-v", f"-I{ROOT}",
-                           f"-I{ROOT}/common/devices/cuda/language", str(source), "-o", str(cubin)],
-                          capture_output=True, text=True)
+    made = subprocess.run(
+        [
+            nvcc,
+            "-cubin",
+            f"-arch=sm_{architecture}",
+            "-O3",
+            "-std=c++17",
+            *extra,
+            "-Xptxas",
+            "-v",
+            f"-I{ROOT}",
+            f"-I{ROOT}/common/devices/cuda/language",
+            str(source),
+            "-o",
+            str(cubin),
+        ],
+        capture_output=True,
+        text=True,
+    )
     if made.returncode != 0:
         sys.exit(made.stderr)
     return cubin.read_bytes(), made.stderr
@@ -91,8 +108,10 @@ def compile_one(nvcc, source, architecture, folder):
 
 def memory_of(words):
     """{mangled name: (stack, spill stores, spill loads)} in bytes"""
-    pattern = (r"Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, "
-               r"(\d+) bytes spill loads")
+    pattern = (
+        r"Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, "
+        r"(\d+) bytes spill loads"
+    )
     return {name: tuple(map(int, numbers)) for name, *numbers in re.findall(pattern, words)}
 
 
@@ -115,13 +134,15 @@ def judge(nvcc, sources, architecture, promises):
             for section, code in sections(cubin):
                 if not section.startswith(".text."):
                     continue
-                mangled = section[len(".text."):]
+                mangled = section[len(".text.") :]
                 name = short(mangled)
                 names.add(name)
                 if mangled not in memory:
                     wrong.append(f"ptxas said nothing of {name}")
                 elif any(memory[mangled]):
-                    wrong.append("{}: {} bytes of stack, {} of spill stores, {} of spill loads".format(name, *memory[mangled]))
+                    wrong.append(
+                        "{}: {} bytes of stack, {} of spill stores, {} of spill loads".format(name, *memory[mangled])
+                    )
                 wrong += broken(name, instructions(code), promises)
     for start in promises:
         if not any(name == start or name.startswith((start + "<", start + ",")) for name in names):

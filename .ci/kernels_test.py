@@ -39,8 +39,14 @@ def main():
         count, wrong = kernels.judge(sys.argv[1], [source], "90", promises)
     assert count == 4, count
     texts = sorted(what.split(": ", 1)[1] for what in wrong)
-    expected = ["copies_fours has no HMMA", "copies_one_by_one has no LDG.128", "copies_one_by_one has no STG.128",
-                "has_an_array: ", "no kernel is called is_not_there", "spills: "]
+    expected = [
+        "copies_fours has no HMMA",
+        "copies_one_by_one has no LDG.128",
+        "copies_one_by_one has no STG.128",
+        "has_an_array: ",
+        "no kernel is called is_not_there",
+        "spills: ",
+    ]
     assert len(texts) == len(expected) and all(map(str.startswith, texts, expected)), texts
     assert " 0 of spill stores" in texts[3] and " 0 of spill stores" not in texts[5], texts
     print("what is planted in kernels is found")

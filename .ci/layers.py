@@ -9,12 +9,14 @@ Says what is otherwise, and ends with 1.
     python3 .ci/layers.py [ROOT]
     python3 .ci/layers.py --lines     the table of docs/architecture.md, as it should be
 """
+
 import os
 import re
 import subprocess
 import sys
 
-# From top to bottom. A folder belongs to the layer with its longest prefix; files right in common/ are the ground floor.
+# From top to bottom. A folder belongs to the layer with its longest prefix; files right in common/ are the ground
+# floor.
 LAYERS = [
     "bench",
     "tools",
@@ -53,7 +55,7 @@ SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")
 
 def layer_of(path):
     top = path.split("/")[0]
-    path = SAME_LAYER.get(top, top) + path[len(top):]
+    path = SAME_LAYER.get(top, top) + path[len(top) :]
     fits = [name for name in LAYERS if path.startswith(name + "/")]
     return LAYERS.index(max(fits, key=len)) if fits else None
 
@@ -96,7 +98,7 @@ def circle(graph):
 
     def visit(folder):
         if folder in trail:
-            return trail[trail.index(folder):] + [folder]
+            return trail[trail.index(folder) :] + [folder]
         if folder in done:
             return None
         trail.append(folder)
@@ -148,7 +150,10 @@ def wrong_core(root, known):
         return
     lines = core_lines(root, known)
     if sum(lines.values()) > MOST_CORE_LINES:
-        yield f"the core has {sum(lines.values())} lines, more than {MOST_CORE_LINES}: CONTRIBUTING.md's rule on complexity"
+        yield (
+            f"the core has {sum(lines.values())} lines, more than {MOST_CORE_LINES}: CONTRIBUTING.md's rule on"
+            " complexity"
+        )
     with open(path, encoding="utf-8") as file:
         if core_table(lines) not in file.read():
             yield f"{ARCHITECTURE} lacks the core's table as it should be: .ci/layers.py --lines\n" + core_table(lines)

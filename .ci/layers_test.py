@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """layers.py finds what it is for: in small trees, each with one fault."""
+
 import os
 import subprocess
 import tempfile
@@ -17,7 +18,9 @@ def run_on(files):
             with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                 file.write(text)
         subprocess.run(["git", "-C", root, "add", "-A"], check=True)
-        done = subprocess.run(["python3", os.path.join(HERE, "layers.py"), root], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["python3", os.path.join(HERE, "layers.py"), root], capture_output=True, text=True, check=False
+        )
         return done.returncode, done.stdout
 
 
@@ -50,15 +53,29 @@ class Layers(unittest.TestCase):
         self.assertEqual(code, 1, said)
 
     def test_circle(self):
-        code, said = run_on({"common/support/a/a.hpp": '#include "common/support/b/b.hpp"\n', "common/support/b/b.hpp": "",
-                             "common/support/b/c.cpp": '#include "common/support/c/c.hpp"\n',
-                             "common/support/c/c.hpp": '#include "common/support/a/a.hpp"\n'})
+        code, said = run_on(
+            {
+                "common/support/a/a.hpp": '#include "common/support/b/b.hpp"\n',
+                "common/support/b/b.hpp": "",
+                "common/support/b/c.cpp": '#include "common/support/c/c.hpp"\n',
+                "common/support/c/c.hpp": '#include "common/support/a/a.hpp"\n',
+            }
+        )
         self.assertEqual(code, 1)
-        self.assertIn("a circle of folders: common/support/a -> common/support/b -> common/support/c -> common/support/a", said)
+        self.assertIn(
+            "a circle of folders: common/support/a -> common/support/b -> common/support/c -> common/support/a", said
+        )
 
     def test_tests_may(self):
-        code, said = run_on({**GROUND, "common/runtime/tests/x_test.cpp": '#include "common/testing/y.hpp"\n', "common/testing/y.hpp": "",
-                             "labs/week25/x_test.cpp": '#include "labs/trainer/y.hpp"\n', "labs/trainer/y.hpp": ""})
+        code, said = run_on(
+            {
+                **GROUND,
+                "common/runtime/tests/x_test.cpp": '#include "common/testing/y.hpp"\n',
+                "common/testing/y.hpp": "",
+                "labs/week25/x_test.cpp": '#include "labs/trainer/y.hpp"\n',
+                "labs/trainer/y.hpp": "",
+            }
+        )
         self.assertEqual(code, 0, said)
 
     def test_crowd(self):
@@ -75,7 +92,7 @@ class Layers(unittest.TestCase):
         code, said = run_on(wrong)
         self.assertEqual(code, 1)
         self.assertIn("lacks the core's table", said)
-        table = said[said.index("| core |"):said.index("| together |")] + "| together | 0 |\n"
+        table = said[said.index("| core |") : said.index("| together |")] + "| together | 0 |\n"
         self.assertEqual(run_on({**wrong, "docs/architecture.md": table})[0], 0)
         too_long = {**wrong, "docs/architecture.md": table, "solutions/x.cpp": "//\n" * 40000}
         self.assertIn("the core has 40001 lines, more than", run_on(too_long)[1])

@@ -1,12 +1,15 @@
 """Do the tests notice small changes that nobody chose? Each reference answer is changed in one place at a time: an
-operator, a constant, a condition, two arguments exchanged, an argument or a statement left out; and its tests must not pass: the cheapest first, up to the first failure. What they let through is in
+operator, a constant, a condition, two arguments exchanged, an argument or a statement left out; and its tests must not
+pass: the cheapest first, up to the first failure. What they let through is in
 .ci/equivalent_mutants.json, with the reason why it is no mistake, or is a gap in the tests.
 
   python3 .ci/mutate.py [--seed N] [--sample N] [--jobs N] [--out FILE] [--survivors FILE] [EXERCISE …]
 
-`--survivors` judges only what survived in an earlier run's FILE. `--sample` takes so many changes of each exercise, chosen by the seed (0, the default: every one). For a build folder that
+`--survivors` judges only what survived in an earlier run's FILE. `--sample` takes so many changes of each exercise,
+chosen by the seed (0, the default: every one). For a build folder that
 `cmake --preset default` has configured. The operators and CI's seed were fixed before any survivor was looked at.
 """
+
 import argparse
 import concurrent.futures
 import hashlib
@@ -25,16 +28,56 @@ TOKEN = re.compile(
     r"""(?P<skip>//[^\n]*|/\*.*?\*/|^[ \t]*\#[^\n]*|[ \t\n]+)|(?P<text>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
     r"""|(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.']*)"""
     r"""|(?P<sign><<=|>>=|<=>|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|/=|%=|::|.)""",
-    re.DOTALL | re.MULTILINE | re.VERBOSE)
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
 
 MOST_KILOBYTES = 8 << 20  # of address space: a change may allocate without end
 HOLE = re.compile(r"// lab \d[^\n]* begin.*?// lab end", re.DOTALL)
-BINARY = {"+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "%": ["/"], "<": ["<="], "<=": ["<"], ">": [">="], ">=": [">"],
-          "==": ["!="], "!=": ["=="], "&&": ["||"], "||": ["&&"], "+=": ["=", "-="], "-=": ["=", "+="], "*=": ["=", "/="],
-          "/=": ["=", "*="]}
+BINARY = {
+    "+": ["-"],
+    "-": ["+"],
+    "*": ["/"],
+    "/": ["*"],
+    "%": ["/"],
+    "<": ["<="],
+    "<=": ["<"],
+    ">": [">="],
+    ">=": [">"],
+    "==": ["!="],
+    "!=": ["=="],
+    "&&": ["||"],
+    "||": ["&&"],
+    "+=": ["=", "-="],
+    "-=": ["=", "+="],
+    "*=": ["=", "/="],
+    "/=": ["=", "*="],
+}
 # No statements of their own: dropping them would not compile, or mean something else than a forgotten line.
-KEPT = {"return", "using", "template", "struct", "class", "namespace", "const", "auto", "constexpr", "static", "if", "for", "while",
-        "else", "case", "default", "do", "switch", "break", "continue", "public", "private", "throw"}
+KEPT = {
+    "return",
+    "using",
+    "template",
+    "struct",
+    "class",
+    "namespace",
+    "const",
+    "auto",
+    "constexpr",
+    "static",
+    "if",
+    "for",
+    "while",
+    "else",
+    "case",
+    "default",
+    "do",
+    "switch",
+    "break",
+    "continue",
+    "public",
+    "private",
+    "throw",
+}
 
 
 def tokens_of(text):
@@ -54,12 +97,16 @@ def is_operand_end(token):
 
 
 def functions(tokens):
-    """Begin and end (token indices) of each outermost brace that follows ')' or a qualifier: the bodies of functions."""
+    """Begin and end (token indices) of each outermost brace that follows ')' or a qualifier: the bodies of
+    functions."""
     bodies, depth, begin = [], 0, None
     for i, (_, word, _) in enumerate(tokens):
         if word == "{":
-            if begin is None and (tokens[i - 1][1] == ")" or tokens[i - 1][1] in ("const", "override", "noexcept") or
-                                  is_initialiser_end(tokens, i)):
+            if begin is None and (
+                tokens[i - 1][1] == ")"
+                or tokens[i - 1][1] in ("const", "override", "noexcept")
+                or is_initialiser_end(tokens, i)
+            ):
                 begin, depth = i, 0
             if begin is not None:
                 depth += 1
@@ -73,11 +120,12 @@ def functions(tokens):
 
 def is_initialiser_end(tokens, i):
     """A constructor's body behind `: member_(x)`, whose ')' or '}' comes right before."""
-    return tokens[i - 1][1] in (")", "}") and any(t[1] == ":" for t in tokens[max(0, i - 60):i])
+    return tokens[i - 1][1] in (")", "}") and any(t[1] == ":" for t in tokens[max(0, i - 60) : i])
 
 
 def statements(tokens, begin, end):
-    """(first, last) token of each simple statement in a body, up to its ';': after ';', '{', '}', a condition, or else."""
+    """(first, last) token of each simple statement in a body, up to its ';': after ';', '{', '}', a condition, or
+    else."""
     parentheses, first, i = 0, None, begin
     while i + 1 < end:
         i += 1
@@ -100,7 +148,8 @@ def statements(tokens, begin, end):
 
 
 def arguments(tokens, i):
-    """(first, last) token of each argument of the call whose '(' is tokens[i]; commas in its braces and calls are theirs."""
+    """(first, last) token of each argument of the call whose '(' is tokens[i]; commas in its braces and calls are
+    theirs."""
     found, depth, first = [], 0, i + 1
     for j in range(i, closing(tokens, i) + 1):
         word = tokens[j][1]
@@ -140,15 +189,22 @@ def changes_of(text):
                 replace(i, "")
             elif word == "if" and after[1] == "(":
                 last = closing(tokens, i + 1)
-                if all(t[1] != ";" for t in tokens[i + 1:last]):
+                if all(t[1] != ";" for t in tokens[i + 1 : last]):
                     for by in ("(true)", "(false)"):
                         found.append((after[2], tokens[last][2] + 1, by))
             elif word == "(" and tokens[i - 1][0] == "name" and tokens[i - 1][1] not in KEPT:
                 found += changes_of_call(text, tokens, i)
         for first, last in statements(tokens, begin, end):
             kind, word, at = tokens[first]
-            if kind == "name" and word not in KEPT and not (tokens[first + 1][0] == "name" or tokens[first + 1][1] in ("<", "::") and
-                                                            declares(tokens, first, last)):
+            if (
+                kind == "name"
+                and word not in KEPT
+                and not (
+                    tokens[first + 1][0] == "name"
+                    or tokens[first + 1][1] in ("<", "::")
+                    and declares(tokens, first, last)
+                )
+            ):
                 found.append((at, tokens[last][2], ""))
     holes = [match.span() for match in HOLE.finditer(text)]
     return sorted({c for c in found if any(begin <= c[0] and c[1] <= end for begin, end in holes)})
@@ -196,8 +252,12 @@ class Exercise:
         self.solution = pathlib.Path("solutions") / week["folder"] / f"{exercise['name']}.cpp"
         self.text = self.solution.read_text()
         program = f"programs/mutant.{self.id}.0_sim"
-        subprocess.run(["cmake", "--build", build, "--target", f"mutant.{self.id}.0_sim"], check=True, stdout=subprocess.DEVNULL)
-        commands = subprocess.run(["ninja", "-C", build, "-t", "commands", program], check=True, capture_output=True, text=True)
+        subprocess.run(
+            ["cmake", "--build", build, "--target", f"mutant.{self.id}.0_sim"], check=True, stdout=subprocess.DEVNULL
+        )
+        commands = subprocess.run(
+            ["ninja", "-C", build, "-t", "commands", program], check=True, capture_output=True, text=True
+        )
         lines = commands.stdout.splitlines()
         self.source = str(self.build / "mutants" / f"{self.id}.0" / f"{exercise['name']}.cpp")
         self.compile = next(line for line in lines if self.source in line and " -c " in line)
@@ -225,10 +285,14 @@ class Exercise:
     @staticmethod
     def passes(program, tests, seconds):
         """Whether these tests pass, in so many seconds of processor time (the other limit is for what sleeps)."""
-        command = f"ulimit -t {seconds} -v {MOST_KILOBYTES}; exec {shlex.quote(str(program))} --gtest_fail_fast --gtest_filter={':'.join(tests)}"
+        command = (
+            f"ulimit -t {seconds} -v {MOST_KILOBYTES}; exec {shlex.quote(str(program))} --gtest_fail_fast"
+            f" --gtest_filter={':'.join(tests)}"
+        )
         try:
-            run = subprocess.run(["sh", "-c", command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 timeout=20 * seconds)
+            run = subprocess.run(
+                ["sh", "-c", command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20 * seconds
+            )
         except subprocess.TimeoutExpired:
             return False
         return run.returncode == 0
@@ -270,7 +334,11 @@ class Exercise:
         begin, end, by = change
         first, last = self.text.rfind("\n", 0, begin) + 1, self.text.find("\n", end)
         before, after = self.text[first:last], self.text[first:begin] + by + self.text[end:last]
-        return {"line": self.text.count("\n", 0, begin) + 1, "from": without_comments(before), "to": without_comments(after)}
+        return {
+            "line": self.text.count("\n", 0, begin) + 1,
+            "from": without_comments(before),
+            "to": without_comments(after),
+        }
 
 
 def tests_of(program):
@@ -333,8 +401,11 @@ def main():
             row["survived"] = [s for s in survivors if not excused(equivalent.get(exercise.id, []), s)]
             table[exercise.id] = row
             gaps += len(row["survived"])
-            print(f"{exercise.id:6} {row['found']:4} found {len(row['equivalent']):3} equivalent {row['same code']:3} same code "
-                  f"{row['does not compile']:3} do not compile {len(row['survived']):3} SURVIVED", flush=True)
+            print(
+                f"{exercise.id:6} {row['found']:4} found {len(row['equivalent']):3} equivalent {row['same code']:3}"
+                f" same code {row['does not compile']:3} do not compile {len(row['survived']):3} SURVIVED",
+                flush=True,
+            )
             for told in row["survived"]:
                 print(f"    {exercise.solution}:{told['line']}\n      {told['from']}\n      {told['to']}", flush=True)
             pathlib.Path(options.out).parent.mkdir(parents=True, exist_ok=True)

@@ -1,18 +1,22 @@
-"""What the handouts say a command prints is what it prints, and every mistake they describe causes the message beside it.
+"""What the handouts say a command prints is what it prints, and every mistake they describe causes the message beside
+it.
 
   python3 .ci/outputs.py                 checks labs/*/README.md in this clone, whose labs/ it puts back afterwards
   python3 .ci/outputs.py --write FILE…   replaces the blocks that differ, which leaves them to be shortened by hand
 
 A block of output follows a comment that says whose answer to the exercise of the command is run:
 
-  <!-- output, todo: ./lab check 21.2 -->                        the skeleton; `reference`, or a mistake's name, likewise
+  <!-- output, todo: ./lab check 21.2 -->                        the skeleton; `reference`, or a mistake's name,
+  likewise
   ```text
   … stands for any characters, and a line of its own for any lines. Seconds are compared as numbers only.
   ```
 
-A row of "When it goes wrong" ends with <!-- mistake 21.2: off by one chunk -->, a name of tools/mutants. Its second cell is
+A row of "When it goes wrong" ends with <!-- mistake 21.2: off by one chunk -->, a name of tools/mutants. Its second
+cell is
 what the learner sees: the pieces between … are looked for, in order, in what ./lab check prints of that answer.
 """
+
 import argparse
 import json
 import pathlib
@@ -20,7 +24,9 @@ import re
 import subprocess
 import sys
 
-BLOCK = re.compile(r"^<!-- output, (?P<answer>[^:\n]+): (?P<command>\./lab [^\n]*?) -->\n```text\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^<!-- output, (?P<answer>[^:\n]+): (?P<command>\./lab [^\n]*?) -->\n```text\n(?P<text>.*?)^```$", re.M | re.S
+)
 ROW = re.compile(r"^\|(?P<cells>[^\n]*)\|\s*<!-- mistake (?P<id>\d+\.\d+): (?P<name>[^\n]*?) -->$", re.M)
 MENTION = re.compile(r"<!-- (?:output|mistake)\b")
 
@@ -35,7 +41,9 @@ class Exercises:
 
     def text(self, exercise, answer):
         if answer == "todo":
-            return subprocess.run(["git", "show", f"HEAD:labs/{self.paths[exercise]}.cpp"], capture_output=True, text=True, check=True).stdout
+            return subprocess.run(
+                ["git", "show", f"HEAD:labs/{self.paths[exercise]}.cpp"], capture_output=True, text=True, check=True
+            ).stdout
         text = pathlib.Path(f"solutions/{self.paths[exercise]}.cpp").read_text()
         if answer == "reference":
             return text
@@ -61,7 +69,9 @@ class Exercises:
 
     @staticmethod
     def run(command):
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600)
+        done = subprocess.run(
+            ["sh", "-c", command], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600
+        )
         lines = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
         known = re.compile(r"^\s*(nothing has changed since|\d+ questions? to predict|next: |building |configuring )")
         return "\n".join(line for line in lines if not known.match(line)).strip("\n") + "\n"
@@ -106,7 +116,7 @@ def check(path, exercises, write):
             return match[0]
         faults.append(f"{path}: {match['command']} with {match['answer']} prints\n{printed}")
         begin, end = match.span("text")
-        return text[match.start():begin] + printed + text[end:match.end()] if write else match[0]
+        return text[match.start() : begin] + printed + text[end : match.end()] if write else match[0]
 
     new = BLOCK.sub(block, text)
     rows = list(ROW.finditer(text))
@@ -117,7 +127,10 @@ def check(path, exercises, write):
             faults.append(f"{path}: the mistake '{row['name']}' of {row['id']} prints\n{printed}")
     found = len(BLOCK.findall(text)) + len(rows)
     if found != len(MENTION.findall(text)):
-        faults.append(f"{path}: {len(MENTION.findall(text))} comments on outputs and mistakes, of which {found} have their block or row")
+        faults.append(
+            f"{path}: {len(MENTION.findall(text))} comments on outputs and mistakes, of which {found} have their block"
+            " or row"
+        )
     if write and new != text:
         path.write_text(new)
     return found, faults

@@ -1,11 +1,14 @@
-"""Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a handout
+"""Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a
+handout
 leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
-glossary has every verdict, and no word twice; the bridge has every option of ./lab train; every item of a list begins its
+glossary has every verdict, and no word twice; the bridge has every option of ./lab train; every item of a list begins
+its
 line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
 """
+
 import json
 import pathlib
 import re
@@ -17,7 +20,8 @@ FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 
 
 def anchors(text):
-    """What a heading is called in a link: lower case, no punctuation, hyphens for spaces; repeated ones are numbered."""
+    """What a heading is called in a link: lower case, no punctuation, hyphens for spaces; repeated ones are
+    numbered."""
     seen = {}
     for title in re.findall(r"^#+ +(.*)$", FENCE.sub("", text), re.M):
         title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
@@ -41,7 +45,8 @@ def wrong_links(path):
 
 
 def lost_items(path, text):
-    """Items of a list that a paragraph has swallowed: "… before it. 2. **b** — …" in one block, or indented below it."""
+    """Items of a list that a paragraph has swallowed: "… before it. 2. **b** — …" in one block, or indented below
+    it."""
     prose = FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     for match in re.finditer(r"(?<=\S)(?: +|\n +)(\d+)\.\s+\*\*[a-z](?:, [^*\n]*)?\*\*", prose):
         yield f"{path}:{prose.count(chr(10), 0, match.start(1)) + 1}: item {match[1]} of a list does not begin its line"
@@ -56,7 +61,9 @@ GLOSSARY = "docs/glossary.md"
 def wrong_glossary():
     """Every verdict has its word there, and no word stands twice."""
     text = pathlib.Path(GLOSSARY).read_text()
-    for verdict in re.findall(r'case Verdict::\w+: return "([A-Z ]+)";', pathlib.Path("common/runtime/error.cpp").read_text()):
+    for verdict in re.findall(
+        r'case Verdict::\w+: return "([A-Z ]+)";', pathlib.Path("common/runtime/error.cpp").read_text()
+    ):
         if verdict not in text:
             yield f"{GLOSSARY}: the verdict {verdict} is not explained"
     words = [word.strip() for row in re.findall(r"^\| ([^|]+) \|", text, re.M) for word in row.split(",")]
@@ -72,7 +79,9 @@ def wrong_bridge():
     options = re.findall(r'line\.add\("(--[a-z0-9-]+)', pathlib.Path("tools/train/parse.cpp").read_text())
     rows = re.findall(r"^\| `(--[a-z0-9-]+)` \|", pathlib.Path(BRIDGE).read_text(), re.M)
     for option in sorted(set(options) ^ set(rows)):
-        yield f"{BRIDGE}: {option} has no row" if option in options else f"{BRIDGE}: {option} is no option of ./lab train"
+        yield (
+            f"{BRIDGE}: {option} has no row" if option in options else f"{BRIDGE}: {option} is no option of ./lab train"
+        )
     if not options or len(rows) != len(set(rows)):
         yield f"{BRIDGE}: an option stands twice, or none was found"
 
@@ -92,7 +101,11 @@ def wrong_handouts():
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
                 yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"
-        core += sum(x["minutes"] for x in week["exercises"] + week.get("drills", []) + week.get("cards", []) if x.get("core", True))
+        core += sum(
+            x["minutes"]
+            for x in week["exercises"] + week.get("drills", []) + week.get("cards", [])
+            if x.get("core", True)
+        )
     if core > CORE_HOURS * 60:
         yield f"the core takes {core} minutes, more than {CORE_HOURS} hours"
 
@@ -140,9 +153,23 @@ def main():
         wrong = [line for file in sys.argv[1:] for line in wrong_links(pathlib.Path(file))]
         sys.exit("\n".join(wrong) or 0)
     files = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True, check=True).stdout.split()
-    wrong = [line for file in files for line in wrong_links(pathlib.Path(file))] + list(wrong_handouts()) + list(wrong_glossary()) + list(wrong_bridge()) + list(wrong_words(files)) + list(wrong_spelling())
+    wrong = (
+        [line for file in files for line in wrong_links(pathlib.Path(file))]
+        + list(wrong_handouts())
+        + list(wrong_glossary())
+        + list(wrong_bridge())
+        + list(wrong_words(files))
+        + list(wrong_spelling())
+    )
     wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
-    print("\n".join(wrong) if wrong else f"{len(files)} Markdown files: every link leads somewhere, the handouts agree with the course, and no word is banned")
+    print(
+        "\n".join(wrong)
+        if wrong
+        else (
+            f"{len(files)} Markdown files: every link leads somewhere, the handouts agree with the course, and no word"
+            " is banned"
+        )
+    )
     sys.exit(1 if wrong else 0)
 
 

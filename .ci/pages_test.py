@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""pages.py finds the words that CONTRIBUTING.md bans, in prose only, and items of lists that paragraphs have swallowed."""
+"""pages.py finds the words that CONTRIBUTING.md bans, in prose only, and items of lists that paragraphs have
+swallowed."""
+
 import pathlib
 import unittest
 
@@ -17,7 +19,9 @@ class BannedWords(unittest.TestCase):
         self.assertEqual(self.found("| Mended | x |\n"), ["a.md:1: 'Mended': say fix"])
 
     def test_a_phrase_is_found_across_lines(self):
-        self.assertEqual(self.found("the option goes\nbefore the file"), ["a.md:1: 'goes before': say takes precedence over"])
+        self.assertEqual(
+            self.found("the option goes\nbefore the file"), ["a.md:1: 'goes before': say takes precedence over"]
+        )
 
     def test_parts_of_words_are_other_words(self):
         self.assertEqual(self.found("Amend the recommended one."), [])
@@ -31,12 +35,16 @@ class BannedWords(unittest.TestCase):
         self.assertGreater(len(words), 10)
         self.assertIn("the whole, judged", words)
         for word, instead in words.items():
-            self.assertEqual(list(pages.banned_words("a.md", f"So {word}.", words)), [f"a.md:1: '{word}': say {instead}"])
+            self.assertEqual(
+                list(pages.banned_words("a.md", f"So {word}.", words)), [f"a.md:1: '{word}': say {instead}"]
+            )
 
     def test_the_table_itself_and_only_it_is_left_out(self):
         words = pages.banned(TABLE)
         self.assertEqual(list(pages.banned_words(pages.WORDS, TABLE, words)), [])
-        self.assertEqual(list(pages.banned_words(pages.WORDS, TABLE + "\nMend it.\n", words)), [f"{pages.WORDS}:8: 'Mend': say fix"])
+        self.assertEqual(
+            list(pages.banned_words(pages.WORDS, TABLE + "\nMend it.\n", words)), [f"{pages.WORDS}:8: 'Mend': say fix"]
+        )
 
 
 class LostItems(unittest.TestCase):
@@ -46,8 +54,10 @@ class LostItems(unittest.TestCase):
     def test_an_item_within_a_line_or_indented_below_one_is_found(self):
         said = "of a list does not begin its line"
         self.assertEqual(self.found("1. **a** — one.\n   More. 2. **b** — two.\n"), [f"a.md:2: item 2 {said}"])
-        self.assertEqual(self.found("1. **a** — one.\n   2. **b, bytes** — two. 3.\n   **c, seconds** — three.\n"),
-                         [f"a.md:2: item 2 {said}", f"a.md:2: item 3 {said}"])
+        self.assertEqual(
+            self.found("1. **a** — one.\n   2. **b, bytes** — two. 3.\n   **c, seconds** — three.\n"),
+            [f"a.md:2: item 2 {said}", f"a.md:2: item 3 {said}"],
+        )
 
     def test_items_that_begin_their_line_are_right(self):
         self.assertEqual(self.found("1. **a** — one.\n2. **b** — two, 1.5 **bold**.\n\n   1. **a** — inner\n"), [])

@@ -2,9 +2,11 @@
 
   python3 .ci/walks.py
 
-An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk's line. An exercise: the
+An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk's line. An exercise:
+the
 files that have the name of 25.6 are those of the walk's line, and each of these patterns has one.
 """
+
 import fnmatch
 import pathlib
 import re
@@ -40,8 +42,10 @@ def differences(walk, files, patterns):
 def main():
     operation = {f for f in listed("grep", "-lw", "scatter_add", "--", "common") if not TEST.search(f)}
     exercise = {f for f in listed("ls-files", "labs", "solutions", "tools") if re.search(r"/save_interval[._]", f)}
-    wrong = [*differences("Add an operation", operation, patterns_of("Add an operation")),
-             *differences("Add an exercise", exercise, patterns_of("Add an exercise"))]
+    wrong = [
+        *differences("Add an operation", operation, patterns_of("Add an operation")),
+        *differences("Add an exercise", exercise, patterns_of("Add an exercise")),
+    ]
     print("\n".join(wrong), end="\n" if wrong else "")
     print(f"2 walks, {len(operation) + len(exercise)} files, {len(wrong)} not as {PAGE} says")
     return bool(wrong) or not operation or not exercise

@@ -14,7 +14,8 @@ PROGRAMS = ("all_reduce", "ddp", "tp", "pipeline")
 
 
 def error_of(program, row):
-    """How far a row's prediction is off: relative, of a pipeline's bubble in points; None where there is no prediction."""
+    """How far a row's prediction is off: relative, of a pipeline's bubble in points; None where there is no
+    prediction."""
     if program == "pipeline":
         predicted, measured = row.get("predicted_bubble_of_total"), row.get("bubble_of_total")
         return None if predicted is None or measured is None else abs(predicted - measured)
@@ -65,8 +66,16 @@ def medians(data, load):
                 found.setdefault(row["algorithm"], []).append((error_of(program, row), row.get("quiet")))
         for algorithm, points in found.items():
             quiet = [error for error, is_quiet in points if is_quiet]
-            rows.append({"program": program, "algorithm": algorithm, "rows": len(points), "median": statistics.median(error for error, _ in points),
-                         "quiet": len(quiet), "median_quiet": statistics.median(quiet) if quiet else None})
+            rows.append(
+                {
+                    "program": program,
+                    "algorithm": algorithm,
+                    "rows": len(points),
+                    "median": statistics.median(error for error, _ in points),
+                    "quiet": len(quiet),
+                    "median_quiet": statistics.median(quiet) if quiet else None,
+                }
+            )
     return rows
 
 

@@ -9,7 +9,12 @@ from style import look, plt, subplots
 
 def predicted_measured(data):
     """A point for each row: hollow where the computer was not quiet. On the diagonal a prediction is right."""
-    found = {program: [r for r in results["rows"] if error_of(program, r) is not None] for stem, program in STEMS.items() for results in [load(data, stem)] if results}
+    found = {
+        program: [r for r in results["rows"] if error_of(program, r) is not None]
+        for stem, program in STEMS.items()
+        for results in [load(data, stem)]
+        if results
+    }
     found = {program: rows for program, rows in found.items() if rows}
     if not found:
         return None
@@ -23,7 +28,12 @@ def predicted_measured(data):
             mine = [r for r in rows if (r.get("quiet") is not False) == quiet]
             label = f"{program.replace('_', ' ')}: {said}" if quiet or not errors else None
             if mine:
-                axis.plot([r["predicted_seconds"] for r in mine], [r["seconds"] for r in mine], label=label, **{**style, **({} if quiet else {"markerfacecolor": "none"})})
+                axis.plot(
+                    [r["predicted_seconds"] for r in mine],
+                    [r["seconds"] for r in mine],
+                    label=label,
+                    **{**style, **({} if quiet else {"markerfacecolor": "none"})},
+                )
     every = [r[field] for rows in found.values() for r in rows for field in ("seconds", "predicted_seconds")]
     axis.plot([min(every), max(every)], [min(every), max(every)], color="#bbbbbb", linewidth=1, zorder=0)
     axis.set_xscale("log")

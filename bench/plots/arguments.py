@@ -8,8 +8,12 @@ def arguments(words):
     parser = argparse.ArgumentParser(description=words.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path, help="the report's folder")
     parser.add_argument("--from", dest="folder", type=pathlib.Path, help="a folder of JSON files, in place of OUT/data")
-    parser.add_argument("--style", action="append", default=[], choices=("paper", "slides"), help="figures for print or for slides too")
-    parser.add_argument("--week", type=int, choices=range(21, 26), help="of page.py: one week's sections, and the write-up")
+    parser.add_argument(
+        "--style", action="append", default=[], choices=("paper", "slides"), help="figures for print or for slides too"
+    )
+    parser.add_argument(
+        "--week", type=int, choices=range(21, 26), help="of page.py: one week's sections, and the write-up"
+    )
     parser.add_argument("--full", action="store_true", help="of page.py: tables open, and everything printed")
     parser.add_argument("--no-matplotlib", action="store_true", help="of page.py: no figures could be drawn")
     return parser.parse_args()

@@ -1,8 +1,14 @@
-"""The collectives beside all-reduce: their algorithms against each other, and against the library's own. Standard library only."""
+"""The collectives beside all-reduce: their algorithms against each other, and against the library's own. Standard
+library only."""
 
 from results import by, bytes_text, load, load_all, seconds_text
 
-NAMES = {"reduce_scatter": "reduce-scatter", "all_gather": "all-gather", "broadcast": "broadcast", "all_to_all": "all-to-all"}
+NAMES = {
+    "reduce_scatter": "reduce-scatter",
+    "all_gather": "all-gather",
+    "broadcast": "broadcast",
+    "all_to_all": "all-to-all",
+}
 PANELS = (("reduce_scatter", "all_gather"), ("broadcast",), ("all_to_all",))  # collectives that share one
 SIZES = (4 << 10, 1 << 20, 64 << 20)  # of the table
 
@@ -26,9 +32,15 @@ def beside_library(data):
     measured = load(data, "collectives_mpi")
     found = {}
     for collective in NAMES:
-        mine = [r for r in by(measured["rows"], collective=collective) if r["algorithm"] not in ("library", "memory_copy")] if measured else []
+        mine = (
+            [r for r in by(measured["rows"], collective=collective) if r["algorithm"] not in ("library", "memory_copy")]
+            if measured
+            else []
+        )
         if mine:
-            found[collective] = [min(by(mine, bytes=size), key=lambda r: r["seconds"]) for size in sorted({r["bytes"] for r in mine})]
+            found[collective] = [
+                min(by(mine, bytes=size), key=lambda r: r["seconds"]) for size in sorted({r["bytes"] for r in mine})
+            ]
     return found
 
 
@@ -38,13 +50,36 @@ def part_of(report, machines):
         return ""
     rows = [r for mine in found.values() for r in mine if r["bytes"] in SIZES]
     rows += [r for r in measured["rows"] if r["algorithm"] != "memory_copy"] if measured else []
-    columns = {"machine": lambda r: "this computer, measured" if r["backend"] == "mpi" else machines.get(r["machine"], r["machine"]), "p": "ranks", "collective": lambda r: NAMES[r["collective"]],
-               "algorithm": "algorithm", "array": lambda r: bytes_text(r["bytes"]), "time": lambda r: seconds_text(r["seconds"]),
-               "predicted": lambda r: seconds_text(r["predicted_seconds"]) if r["predicted_seconds"] else "–", "busbw GB/s": "busbw_gb_per_s",
-               "times the library’s": lambda r: f"{r['times_library']:.2f}" if r.get("times_library") and r["algorithm"] != "library" else "–"}
-    here = (" Right: <b>measured</b> on this computer’s processes, how many times as fast as MPI’s own the fastest of ours is at each size, medians of quotients turn by turn with 95 % intervals." if measured else "")
+    columns = {
+        "machine": lambda r: (
+            "this computer, measured" if r["backend"] == "mpi" else machines.get(r["machine"], r["machine"])
+        ),
+        "p": "ranks",
+        "collective": lambda r: NAMES[r["collective"]],
+        "algorithm": "algorithm",
+        "array": lambda r: bytes_text(r["bytes"]),
+        "time": lambda r: seconds_text(r["seconds"]),
+        "predicted": lambda r: seconds_text(r["predicted_seconds"]) if r["predicted_seconds"] else "–",
+        "busbw GB/s": "busbw_gb_per_s",
+        "times the library’s": lambda r: (
+            f"{r['times_library']:.2f}" if r.get("times_library") and r["algorithm"] != "library" else "–"
+        ),
+    }
+    here = (
+        " Right: <b>measured</b> on this computer’s processes, how many times as fast as MPI’s own the fastest of ours"
+        " is at each size, medians of quotients turn by turn with 95 % intervals."
+        if measured
+        else ""
+    )
     return report.figure(
-        "collectives", "Panels of bus bandwidth over array size on a simulated cluster: ring reduce-scatter and all-gather climb to the network port's rate; of the broadcasts the star is best for the smallest arrays, the tree "
-        "above them, and the chain in segments for the largest; all messages of an all-to-all at once beat one step after the other. Last: ours over MPI's own.",
-        "<b>Simulated.</b> Marks are simulated, lines predicted. busbw as nccl-tests defines it: bytes / time, times (p − 1)/p but for a broadcast. The chain uses the number of segments predicted to be fastest." + here,
-        rows, columns, [f"collectives_sim_{machine}.csv" for machine in found] + (["collectives_mpi.csv"] if measured else []))
+        "collectives",
+        "Panels of bus bandwidth over array size on a simulated cluster: ring reduce-scatter and all-gather climb to"
+        " the network port's rate; of the broadcasts the star is best for the smallest arrays, the tree above them, and"
+        " the chain in segments for the largest; all messages of an all-to-all at once beat one step after the other."
+        " Last: ours over MPI's own.",
+        "<b>Simulated.</b> Marks are simulated, lines predicted. busbw as nccl-tests defines it: bytes / time, times (p"
+        " − 1)/p but for a broadcast. The chain uses the number of segments predicted to be fastest." + here,
+        rows,
+        columns,
+        [f"collectives_sim_{machine}.csv" for machine in found] + (["collectives_mpi.csv"] if measured else []),
+    )

@@ -9,7 +9,13 @@ def over_size(axis, found):
     for i, (name, rows) in enumerate(found.items()):
         x = [r["bytes"] for r in rows]
         axis.plot(x, [r["busbw_gb_per_s"] for r in rows], label=name, **{**look(i), "linestyle": "none"})
-        axis.plot(x, [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in rows], color=COLOURS[i % 7], linestyle=look(i)["linestyle"], linewidth=1)
+        axis.plot(
+            x,
+            [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in rows],
+            color=COLOURS[i % 7],
+            linestyle=look(i)["linestyle"],
+            linewidth=1,
+        )
     size_axis(axis, x, 5)
     plain_log_axis(axis.yaxis, (1, 2, 5))
     axis.legend(fontsize=8)
@@ -30,7 +36,14 @@ def collectives(data):
     if measured:
         last = axes[0][-1]
         for i, (name, mine) in enumerate(measured.items()):
-            last.errorbar([r["bytes"] for r in mine], [r["times_library"] for r in mine], yerr=whiskers(mine, "times_library"), capsize=2, label=NAMES[name], **look(i))
+            last.errorbar(
+                [r["bytes"] for r in mine],
+                [r["times_library"] for r in mine],
+                yerr=whiskers(mine, "times_library"),
+                capsize=2,
+                label=NAMES[name],
+                **look(i),
+            )
         last.axhline(1, color="black", linewidth=0.8)
         size_axis(last, sorted({r["bytes"] for mine in measured.values() for r in mine}), 5)
         plain_log_axis(last.yaxis, (1, 1.2, 1.5, 2, 3, 5, 7, 8, 9))

@@ -1,4 +1,5 @@
-"""The report's section on week 25: the planner, models that no computer here holds, meshes, what limits a run. Standard library only."""
+"""The report's section on week 25: the planner, models that no computer here holds, meshes, what limits a run. Standard
+library only."""
 
 import statistics
 
@@ -23,17 +24,52 @@ def plans(report):
     rows, refused = by(results["rows"], kind="plan"), by(results["rows"], kind="refused")
     checked = [r for r in rows if r.get("simulated_seconds")]
     errors = [100 * (r["step_seconds"] / r["simulated_seconds"] - 1) for r in checked]
-    columns = {"": "place", "dp": "dp", "tp": "tp", "pp": "pp", "b": "microbatch", "m": "microbatches", "schedule": "schedule", "chunks": "chunks", "ZeRO": "zero",
-               "recompute": "recompute", "sequence parallel": "sequence_parallel", "step": "step_seconds", "simulated": "simulated_seconds", "error": against("step_seconds", "simulated_seconds"),
-               "MFU": lambda r: percent(r["mfu"]), "days": lambda r: f"{r['days']:.1f}", "GB": gigabytes("memory_bytes"), "simulated GB": gigabytes("simulated_memory_bytes"),
-               "largest overhead": "largest_overhead"}
-    found = (f" The first {len(checked)} were simulated as well (black marks): predictions are {min(errors):+.1f} to {max(errors):+.1f} % off." if checked else "")
+    columns = {
+        "": "place",
+        "dp": "dp",
+        "tp": "tp",
+        "pp": "pp",
+        "b": "microbatch",
+        "m": "microbatches",
+        "schedule": "schedule",
+        "chunks": "chunks",
+        "ZeRO": "zero",
+        "recompute": "recompute",
+        "sequence parallel": "sequence_parallel",
+        "step": "step_seconds",
+        "simulated": "simulated_seconds",
+        "error": against("step_seconds", "simulated_seconds"),
+        "MFU": lambda r: percent(r["mfu"]),
+        "days": lambda r: f"{r['days']:.1f}",
+        "GB": gigabytes("memory_bytes"),
+        "simulated GB": gigabytes("simulated_memory_bytes"),
+        "largest overhead": "largest_overhead",
+    }
+    found = (
+        f" The first {len(checked)} were simulated as well (black marks): predictions are {min(errors):+.1f} to"
+        f" {max(errors):+.1f} % off."
+        if checked
+        else ""
+    )
     c = results["context"]
     return report.figure(
-        "plans", "Bars of step time and of memory for the eight best plans, in parts; black marks of the simulator lie at their ends.",
-        f"<b>Predicted</b> by exercise 25.3: {rows[0]['model']} on {rows[0]['cluster']}, {rows[0]['gpus']:,} GPUs, {rows[0]['global_batch']:,} sequences per step; dp × tp × pp, the best plan of each mesh, "
-        f"and what limits it. {c['candidates']:,} strategies, {c['candidates_per_second']:,.0f} per second on this computer.{found}", rows, columns, ["plan_gpt3.csv", "plan_gpt3.json"]) + (
-        note("Why the others are not valid plans:") + table(sorted(refused, key=lambda r: -r["count"]), {"reason": "reason", "strategies": "count", "such as": "sentence"}, text=True))
+        "plans",
+        "Bars of step time and of memory for the eight best plans, in parts; black marks of the simulator lie at their"
+        " ends.",
+        f"<b>Predicted</b> by exercise 25.3: {rows[0]['model']} on {rows[0]['cluster']}, {rows[0]['gpus']:,} GPUs,"
+        f" {rows[0]['global_batch']:,} sequences per step; dp × tp × pp, the best plan of each mesh, and what limits"
+        f" it. {c['candidates']:,} strategies, {c['candidates_per_second']:,.0f} per second on this computer.{found}",
+        rows,
+        columns,
+        ["plan_gpt3.csv", "plan_gpt3.json"],
+    ) + (
+        note("Why the others are not valid plans:")
+        + table(
+            sorted(refused, key=lambda r: -r["count"]),
+            {"reason": "reason", "strategies": "count", "such as": "sentence"},
+            text=True,
+        )
+    )
 
 
 def phantoms(report):
@@ -42,23 +78,69 @@ def phantoms(report):
         return ""
     rows = [dict(results["rows"][0], model=results["context"].get("model", "")) for results in runs.values()]
     rows.sort(key=lambda r: -r["parameters"])
-    columns = {"parameters": lambda r: f"{r['parameters'] / 1e9:,.0f} billion", "dp × tp × pp": lambda r: f"{r['replicas']} × {r['tensor_parallel']} × {r['stages']}", "ranks": "ranks",
-               "simulated": "simulated_ranks", "took": "wall_seconds", "step": "seconds", "MFU": lambda r: percent(r["mfu"]), "bubble of the ideal": lambda r: percent(r["bubble_of_ideal"]),
-               "exposed": "exposed_seconds", "GB": gigabytes("memory_bytes_peak"), "TB inside nodes": lambda r: f"{r['bytes_sent_inside_nodes'] / 1e12:.1f}",
-               "TB across": lambda r: f"{r['bytes_sent_across_nodes'] / 1e12:.2f}"}
+    columns = {
+        "parameters": lambda r: f"{r['parameters'] / 1e9:,.0f} billion",
+        "dp × tp × pp": lambda r: f"{r['replicas']} × {r['tensor_parallel']} × {r['stages']}",
+        "ranks": "ranks",
+        "simulated": "simulated_ranks",
+        "took": "wall_seconds",
+        "step": "seconds",
+        "MFU": lambda r: percent(r["mfu"]),
+        "bubble of the ideal": lambda r: percent(r["bubble_of_ideal"]),
+        "exposed": "exposed_seconds",
+        "GB": gigabytes("memory_bytes_peak"),
+        "TB inside nodes": lambda r: f"{r['bytes_sent_inside_nodes'] / 1e12:.1f}",
+        "TB across": lambda r: f"{r['bytes_sent_across_nodes'] / 1e12:.2f}",
+    }
     files = [f"phantom_{name}.json" for name in runs]
     largest = rows[0]
-    stages = [{"stage": s, **{key: largest[f"stage_{key}"][s] for key in ("parameter_bytes_peak", "gradient_bytes_peak", "optimizer_bytes_peak", "activation_bytes_peak", "memory_bytes_peak")}}
-              for s in range(largest["stages"])]
-    memory = {"stage": "stage"} | {words: (lambda r, f=f: f"{r[f] / 1e9:.2f} GB") for words, f in (
-        ("parameters", "parameter_bytes_peak"), ("gradients", "gradient_bytes_peak"), ("optimizer", "optimizer_bytes_peak"), ("activations", "activation_bytes_peak"), ("all", "memory_bytes_peak"))}
+    stages = [
+        {
+            "stage": s,
+            **{
+                key: largest[f"stage_{key}"][s]
+                for key in (
+                    "parameter_bytes_peak",
+                    "gradient_bytes_peak",
+                    "optimizer_bytes_peak",
+                    "activation_bytes_peak",
+                    "memory_bytes_peak",
+                )
+            },
+        }
+        for s in range(largest["stages"])
+    ]
+    memory = {"stage": "stage"} | {
+        words: lambda r, f=f: f"{r[f] / 1e9:.2f} GB"
+        for words, f in (
+            ("parameters", "parameter_bytes_peak"),
+            ("gradients", "gradient_bytes_peak"),
+            ("optimizer", "optimizer_bytes_peak"),
+            ("activations", "activation_bytes_peak"),
+            ("all", "memory_bytes_peak"),
+        )
+    }
     return report.figure(
-        "stage_memory", "Memory of a rank over the stages of three models: parameters, gradients and optimizer are nearly level, activations fall from the first stage to the last.",
-        "<b>Simulated</b>, phantom: the 3D step of 25.2 itself on models that no computer here could hold. Peaks by category, from the memory ledger of each stage. State is level but for the "
-        "embedding and the head; activations fall, since stage s of 1F1B holds p − s microbatches. 16-bit values and gradients, fp32 master state, flash attention, nothing recomputed.",
-        stages, memory, files) + report.figure(
-        "stage_time", "Time of a step over the stages of the same models, in parts: compute dominates, the idle part falls towards the last stage, whose wait for the first is counted as all-reduces.",
-        "<b>Simulated.</b> Where the time of a step goes, stage by stage. The last one ends its backwards first; what it then waits for is the first stage, with which it shares the tied embedding.", rows, columns, files)
+        "stage_memory",
+        "Memory of a rank over the stages of three models: parameters, gradients and optimizer are nearly level,"
+        " activations fall from the first stage to the last.",
+        "<b>Simulated</b>, phantom: the 3D step of 25.2 itself on models that no computer here could hold. Peaks by"
+        " category, from the memory ledger of each stage. State is level but for the embedding and the head;"
+        " activations fall, since stage s of 1F1B holds p − s microbatches. 16-bit values and gradients, fp32 master"
+        " state, flash attention, nothing recomputed.",
+        stages,
+        memory,
+        files,
+    ) + report.figure(
+        "stage_time",
+        "Time of a step over the stages of the same models, in parts: compute dominates, the idle part falls towards"
+        " the last stage, whose wait for the first is counted as all-reduces.",
+        "<b>Simulated.</b> Where the time of a step goes, stage by stage. The last one ends its backwards first; what"
+        " it then waits for is the first stage, with which it shares the tied embedding.",
+        rows,
+        columns,
+        files,
+    )
 
 
 def published(report):
@@ -68,12 +150,28 @@ def published(report):
     errors = [abs(r["relative_error"]) for r in results["rows"]]
     c = results["context"]
     return report.figure(
-        "published_iterations", "Bars of published and predicted iteration times of four models with two kinds of recomputation; predictions by one layer's speed are within 9 per cent.",
-        f"<b>Published</b>: Megatron-LM’s iterations (arXiv 2205.05198, table 5) of 22B to 1T parameters on 8 to 512 A100, with full recomputation, and with sequence parallelism (<i>rows sharded</i>). "
-        f"The machine file says what the best products reach; with arithmetic slowed to one published layer (table 4: products {c['slower_products']:.2f} times, the rest {c['slower_others']:.2f} times) and nothing "
-        f"else fitted, the planner is {100 * sum(errors) / len(errors):.1f} % off on average, {100 * max(errors):.1f} % at most.", results["rows"],
-        {"model": "model", "cluster": "cluster", "batch": "global_batch", "recompute": "recompute", "published": "published_seconds", "by one layer": "step_seconds",
-         "error": lambda r: f"{100 * r['relative_error']:+.1f} %", "by the machine file": "file_step_seconds", "error ": lambda r: f"{100 * r['file_relative_error']:+.1f} %"}, ["plan_published.csv", "plan_published.json"])
+        "published_iterations",
+        "Bars of published and predicted iteration times of four models with two kinds of recomputation; predictions by"
+        " one layer's speed are within 9 per cent.",
+        "<b>Published</b>: Megatron-LM’s iterations (arXiv 2205.05198, table 5) of 22B to 1T parameters on 8 to 512"
+        " A100, with full recomputation, and with sequence parallelism (<i>rows sharded</i>). The machine file says"
+        " what the best products reach; with arithmetic slowed to one published layer (table 4: products"
+        f" {c['slower_products']:.2f} times, the rest {c['slower_others']:.2f} times) and nothing else fitted, the"
+        f" planner is {100 * sum(errors) / len(errors):.1f} % off on average, {100 * max(errors):.1f} % at most.",
+        results["rows"],
+        {
+            "model": "model",
+            "cluster": "cluster",
+            "batch": "global_batch",
+            "recompute": "recompute",
+            "published": "published_seconds",
+            "by one layer": "step_seconds",
+            "error": lambda r: f"{100 * r['relative_error']:+.1f} %",
+            "by the machine file": "file_step_seconds",
+            "error ": lambda r: f"{100 * r['file_relative_error']:+.1f} %",
+        },
+        ["plan_published.csv", "plan_published.json"],
+    )
 
 
 def validated(report):
@@ -85,15 +183,35 @@ def validated(report):
     for name in tables:
         mine = by(results["rows"], table=name)
         middle = lambda field, mine=mine: statistics.median(abs(r[field]) for r in mine)
-        rows.append({"table": name, "points": len(mine), "simple": middle("simple_relative_error"), "file": middle("file_relative_error"), "predicted": middle("relative_error"),
-                     "worst": max(abs(r["relative_error"]) for r in mine)})
+        rows.append(
+            {
+                "table": name,
+                "points": len(mine),
+                "simple": middle("simple_relative_error"),
+                "file": middle("file_relative_error"),
+                "predicted": middle("relative_error"),
+                "worst": max(abs(r["relative_error"]) for r in mine),
+            }
+        )
     within = sum(r["predicted"] <= 0.1 for r in rows)
     return report.figure(
-        "validated", "Dots in a row for each published source: errors of predictions with libraries' prices lie closer to zero than those of the machine file alone, but for ZeRO-3 of 2021.",
-        f"<b>Published</b>: {len(results['rows'])} points that others measured, none of which a parameter was fitted to. {within} of {len(rows)} sources have a median within 10 %; "
-        "docs/validation.md says what the others lack (<code>./lab validate</code>).", rows,
-        {"source": "table", "points": "points", "simple arithmetic, median": lambda r: percent(r["simple"]), "machine file": lambda r: percent(r["file"]), "predicted": lambda r: percent(r["predicted"]),
-         "worst": lambda r: percent(r["worst"])}, ["validate.csv", "validate.json"])
+        "validated",
+        "Dots in a row for each published source: errors of predictions with libraries' prices lie closer to zero than"
+        " those of the machine file alone, but for ZeRO-3 of 2021.",
+        f"<b>Published</b>: {len(results['rows'])} points that others measured, none of which a parameter was fitted"
+        f" to. {within} of {len(rows)} sources have a median within 10 %; docs/validation.md says what the others lack"
+        " (<code>./lab validate</code>).",
+        rows,
+        {
+            "source": "table",
+            "points": "points",
+            "simple arithmetic, median": lambda r: percent(r["simple"]),
+            "machine file": lambda r: percent(r["file"]),
+            "predicted": lambda r: percent(r["predicted"]),
+            "worst": lambda r: percent(r["worst"]),
+        },
+        ["validate.csv", "validate.json"],
+    )
 
 
 def equality(report):
@@ -101,14 +219,31 @@ def equality(report):
     if (1, 1, 1) not in runs or len(runs) < 2:
         return ""
     gaps = mesh_gaps(runs)
-    rows = [{"mesh": " × ".join(map(str, mesh)), "ranks": mesh[0] * mesh[1] * mesh[2], "gap": max(gap), "last": float(runs[mesh][-1]["loss"])} for mesh, gap in gaps.items()]
+    rows = [
+        {
+            "mesh": " × ".join(map(str, mesh)),
+            "ranks": mesh[0] * mesh[1] * mesh[2],
+            "gap": max(gap),
+            "last": float(runs[mesh][-1]["loss"]),
+        }
+        for mesh, gap in gaps.items()
+    ]
     worst = max(rows, key=lambda r: r["gap"])
     return report.figure(
-        "mesh_losses", "Losses of all meshes of up to 8 ranks lie on the serial program's; bars of the largest distance, all tiny.",
-        f"<b>Losses</b> of <code>./lab train</code> on the shipped corpus with every (dp, tp, pp) of 2, 4 and 8 simulated ranks, the same global batch, real arithmetic: at most {worst['gap']:.2g} nats from the "
-        f"serial program in {len(runs[1, 1, 1])} steps ({worst['mesh']}), since sums over ranks round in another order.", rows,
-        {"dp × tp × pp": "mesh", "ranks": "ranks", "largest distance": lambda r: f"{r['gap']:.2g}", "last loss": lambda r: f"{r['last']:.6f}"},
-        [f"mesh_{'_'.join(map(str, mesh))}.csv" for mesh in runs])
+        "mesh_losses",
+        "Losses of all meshes of up to 8 ranks lie on the serial program's; bars of the largest distance, all tiny.",
+        "<b>Losses</b> of <code>./lab train</code> on the shipped corpus with every (dp, tp, pp) of 2, 4 and 8"
+        f" simulated ranks, the same global batch, real arithmetic: at most {worst['gap']:.2g} nats from the serial"
+        f" program in {len(runs[1, 1, 1])} steps ({worst['mesh']}), since sums over ranks round in another order.",
+        rows,
+        {
+            "dp × tp × pp": "mesh",
+            "ranks": "ranks",
+            "largest distance": lambda r: f"{r['gap']:.2g}",
+            "last loss": lambda r: f"{r['last']:.6f}",
+        },
+        [f"mesh_{'_'.join(map(str, mesh))}.csv" for mesh in runs],
+    )
 
 
 def limits(report):
@@ -116,18 +251,46 @@ def limits(report):
     if not runs:
         return ""
     rows = [dict(r, run=name) for name, results in runs.items() for r in results["rows"] if "gained" in r]
-    paths = [dict(r, run=name) for name, results in runs.items() for r in [r for r in results["rows"] if "path" in r][:3]]
-    return report.figure(
-        "why_gains", "Four panels, one a run: how much shorter its step would be without communication, bubble, imbalance or launches; the one that was planted gains most.",
-        "<b>Replayed.</b> In each run another bottleneck was planted: DDP without overlap over 10 GbE; four stages with four microbatches; five sequences on four ranks; a tiny model. "
-        "<code>./lab why</code> replays the trace without each cost, dependencies kept; the largest gain names the limit.", rows,
-        {"planted": "run", "without": "cost", "a step": "seconds", "without it": "seconds_without", "gained": lambda r: percent(r["gained"]), "the limit": "limit"},
-        [f"why_{name}.json" for name in runs]) + note("Most of each run’s critical path:") + table(
-        paths, {"planted": "run", "on the path": "path", "transfers": "transfer", "of a step": "seconds", "visits": "visits"})
+    paths = [
+        dict(r, run=name) for name, results in runs.items() for r in [r for r in results["rows"] if "path" in r][:3]
+    ]
+    return (
+        report.figure(
+            "why_gains",
+            "Four panels, one a run: how much shorter its step would be without communication, bubble, imbalance or"
+            " launches; the one that was planted gains most.",
+            "<b>Replayed.</b> In each run another bottleneck was planted: DDP without overlap over 10 GbE; four stages"
+            " with four microbatches; five sequences on four ranks; a tiny model. <code>./lab why</code> replays the"
+            " trace without each cost, dependencies kept; the largest gain names the limit.",
+            rows,
+            {
+                "planted": "run",
+                "without": "cost",
+                "a step": "seconds",
+                "without it": "seconds_without",
+                "gained": lambda r: percent(r["gained"]),
+                "the limit": "limit",
+            },
+            [f"why_{name}.json" for name in runs],
+        )
+        + note("Most of each run’s critical path:")
+        + table(
+            paths,
+            {
+                "planted": "run",
+                "on the path": "path",
+                "transfers": "transfer",
+                "of a step": "seconds",
+                "visits": "visits",
+            },
+        )
+    )
 
 
 def scaling(report):
-    studies = {name: r for name in ("strong", "strong_zero1", "weak", "mpi") for r in [load(report.data, f"scale_{name}")] if r}
+    studies = {
+        name: r for name in ("strong", "strong_zero1", "weak", "mpi") for r in [load(report.data, f"scale_{name}")] if r
+    }
     if not studies:
         return ""
     rows = [dict(r, run=name) for name, results in studies.items() for r in results["rows"] if "speedup" in r]
@@ -135,16 +298,46 @@ def scaling(report):
     here = ""
     if measured:
         last = [r for r in measured["rows"] if "speedup" in r][-1]
-        here = (f" Measured here on {last['ranks']} MPI processes (n = {last['samples']}): " + ("refused, ranks have no core each." if last["speedup"] is None else
-                f"speedup {last['speedup']:.2f} ({last['speedup_low']:.2f} to {last['speedup_high']:.2f})."))
+        here = f" Measured here on {last['ranks']} MPI processes (n = {last['samples']}): " + (
+            "refused, ranks have no core each."
+            if last["speedup"] is None
+            else f"speedup {last['speedup']:.2f} ({last['speedup_low']:.2f} to {last['speedup_high']:.2f})."
+        )
     return report.figure(
-        "scaling_fits", "Left: speedups over ranks with the laws fitted to them; the strong curve breaks at 16 ranks, where the law's interval is wide. Right: bars of what each step lost to.",
-        f"<b>Simulated</b>: GPT-2 355M in bf16 on nodes of 8 A100, HDR InfiniBand between. Laws are fitted to all points, shaded: their 95 % intervals, whose width says where a law is the wrong one. Right: what a "
-        f"step loses beyond its ideal, and to what (<code>./lab scale</code>, by 25.4).{here}", rows,
-        {"study": "run", "p": "ranks", "step": "seconds", "speedup": lambda r: "–" if r["speedup"] is None else f"{r['speedup']:.2f}", "efficiency": lambda r: percent(r["efficiency"]),
-         "Karp–Flatt": "karp_flatt", "limit": "limit", "diagnosis": "diagnosis"}, [f"scale_{name}.json" for name in studies])
+        "scaling_fits",
+        "Left: speedups over ranks with the laws fitted to them; the strong curve breaks at 16 ranks, where the law's"
+        " interval is wide. Right: bars of what each step lost to.",
+        "<b>Simulated</b>: GPT-2 355M in bf16 on nodes of 8 A100, HDR InfiniBand between. Laws are fitted to all"
+        " points, shaded: their 95 % intervals, whose width says where a law is the wrong one. Right: what a step"
+        f" loses beyond its ideal, and to what (<code>./lab scale</code>, by 25.4).{here}",
+        rows,
+        {
+            "study": "run",
+            "p": "ranks",
+            "step": "seconds",
+            "speedup": lambda r: "–" if r["speedup"] is None else f"{r['speedup']:.2f}",
+            "efficiency": lambda r: percent(r["efficiency"]),
+            "Karp–Flatt": "karp_flatt",
+            "limit": "limit",
+            "diagnosis": "diagnosis",
+        },
+        [f"scale_{name}.json" for name in studies],
+    )
 
 
 def section_of(report):
-    parts = [part for part in (plans(report), phantoms(report), published(report), validated(report), equality(report), limits(report), scaling(report), report.later("plan_", "validate", "phantom_", "mesh_", "trace_", "why_", "scale_")) if part]
+    parts = [
+        part
+        for part in (
+            plans(report),
+            phantoms(report),
+            published(report),
+            validated(report),
+            equality(report),
+            limits(report),
+            scaling(report),
+            report.later("plan_", "validate", "phantom_", "mesh_", "trace_", "why_", "scale_"),
+        )
+        if part
+    ]
     return section("combined", "Everything together: plans, meshes, and what limits a run", parts) if parts else ""

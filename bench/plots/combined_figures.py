@@ -3,10 +3,29 @@
 from combined_parts import mesh_gaps, meshes
 from laws import draw_law
 from results import by, load, load_all
-from style import COLOURS, HATCHES, Drawing, doubling_axis, figure_legend, look, plain_legend, plain_log_axis, speedup_axis, stacked_bars, stacked_columns, subplots
+from style import (
+    COLOURS,
+    HATCHES,
+    Drawing,
+    doubling_axis,
+    figure_legend,
+    look,
+    plain_legend,
+    plain_log_axis,
+    speedup_axis,
+    stacked_bars,
+    stacked_columns,
+    subplots,
+)
 
-COSTS = {"compute": ("compute_seconds",), "recomputation": ("recompute_seconds",), "TP all-reduces": ("tensor_seconds",), "bubble and hops": ("bubble_seconds", "hop_seconds"),
-         "DP all-reduces": ("data_seconds",), "optimizer": ("update_seconds",)}
+COSTS = {
+    "compute": ("compute_seconds",),
+    "recomputation": ("recompute_seconds",),
+    "TP all-reduces": ("tensor_seconds",),
+    "bubble and hops": ("bubble_seconds", "hop_seconds"),
+    "DP all-reduces": ("data_seconds",),
+    "optimizer": ("update_seconds",),
+}
 KINDS = {"parameters": "parameter", "gradients": "gradient", "optimizer": "optimizer", "activations": "activation"}
 MODELS = {"1t": "1T", "530b": "530B", "175b": "GPT-3 175B"}
 
@@ -28,14 +47,31 @@ def plans(data):
     rows = by(results["rows"], kind="plan")[:8]
     figure, axes = subplots(2, 11, bars=14)
     labels = [plan_name(r) for r in rows]
-    ends = stacked_bars(axes[0][0], labels, {part: [sum(r[f] for f in fields) for r in rows] for part, fields in COSTS.items()})
+    ends = stacked_bars(
+        axes[0][0], labels, {part: [sum(r[f] for f in fields) for r in rows] for part, fields in COSTS.items()}
+    )
     stacked_bars(axes[0][1], labels, {part: [r[stem + "_bytes"] for r in rows] for part, stem in KINDS.items()}, 1e9)
     for axis, field, unit in ((axes[0][0], "simulated_seconds", 1), (axes[0][1], "simulated_memory_bytes", 1e9)):
         marks = [(r[field] / unit, i) for i, r in enumerate(rows) if r.get(field)]
         if marks:
-            axis.plot(*zip(*marks), linestyle="none", marker="|", markersize=20, markeredgewidth=2, color="black", label="simulated")
+            axis.plot(
+                *zip(*marks),
+                linestyle="none",
+                marker="|",
+                markersize=20,
+                markeredgewidth=2,
+                color="black",
+                label="simulated",
+            )
     for i, row in enumerate(rows):
-        axes[0][0].annotate(f"largest overhead: {row['largest_overhead']}", (max(ends[i], row.get("simulated_seconds") or 0), i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7)
+        axes[0][0].annotate(
+            f"largest overhead: {row['largest_overhead']}",
+            (max(ends[i], row.get("simulated_seconds") or 0), i),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+        )
     axes[0][0].set_xlim(0, 1.45 * max(ends))
     axes[0][0].set_xlabel("a step, s")
     axes[0][1].axvline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
@@ -62,7 +98,7 @@ def stage_memory(data):
     names = [name for name in MODELS if name in runs]
     figure, axes = subplots(len(names), 4 * len(names), 3.8, sharey=True)
     for axis, name in zip(axes[0], names):
-        row, = runs[name]["rows"]
+        (row,) = runs[name]["rows"]
         stage_bars(axis, {kind: [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]] for kind, stem in KINDS.items()})
         axis.axhline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
         axis.set_title(f"{MODELS[name]}: {row['replicas']} × {row['tensor_parallel']} × {row['stages']}", fontsize=10)
@@ -79,9 +115,15 @@ def stage_time(data):
         return None
     names = [name for name in MODELS if name in runs]
     figure, axes = subplots(len(names), 4 * len(names), 3.8)
-    parts = {"compute": "compute", "TP all-reduces": "tensor", "idle: bubble and hops": "idle", "DP all-reduces, tied embedding": "data", "optimizer, and waiting to clip": "update"}
+    parts = {
+        "compute": "compute",
+        "TP all-reduces": "tensor",
+        "idle: bubble and hops": "idle",
+        "DP all-reduces, tied embedding": "data",
+        "optimizer, and waiting to clip": "update",
+    }
     for axis, name in zip(axes[0], names):
-        row, = runs[name]["rows"]
+        (row,) = runs[name]["rows"]
         stage_bars(axis, {label: row[f"stage_{stem}_seconds"] for label, stem in parts.items()})
         axis.set_title(f"{MODELS[name]}, m = {row['accumulate']}, MFU {100 * row['mfu']:.0f} %", fontsize=10)
     axes[0][0].set_ylabel("a step, s")
@@ -95,13 +137,36 @@ def published_iterations(data):
         return None
     rows = results["rows"]
     figure, axes = subplots(1, 8, 4.0)
-    kinds = (("published_seconds", "published"), ("step_seconds", "predicted, arithmetic as slow as one layer’s"), ("file_step_seconds", "predicted from the machine file alone"))
+    kinds = (
+        ("published_seconds", "published"),
+        ("step_seconds", "predicted, arithmetic as slow as one layer’s"),
+        ("file_step_seconds", "predicted from the machine file alone"),
+    )
     for k, (field, label) in enumerate(kinds):
-        axes[0][0].plot([i + 0.2 * (k - 1) for i in range(len(rows))], [r[field] for r in rows], **{**look(k), "linestyle": "none", "markersize": 7}, label=label)
+        axes[0][0].plot(
+            [i + 0.2 * (k - 1) for i in range(len(rows))],
+            [r[field] for r in rows],
+            **{**look(k), "linestyle": "none", "markersize": 7},
+            label=label,
+        )
     for i, row in enumerate(rows):
-        axes[0][0].annotate(f"{100 * row['relative_error']:+.0f} %", (i, max(row["step_seconds"], row["published_seconds"])), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=7.5)
+        axes[0][0].annotate(
+            f"{100 * row['relative_error']:+.0f} %",
+            (i, max(row["step_seconds"], row["published_seconds"])),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7.5,
+        )
     axes[0][0].set_xticks(range(len(rows)))
-    axes[0][0].set_xticklabels([f"{r['model'].removeprefix('gpt-').removeprefix('gpt3-').upper()}\n{'full' if r['recompute'] == 'full' else 'rows sharded'}" for r in rows], fontsize=8)
+    axes[0][0].set_xticklabels(
+        [
+            f"{r['model'].removeprefix('gpt-').removeprefix('gpt3-').upper()}\n"
+            f"{'full' if r['recompute'] == 'full' else 'rows sharded'}"
+            for r in rows
+        ],
+        fontsize=8,
+    )
     plain_log_axis(axes[0][0].yaxis)
     axes[0][0].set_ylabel("an iteration, s")
     figure_legend(figure, axes[0][0], 3)
@@ -116,8 +181,17 @@ def validated(data):
     tables = list(dict.fromkeys(r["table"] for r in results["rows"] if r["unit"] == "s"))[::-1]
     figure, axes = subplots(1, 9, 5.0)
     axis = axes[0][0]
-    for k, (field, label, lift) in enumerate((("relative_error", "predicted with what libraries reach", 0.12), ("file_relative_error", "by the machine file alone", -0.18))):
-        points = [(100 * min(max(r[field], -1), 1), i + lift) for i, t in enumerate(tables) for r in by(results["rows"], table=t)]
+    for k, (field, label, lift) in enumerate(
+        (
+            ("relative_error", "predicted with what libraries reach", 0.12),
+            ("file_relative_error", "by the machine file alone", -0.18),
+        )
+    ):
+        points = [
+            (100 * min(max(r[field], -1), 1), i + lift)
+            for i, t in enumerate(tables)
+            for r in by(results["rows"], table=t)
+        ]
         axis.plot(*zip(*points), **{**look(k), "linestyle": "none", "markersize": 4}, alpha=0.6, label=label)
     axis.axvspan(-10, 10, color="#888888", alpha=0.15, linewidth=0)
     axis.axvline(0, color="#555555", linewidth=1)
@@ -139,7 +213,14 @@ def mesh_losses(data):
     steps = range(1, len(runs[1, 1, 1]) + 1)
     axes[0][0].plot(steps, loss(runs[1, 1, 1]), color=COLOURS[5], linewidth=5, alpha=0.5, label="serial")
     for i, mesh in enumerate(m for m in runs if m != (1, 1, 1)):
-        axes[0][0].plot(steps, loss(runs[mesh]), color=COLOURS[i % 7], linewidth=0.9, linestyle=("--", ":", "-.")[i % 3], label=f"{len(runs) - 1} meshes" if i == 0 else None)
+        axes[0][0].plot(
+            steps,
+            loss(runs[mesh]),
+            color=COLOURS[i % 7],
+            linewidth=0.9,
+            linestyle=("--", ":", "-.")[i % 3],
+            label=f"{len(runs) - 1} meshes" if i == 0 else None,
+        )
     axes[0][0].set_xlabel("step")
     axes[0][0].set_ylabel("loss, nats per token")
     axes[0][0].legend()
@@ -147,7 +228,16 @@ def mesh_losses(data):
     largest = [max(g) for g in gaps.values()]
     for k, ranks in enumerate(sorted({m[0] * m[1] * m[2] for m in gaps})):
         mine = [i for i, m in enumerate(gaps) if m[0] * m[1] * m[2] == ranks]
-        axes[0][1].barh(mine, [max(largest[i], 1e-9) for i in mine], 0.72, color=COLOURS[k], hatch=HATCHES[k], edgecolor="white", alpha=0.85, label=f"{ranks} ranks")
+        axes[0][1].barh(
+            mine,
+            [max(largest[i], 1e-9) for i in mine],
+            0.72,
+            color=COLOURS[k],
+            hatch=HATCHES[k],
+            edgecolor="white",
+            alpha=0.85,
+            label=f"{ranks} ranks",
+        )
     plain_legend(axes[0][1], 3)
     axes[0][1].set_yticks(range(len(gaps)))
     axes[0][1].set_yticklabels([f"{m[0]} × {m[1]} × {m[2]}" for m in gaps], fontsize=7)
@@ -172,8 +262,23 @@ def why_gains(data):
         rows = {r["cost"]: r for r in results["rows"] if "gained" in r}
         for i, cost in enumerate(PLANTED):
             row = rows[cost]
-            axis.barh(i, max(0, 100 * row["gained"]), 0.7, color=COLOURS[1 if row["limit"] else 0], hatch="//" if row["limit"] else "", edgecolor="white", alpha=0.85)
-            axis.annotate(f"{max(0, 100 * row['gained']):.0f} %" + (", the limit" if row["limit"] else ""), (max(0, 100 * row["gained"]), i), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
+            axis.barh(
+                i,
+                max(0, 100 * row["gained"]),
+                0.7,
+                color=COLOURS[1 if row["limit"] else 0],
+                hatch="//" if row["limit"] else "",
+                edgecolor="white",
+                alpha=0.85,
+            )
+            axis.annotate(
+                f"{max(0, 100 * row['gained']):.0f} %" + (", the limit" if row["limit"] else ""),
+                (max(0, 100 * row["gained"]), i),
+                xytext=(3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=7,
+            )
         axis.set_title(f"planted: {name}", fontsize=10)
         axis.set_xlim(0, 130)
         axis.set_xticks([0, 50, 100])
@@ -198,18 +303,51 @@ def scaling_fits(data):
     for i, (name, results) in enumerate(studies.items()):
         rows = [r for r in results["rows"] if r.get("speedup") is not None]
         style = look(i)
-        axes[0][0].plot([1] + [r["ranks"] for r in rows], [1] + [r["speedup"] for r in rows], **{**style, "linestyle": "none"}, markersize=6, label=STUDIES[name])
-        draw_law(axes[0][0], results["context"], "weak" if name == "weak" else "strong", 16, style["color"], style["linestyle"])
+        axes[0][0].plot(
+            [1] + [r["ranks"] for r in rows],
+            [1] + [r["speedup"] for r in rows],
+            **{**style, "linestyle": "none"},
+            markersize=6,
+            label=STUDIES[name],
+        )
+        draw_law(
+            axes[0][0],
+            results["context"],
+            "weak" if name == "weak" else "strong",
+            16,
+            style["color"],
+            style["linestyle"],
+        )
         for r in rows:
             bars[f"{STUDIES[name]}, p = {r['ranks']}"] = r
     speedup_axis(axes[0][0], 16, "speedup over the best serial step")
     axes[0][0].set_ylim(0.85, 100)  # room for the legend
     doubling_axis(axes[0][0], [1, 2, 4, 8, 16], "ranks")
     axes[0][0].legend(fontsize=7, loc="upper left")
-    losses = {"ideal": "ideal_seconds", "communication": "lost_to_communication_seconds", "bubble": "lost_to_bubble_seconds", "imbalance": "lost_to_imbalance_seconds",
-              "launches": "lost_to_launch_seconds", "arithmetic not divided": "lost_to_arithmetic_seconds"}
-    stacked_bars(axes[0][1], list(bars), {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()}, 1e-3)
-    axes[0][1].plot([1e3 * r["seconds"] for r in bars.values()], range(len(bars)), linestyle="none", marker="|", markersize=9, markeredgewidth=1.5, color="black", label="the step")
+    losses = {
+        "ideal": "ideal_seconds",
+        "communication": "lost_to_communication_seconds",
+        "bubble": "lost_to_bubble_seconds",
+        "imbalance": "lost_to_imbalance_seconds",
+        "launches": "lost_to_launch_seconds",
+        "arithmetic not divided": "lost_to_arithmetic_seconds",
+    }
+    stacked_bars(
+        axes[0][1],
+        list(bars),
+        {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()},
+        1e-3,
+    )
+    axes[0][1].plot(
+        [1e3 * r["seconds"] for r in bars.values()],
+        range(len(bars)),
+        linestyle="none",
+        marker="|",
+        markersize=9,
+        markeredgewidth=1.5,
+        color="black",
+        label="the step",
+    )
     axes[0][1].set_xlabel("a step, ms")
     plain_legend(axes[0][1], 3)
     return figure

@@ -12,4 +12,8 @@ def meshes(data):
 def mesh_gaps(runs):
     """For each mesh the distances of its losses from the serial program's, step by step."""
     serial = [float(r["loss"]) for r in runs[1, 1, 1]]
-    return {mesh: [abs(float(r["loss"]) - s) for r, s in zip(rows, serial)] for mesh, rows in runs.items() if mesh != (1, 1, 1)}
+    return {
+        mesh: [abs(float(r["loss"]) - s) for r, s in zip(rows, serial)]
+        for mesh, rows in runs.items()
+        if mesh != (1, 1, 1)
+    }

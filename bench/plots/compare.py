@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""./lab report --compare A B: python3 compare.py A B OUT. Two folders of results, row by row; writes OUT/index.html. Standard library only.
+"""./lab report --compare A B: python3 compare.py A B OUT. Two folders of results, row by row; writes OUT/index.html.
+Standard library only.
 
-Rows are the same where their files have the same name and they say the same of what was run. Virtual times are exact, so any difference
+Rows are the same where their files have the same name and they say the same of what was run. Virtual times are exact,
+so any difference
 counts; of measured ones those whose intervals do not touch.
 """
 
@@ -18,8 +20,33 @@ from sources import kind_of, place, read_folder
 
 TIMES = ("seconds", "step_seconds", "makespan_seconds")
 # Numbers that say what was run; all others are results.
-SHAPE = ("ranks", "gpus", "bytes", "bucket_bytes", "microbatches", "microbatch", "accumulate", "stages", "stage", "chunks", "d_model", "layers", "tokens_per_rank", "parameters", "dp", "tp", "pp",
-         "replicas", "tensor_parallel", "zero", "transfer_seconds", "last_stage", "link_gb_per_s", "emulate_scale", "density")
+SHAPE = (
+    "ranks",
+    "gpus",
+    "bytes",
+    "bucket_bytes",
+    "microbatches",
+    "microbatch",
+    "accumulate",
+    "stages",
+    "stage",
+    "chunks",
+    "d_model",
+    "layers",
+    "tokens_per_rank",
+    "parameters",
+    "dp",
+    "tp",
+    "pp",
+    "replicas",
+    "tensor_parallel",
+    "zero",
+    "transfer_seconds",
+    "last_stage",
+    "link_gb_per_s",
+    "emulate_scale",
+    "density",
+)
 NOT_WHAT_RAN = ("limit", "reason", "chosen", "worst", "verified", "quiet", "fits_cores")
 MOST = 200  # rows of the table
 EXACT = 1e-9
@@ -48,7 +75,11 @@ def time_of(row):
 
 def key(row):
     """What a row says of what was run."""
-    return tuple((name, value) for name, value in sorted(row.items()) if name not in NOT_WHAT_RAN and (isinstance(value, (str, bool)) or name in SHAPE))
+    return tuple(
+        (name, value)
+        for name, value in sorted(row.items())
+        if name not in NOT_WHAT_RAN and (isinstance(value, (str, bool)) or name in SHAPE)
+    )
 
 
 def by_key(results):
@@ -87,22 +118,71 @@ def summary(pairs):
             continue
         median = math.exp(sorted(math.log(pair.ratio()) for pair in changed)[len(changed) // 2])
         most = max(changed, key=lambda pair: abs(math.log(pair.ratio())))
-        sentences.append(f"{kind.capitalize()}: {rows(len(mine))}, {len(changed):,} differ{'s' if len(changed) == 1 else ''}; B takes {median:.3g} times as long (median of those), at most {most.ratio():.3g} times ({most.file}).")
+        sentences.append(
+            f"{kind.capitalize()}: {rows(len(mine))}, {len(changed):,} differ{'s' if len(changed) == 1 else ''}; B"
+            f" takes {median:.3g} times as long (median of those), at most {most.ratio():.3g} times ({most.file})."
+        )
     return sentences
 
 
 def page(names, a, b):
     pairs, alone = pairs_of(a, b)
     changed = sorted((pair for pair in pairs if pair.differs()), key=lambda pair: -abs(math.log(pair.ratio())))
-    where = [{"which": letter, "folder": str(name), "place": text} for letter, name, found in (("A", names[0], a), ("B", names[1], b)) for text in sorted({place(r.context) for r in found})]
-    columns = {"file": lambda p: p["file"], "how": lambda p: kind_of(p["a"]), "machine": lambda p: machine(p["a"]), "p": lambda p: ranks(p["a"]), "what": lambda p: what_and_mesh(p["a"]),
-               "A": lambda p: duration(p["a"]), "B": lambda p: duration(p["b"]), "B / A": lambda p: f"{p['ratio']:.3f}"}
+    where = [
+        {"which": letter, "folder": str(name), "place": text}
+        for letter, name, found in (("A", names[0], a), ("B", names[1], b))
+        for text in sorted({place(r.context) for r in found})
+    ]
+    columns = {
+        "file": lambda p: p["file"],
+        "how": lambda p: kind_of(p["a"]),
+        "machine": lambda p: machine(p["a"]),
+        "p": lambda p: ranks(p["a"]),
+        "what": lambda p: what_and_mesh(p["a"]),
+        "A": lambda p: duration(p["a"]),
+        "B": lambda p: duration(p["b"]),
+        "B / A": lambda p: f"{p['ratio']:.3f}",
+    }
     shown = [{"file": pair.file, "a": pair.a, "b": pair.b, "ratio": pair.ratio()} for pair in changed[:MOST]]
-    parts = [section("compared", "What was compared", [table(where, {"": "which", "folder": "folder", "from": "place"}, text=True), *(note(html.escape(s)) for s in summary(pairs))])]
+    parts = [
+        section(
+            "compared",
+            "What was compared",
+            [
+                table(where, {"": "which", "folder": "folder", "from": "place"}, text=True),
+                *(note(html.escape(s)) for s in summary(pairs)),
+            ],
+        )
+    ]
     more = f" The first {MOST} of {len(changed):,}, those furthest apart." if len(changed) > MOST else ""
-    parts.append(section("changed", "What differs", [note(f"Virtual times that are not the same, and measured ones whose intervals do not touch.{more}"), table(shown, columns)] if shown else [note("Nothing.")]))
+    parts.append(
+        section(
+            "changed",
+            "What differs",
+            (
+                [
+                    note(f"Virtual times that are not the same, and measured ones whose intervals do not touch.{more}"),
+                    table(shown, columns),
+                ]
+                if shown
+                else [note("Nothing.")]
+            ),
+        )
+    )
     if alone:
-        parts.append(section("alone", "Only in one of the two", [table([{"file": name, "rows": count} for name, count in alone.items()], {"file": "file", "rows": "rows"}, text=True)]))
+        parts.append(
+            section(
+                "alone",
+                "Only in one of the two",
+                [
+                    table(
+                        [{"file": name, "rows": count} for name, count in alone.items()],
+                        {"file": "file", "rows": "rows"},
+                        text=True,
+                    )
+                ],
+            )
+        )
     return document("Lockstep: two reports compared", parts), summary(pairs)
 
 

@@ -10,11 +10,27 @@ def over_ring(axis, rows):
     ring = {r["bytes"]: r["seconds"] for r in by(rows, algorithm="ring")}
     predicted_ring = {r["bytes"]: r["predicted_seconds"] for r in by(rows, algorithm="ring")}
     auto = by(rows, algorithm="auto")
-    axis.plot([r["bytes"] for r in auto], [r["seconds"] / ring[r["bytes"]] for r in auto], color="#cccccc", linewidth=7, solid_capstyle="round", label="auto", zorder=1)
+    axis.plot(
+        [r["bytes"] for r in auto],
+        [r["seconds"] / ring[r["bytes"]] for r in auto],
+        color="#cccccc",
+        linewidth=7,
+        solid_capstyle="round",
+        label="auto",
+        zorder=1,
+    )
     for i, (name, mine) in enumerate(curves(rows).items()):
         x = [r["bytes"] for r in mine]
-        axis.plot(x, [r["seconds"] / ring[r["bytes"]] for r in mine], label=NAMES[name], **{**look(i), "linestyle": "none"})
-        axis.plot(x, [r["predicted_seconds"] / predicted_ring[r["bytes"]] for r in mine], color=COLOURS[i % 7], linestyle=look(i)["linestyle"], linewidth=1)
+        axis.plot(
+            x, [r["seconds"] / ring[r["bytes"]] for r in mine], label=NAMES[name], **{**look(i), "linestyle": "none"}
+        )
+        axis.plot(
+            x,
+            [r["predicted_seconds"] / predicted_ring[r["bytes"]] for r in mine],
+            color=COLOURS[i % 7],
+            linestyle=look(i)["linestyle"],
+            linewidth=1,
+        )
     for _, _, size in changes(rows, "predicted_seconds"):
         axis.axvline(size, color="#777777", linewidth=0.8, zorder=0)
         beside_line(axis, size, 0.98, bytes_text(size))

@@ -1,4 +1,5 @@
-"""Which rows of results are points of one curve, and what it is called: rows that differ in more than x stand apart. Standard library only."""
+"""Which rows of results are points of one curve, and what it is called: rows that differ in more than x stand apart.
+Standard library only."""
 
 import re
 
@@ -8,7 +9,8 @@ from row_words import MESH, n_of, on, what
 
 
 def problem(row):
-    """'65,536 tokens' of all ranks (strong scaling), or of each (weak): what a point of a speedup computes; "" where it does not say."""
+    """'65,536 tokens' of all ranks (strong scaling), or of each (weak): what a point of a speedup computes; "" where it
+    does not say."""
     ranks, weak = row.get("ranks") or 1, row.get("scaling") == "weak"
     if row.get("tokens_per_rank"):
         tokens = row["tokens_per_rank"] * (1 if weak else ranks)
@@ -20,12 +22,18 @@ def problem(row):
 
 
 def speedups(rows):
-    """{label: rows} over ranks, each of one problem: of the rows that are points of a speedup: of several ranks, and not refused."""
+    """{label: rows} over ranks, each of one problem: of the rows that are points of a speedup: of several ranks, and
+    not refused."""
+
     def name(row):
         more = what(row) if row.get("algorithm") not in (None, "overlap") else ""
-        return ", ".join(p for p in (f"{row.get('scaling') or ''} {more}".strip(), row.get("model"), problem(row), on(row)) if p)
+        return ", ".join(
+            p for p in (f"{row.get('scaling') or ''} {more}".strip(), row.get("model"), problem(row), on(row)) if p
+        )
 
-    return curves([r for r in rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")], "ranks", name)
+    return curves(
+        [r for r in rows if r["speedup"] is not None and r.get("algorithm") not in ("serial", "compute")], "ranks", name
+    )
 
 
 def bandwidths(rows):
@@ -54,29 +62,43 @@ def in_all(rows):
 def bubbles(rows):
     """{label: rows} over microbatches."""
     hop = lambda r: f", hop {seconds_text(r['transfer_seconds'])}" if r.get("transfer_seconds") else ""
-    return curves(rows, "microbatches", lambda r: f"{r['schedule']}, {r['stages']} stages{hop(r)}, {on(r)}") if len(rows) > 1 else {}
+    return (
+        curves(rows, "microbatches", lambda r: f"{r['schedule']}, {r['stages']} stages{hop(r)}, {on(r)}")
+        if len(rows) > 1
+        else {}
+    )
 
 
 def compressed_sums(rows):
-    """{where: rows} of compressed sums that have a ring beside them; where two files have the same point, the second one's stand apart."""
+    """{where: rows} of compressed sums that have a ring beside them; where two files have the same point, the second
+    one's stand apart."""
     name = lambda r: f"{on(r)}, {bytes_text(r['bytes'])}"
     found = curves([dict(r, point=(r["algorithm"], r["ranks"])) for r in rows], "point", name)
     return {where: mine for where, mine in found.items() if ring_is_one(mine, "seconds")}
 
 
 def throughputs(rows):
-    """{label: rows} of curves over ranks, of one model each, cut in one way; one that has a single point has its table alone."""
+    """{label: rows} of curves over ranks, of one model each, cut in one way; one that has a single point has its table
+    alone."""
+
     def name(row):
         size = f"{row['parameters'] / 1e6:.4g} M parameters" if row.get("parameters") else ""
-        cut = " ".join(f"{letters} {row[field]}" for field, letters in MESH if letters != "dp" and (row.get(field) or 1) > 1)
+        cut = " ".join(
+            f"{letters} {row[field]}" for field, letters in MESH if letters != "dp" and (row.get(field) or 1) > 1
+        )
         more = what(row) if row.get("algorithm") else row.get("compress")
         return ", ".join(p for p in (str(row.get("model") or size), cut, more, on(row)) if p)
 
-    return {label: mine for label, mine in curves([r for r in rows if r.get("ranks")], "ranks", name).items() if len(mine) > 1}
+    return {
+        label: mine
+        for label, mine in curves([r for r in rows if r.get("ranks")], "ranks", name).items()
+        if len(mine) > 1
+    }
 
 
 def curves(rows, x, name):
-    """{label: rows} of curves over field x: rows of one name, and where two files have the same point, a curve for each file."""
+    """{label: rows} of curves over field x: rows of one name, and where two files have the same point, a curve for each
+    file."""
     found = {}
     for row in rows:
         label = name(row)

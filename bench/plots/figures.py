@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Draws the report's figures: python3 bench/plots/figures.py outputs/report [--from DIR] [--style paper|slides]. Needs matplotlib.
+"""Draws the report's figures: python3 bench/plots/figures.py outputs/report [--from DIR] [--style paper|slides]. Needs
+matplotlib.
 
-Reads data/*.json and *.csv, or with --from the JSON files of DIR; writes figures/NAME.svg, .pdf and .png, and for a style those of
+Reads data/*.json and *.csv, or with --from the JSON files of DIR; writes figures/NAME.svg, .pdf and .png, and for a
+style those of
 its folder. A figure whose data is missing is left out.
 """
 
@@ -26,7 +28,25 @@ import timeline_figures
 from arguments import arguments
 from memory import memory as memory_figure
 from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv
-from style import COLOURS, HATCHES, LAYOUTS, Drawing, beside_line, doubling_axis, figure_legend, look, losses_figure, plain_log_axis, plt, save, size_axis, speedup_axis, stacked_columns, subplots, whiskers
+from style import (
+    COLOURS,
+    HATCHES,
+    LAYOUTS,
+    Drawing,
+    beside_line,
+    doubling_axis,
+    figure_legend,
+    look,
+    losses_figure,
+    plain_log_axis,
+    plt,
+    save,
+    size_axis,
+    speedup_axis,
+    stacked_columns,
+    subplots,
+    whiskers,
+)
 
 
 def busbw_simulated(data):
@@ -41,8 +61,14 @@ def busbw_simulated(data):
             x = [r["bytes"] for r in rows]
             axis.plot(x, [r["busbw_gb_per_s"] for r in rows], label=f"{machine}, p = {rows[0]['ranks']}", **look(i))
         if algorithm == "ring":
-            axis.plot(*zip(*NCCL_8_A100), linestyle="none", marker="*", markersize=9, color="black",
-                      label="published: NCCL, 8 × A100")
+            axis.plot(
+                *zip(*NCCL_8_A100),
+                linestyle="none",
+                marker="*",
+                markersize=9,
+                color="black",
+                label="published: NCCL, 8 × A100",
+            )
         size_axis(axis, x)
         axis.set_yscale("log")
         axis.set_title(f"{algorithm} all-reduce, simulated")
@@ -59,7 +85,14 @@ def busbw_measured(data):
     for i, algorithm in enumerate(dict.fromkeys(r["algorithm"] for r in results["rows"])):
         rows = by(results["rows"], algorithm=algorithm)
         x = [r["bytes"] for r in rows]
-        axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=algorithm.replace("_", " "), **look(i))
+        axes[0][0].errorbar(
+            x,
+            [r["busbw_gb_per_s"] for r in rows],
+            yerr=whiskers(rows, "busbw_gb_per_s"),
+            capsize=2,
+            label=algorithm.replace("_", " "),
+            **look(i),
+        )
         if rows[0]["predicted_seconds"]:
             axes[0][1].plot(x, [r["seconds"] / r["predicted_seconds"] for r in rows], **look(i))
     for axis in axes[0]:
@@ -87,7 +120,9 @@ def overhead(data):
         axes[0][0].plot(x, [r["seconds"] for r in mine], label=f"{name} parameters", **look(i))
         if i == 0:
             axes[0][1].plot(x, [100 * r["efficiency"] for r in mine], label=f"simulated, {name} parameters", **look(i))
-            axes[0][1].plot(x, [100 * r["predicted_efficiency"] for r in mine], color="black", linestyle=":", label="predicted")
+            axes[0][1].plot(
+                x, [100 * r["predicted_efficiency"] for r in mine], color="black", linestyle=":", label="predicted"
+            )
     for axis in axes[0]:
         axis.set_xscale("log")
         axis.set_xlabel("bandwidth of the link, GB/s")
@@ -100,13 +135,16 @@ def overhead(data):
     axes[0][0].legend(fontsize=8)
     axes[0][1].set_ylim(0, 100)
     axes[0][1].set_ylabel("compute / (compute + communication), %")
-    axes[0][1].set_title(f"efficiency, {rows[0]['tokens_per_rank']:g} tokens per rank at {rows[0]['flop_per_second'] / 1e12:g} TFLOP/s")
+    axes[0][1].set_title(
+        f"efficiency, {rows[0]['tokens_per_rank']:g} tokens per rank at {rows[0]['flop_per_second'] / 1e12:g} TFLOP/s"
+    )
     axes[0][1].legend(loc="upper left")
     return figure
 
 
 def amdahl(data):
-    """Strong scaling, linear and logarithmic, with the fitted laws; what the fits leave; weak scaling. Simulated, emulated, and
+    """Strong scaling, linear and logarithmic, with the fitted laws; what the fits leave; weak scaling. Simulated,
+    emulated, and
     measured where every rank has a core."""
     studies = [(f"{machine}, simulated", results) for machine, results in load_all(data, "scaling_sim").items()]
     if not studies:
@@ -114,41 +152,81 @@ def amdahl(data):
     for name, word in (("scaling_emulated", "emulated"), ("scaling_mpi", "measured")):
         results = load(data, name)
         if results:
-            studies.append(("this computer, measured" if word == "measured" else f"{results['rows'][0]['machine']}, {word}", results))
+            studies.append(
+                (
+                    "this computer, measured" if word == "measured" else f"{results['rows'][0]['machine']}, {word}",
+                    results,
+                )
+            )
     figure, axes = subplots(4, 15, 4.4)
     linear, doubling, left, weak_axis = axes[0]
-    points = {label: [r for r in results["rows"] if r["speedup"] is not None and r["algorithm"] != "serial"] for label, results in studies}
+    points = {
+        label: [r for r in results["rows"] if r["speedup"] is not None and r["algorithm"] != "serial"]
+        for label, results in studies
+    }
     near = max([8, *(r["ranks"] for label, rows in points.items() if not label.endswith("simulated") for r in rows)])
     most = max(r["ranks"] for rows in points.values() for r in rows)
     ranks = [most ** (k / 60) for k in range(61)]
     for axis in (linear, doubling):
         axis.plot([1, most], [1, most], color="#cccccc", linewidth=1, label="ideal")
         for fraction, line in ((0.99, (0, (1, 1))), (0.9, (0, (4, 2)))):
-            axis.plot(ranks, [laws.amdahl(1 - fraction, p) for p in ranks], color="#777777", linestyle=line, linewidth=1, label=f"Amdahl, f = {fraction} (the course's)")
+            axis.plot(
+                ranks,
+                [laws.amdahl(1 - fraction, p) for p in ranks],
+                color="#777777",
+                linestyle=line,
+                linewidth=1,
+                label=f"Amdahl, f = {fraction} (the course's)",
+            )
     for i, (label, results) in enumerate(studies):
         strong, weak = by(points[label], scaling="strong"), by(points[label], scaling="weak")
         style = {**look(i), "linestyle": "none"}
         serial, low, high = (results["context"].get(f"amdahl_serial_fraction{end}") for end in ("", "_low", "_high"))
-        fit = f", f = {1 - serial:.3f}" + (f" ({1 - high:.3f} to {1 - low:.3f})" if low is not None and high is not None else "") if serial is not None else ""
+        fit = (
+            f", f = {1 - serial:.3f}"
+            + (f" ({1 - high:.3f} to {1 - low:.3f})" if low is not None and high is not None else "")
+            if serial is not None
+            else ""
+        )
         for axis in (linear, doubling):
-            axis.errorbar([r["ranks"] for r in strong], [r["speedup"] for r in strong], yerr=whiskers(strong, "speedup"), capsize=2, label=label + fit, **style)
+            axis.errorbar(
+                [r["ranks"] for r in strong],
+                [r["speedup"] for r in strong],
+                yerr=whiskers(strong, "speedup"),
+                capsize=2,
+                label=label + fit,
+                **style,
+            )
             if serial is not None:
                 axis.plot(ranks, [laws.amdahl(serial, p) for p in ranks], color=style["color"], linewidth=0.9)
         if serial is not None:
-            left.plot([r["ranks"] for r in strong], [100 * (r["speedup"] / laws.amdahl(serial, r["ranks"]) - 1) for r in strong], **look(i))
-        weak_axis.errorbar([r["ranks"] for r in weak], [100 * r["efficiency"] for r in weak], yerr=whiskers(weak, "efficiency", 100), capsize=2, **look(i))
+            left.plot(
+                [r["ranks"] for r in strong],
+                [100 * (r["speedup"] / laws.amdahl(serial, r["ranks"]) - 1) for r in strong],
+                **look(i),
+            )
+        weak_axis.errorbar(
+            [r["ranks"] for r in weak],
+            [100 * r["efficiency"] for r in weak],
+            yerr=whiskers(weak, "efficiency", 100),
+            capsize=2,
+            **look(i),
+        )
     linear.set_xlim(0, near + 0.5)
     linear.set_ylim(0, near + 0.5)
     linear.set_xlabel("ranks")
     linear.set_ylabel("speedup over T(1)")
     for axis in (doubling, left, weak_axis):
-        doubling_axis(axis, [2 ** k for k in range(most.bit_length())], "ranks")
+        doubling_axis(axis, [2**k for k in range(most.bit_length())], "ranks")
     speedup_axis(doubling, most, "speedup over T(1)")
     left.axhline(0, color="black", linewidth=0.8)
     left.set_ylabel("points over their fitted law, %")
     weak_axis.set_ylim(0, None)
     weak_axis.set_ylabel("efficiency T(1)/T(p), %")
-    for axis, title in zip(axes[0], (f"strong scaling, to {near} ranks", "strong scaling, all", "residuals of Amdahl's law", "weak scaling")):
+    for axis, title in zip(
+        axes[0],
+        (f"strong scaling, to {near} ranks", "strong scaling, all", "residuals of Amdahl's law", "weak scaling"),
+    ):
         axis.set_title(title, fontsize=10)
     figure_legend(figure, linear, 3)
     return figure
@@ -167,10 +245,25 @@ def buckets(data):
         for k, algorithm in enumerate(hatches):
             mine = by(rows, algorithm=algorithm)
             x = [i + 0.27 * (k - 1) for i in range(len(mine))]
-            axis.bar(x, [r["seconds"] * 1e3 for r in mine], 0.25, color=COLOURS[k], alpha=0.85, hatch=hatches[algorithm],
-                     edgecolor="white", label={"compute": "compute alone"}.get(algorithm, algorithm.replace("_", " ")))
-            axis.plot(x, [r["predicted_seconds"] * 1e3 for r in mine], linestyle="none", marker="_", markersize=11,
-                      color="black", label="predicted" if k == 2 else None)
+            axis.bar(
+                x,
+                [r["seconds"] * 1e3 for r in mine],
+                0.25,
+                color=COLOURS[k],
+                alpha=0.85,
+                hatch=hatches[algorithm],
+                edgecolor="white",
+                label={"compute": "compute alone"}.get(algorithm, algorithm.replace("_", " ")),
+            )
+            axis.plot(
+                x,
+                [r["predicted_seconds"] * 1e3 for r in mine],
+                linestyle="none",
+                marker="_",
+                markersize=11,
+                color="black",
+                label="predicted" if k == 2 else None,
+            )
         axis.set_xticks(range(len(sizes)))
         axis.set_xticklabels([bytes_text(s) for s in sizes])
         axis.set_xlabel("bucket")
@@ -196,19 +289,57 @@ def activations(data):
     names = {"attention's statistics": "attention", "probabilities": "attention"}
     kinds = list(dict.fromkeys(names.get(r["part"], r["part"]) for r in parts))
     titles = {"attention": "probabilities, or statistics"}
-    stacked_columns(axes[0][0], {titles.get(kind, kind): [sum(p["predicted_bytes"] for p in by(parts, attention=m["attention"], recompute=m["recompute"])
-                                                              if names.get(p["part"], p["part"]) == kind) / 2**30 for m in modes] for kind in kinds}, 0.7)
-    axes[0][0].plot(range(len(modes)), [m["measured_bytes"] / 2**30 for m in modes], linestyle="none", marker="_", markersize=24,
-                    color="black", label="peak in the ledger")
+    stacked_columns(
+        axes[0][0],
+        {
+            titles.get(kind, kind): [
+                sum(
+                    p["predicted_bytes"]
+                    for p in by(parts, attention=m["attention"], recompute=m["recompute"])
+                    if names.get(p["part"], p["part"]) == kind
+                )
+                / 2**30
+                for m in modes
+            ]
+            for kind in kinds
+        },
+        0.7,
+    )
+    axes[0][0].plot(
+        range(len(modes)),
+        [m["measured_bytes"] / 2**30 for m in modes],
+        linestyle="none",
+        marker="_",
+        markersize=24,
+        color="black",
+        label="peak in the ledger",
+    )
     axes[0][0].set_ylabel("activations, GiB")
-    axes[0][0].set_title(f"{modes[0]['model']}, {modes[0]['dtype']}, {modes[0]['batch_sequences']} × {modes[0]['sequence_tokens']} tokens", fontsize=10)
+    axes[0][0].set_title(
+        f"{modes[0]['model']}, {modes[0]['dtype']}, {modes[0]['batch_sequences']} × {modes[0]['sequence_tokens']}"
+        " tokens",
+        fontsize=10,
+    )
     axes[0][0].legend(fontsize=7.5)
     base = {m["attention"]: m["flop"] for m in modes if m["recompute"] == "none"}
     x = range(len(modes))
-    axes[0][1].bar([i - 0.18 for i in x], [100 * (m["flop"] / base[m["attention"]] - 1) for m in modes], 0.34, color=COLOURS[0],
-                   hatch="//", edgecolor="white", label="FLOP, counted")
-    axes[0][1].bar([i + 0.18 for i in x], [100 * (m["relative_seconds"] - 1) for m in modes], 0.34, color=COLOURS[1],
-                   edgecolor="white", label=f"time, {modes[0]['machine']} simulated")
+    axes[0][1].bar(
+        [i - 0.18 for i in x],
+        [100 * (m["flop"] / base[m["attention"]] - 1) for m in modes],
+        0.34,
+        color=COLOURS[0],
+        hatch="//",
+        edgecolor="white",
+        label="FLOP, counted",
+    )
+    axes[0][1].bar(
+        [i + 0.18 for i in x],
+        [100 * (m["relative_seconds"] - 1) for m in modes],
+        0.34,
+        color=COLOURS[1],
+        edgecolor="white",
+        label=f"time, {modes[0]['machine']} simulated",
+    )
     axes[0][1].set_ylabel("more than without, %")
     axes[0][1].set_title("what recomputation costs, forward and backward")
     axes[0][1].legend(fontsize=8)
@@ -218,8 +349,13 @@ def activations(data):
     return figure
 
 
-PRECISIONS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16, scale from 2¹⁶", "fp16_low": "fp16, scale fixed at 2⁻¹⁷",
-              "fp16_low_grows": "fp16, scale from 2⁻¹⁷, may grow"}
+PRECISIONS = {
+    "fp32": "fp32",
+    "bf16": "bf16",
+    "fp16": "fp16, scale from 2¹⁶",
+    "fp16_low": "fp16, scale fixed at 2⁻¹⁷",
+    "fp16_low_grows": "fp16, scale from 2⁻¹⁷, may grow",
+}
 
 
 def precision(data):
@@ -264,12 +400,26 @@ def zero_memory(data):
         for k, ranks in enumerate(all_ranks):
             x, bottom = k * 5 + stage, 0
             for i, kind in enumerate(kinds):
-                rest, = [r["measured_bytes"] / 1e6 for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="resident")]
-                peak, = [r["measured_bytes"] / 1e6 for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="peak")]
+                (rest,) = [
+                    r["measured_bytes"] / 1e6
+                    for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="resident")
+                ]
+                (peak,) = [
+                    r["measured_bytes"] / 1e6 for r in by(rows, stage=stage, ranks=ranks, category=kind, moment="peak")
+                ]
                 label = kind if stage == k == 0 else None
-                axes[0][0].bar(x, rest, bottom=bottom, color=COLOURS[i], edgecolor="white", hatch=HATCHES[i], label=label)
-                axes[0][0].bar(x, peak - rest, bottom=bottom + rest, color="white", edgecolor=COLOURS[i], linestyle=":",
-                               label="whole units, at the peak" if (stage, k, i) == (3, 0, 0) else None)
+                axes[0][0].bar(
+                    x, rest, bottom=bottom, color=COLOURS[i], edgecolor="white", hatch=HATCHES[i], label=label
+                )
+                axes[0][0].bar(
+                    x,
+                    peak - rest,
+                    bottom=bottom + rest,
+                    color="white",
+                    edgecolor=COLOURS[i],
+                    linestyle=":",
+                    label="whole units, at the peak" if (stage, k, i) == (3, 0, 0) else None,
+                )
                 bottom += peak
             axes[0][0].text(x, bottom, str(stage), ha="center", va="bottom", fontsize=8)
     axes[0][0].set_xticks([k * 5 + 1.5 for k in range(len(all_ranks))])
@@ -311,8 +461,29 @@ def step_parts(data):
     return folder_figures.draw(chart) if chart else None
 
 
-ALL = (*findings_figures.ALL, busbw_simulated, busbw_measured, *accuracy_figures.ALL, *crossover_figures.ALL, *collectives_figures.ALL, overhead, amdahl, buckets, training, *gradients_figures.ALL, activations, precision, memory, zero_memory, zero_throughput, *hybrid_figures.ALL, step_parts,
-       *tensor_figures.ALL, *pipeline_figures.ALL, *combined_figures.ALL)
+ALL = (
+    *findings_figures.ALL,
+    busbw_simulated,
+    busbw_measured,
+    *accuracy_figures.ALL,
+    *crossover_figures.ALL,
+    *collectives_figures.ALL,
+    overhead,
+    amdahl,
+    buckets,
+    training,
+    *gradients_figures.ALL,
+    activations,
+    precision,
+    memory,
+    zero_memory,
+    zero_throughput,
+    *hybrid_figures.ALL,
+    step_parts,
+    *tensor_figures.ALL,
+    *pipeline_figures.ALL,
+    *combined_figures.ALL,
+)
 
 
 def wanted(options):
@@ -321,7 +492,9 @@ def wanted(options):
         found, _ = sources.read_folder(options.folder)
         return [(chart.name, lambda chart=chart: folder_figures.draw(chart), ()) for chart in folder.charts(found)]
     data = options.out / "data"
-    return [(draw.__name__, lambda draw=draw: draw(data), ()) for draw in ALL] + [(name, draw, ("svg",)) for name, draw in timeline_figures.of_report(data).items()]
+    return [(draw.__name__, lambda draw=draw: draw(data), ()) for draw in ALL] + [
+        (name, draw, ("svg",)) for name, draw in timeline_figures.of_report(data).items()
+    ]
 
 
 def main():
@@ -338,7 +511,11 @@ def main():
                 failed += 1
                 plt.close("all")
                 at = traceback.extract_tb(error.__traceback__)[-1]
-                print(f"figures: {name} was not drawn: {type(error).__name__}: {error} ({pathlib.Path(at.filename).name}:{at.lineno})", file=sys.stderr)
+                print(
+                    f"figures: {name} was not drawn: {type(error).__name__}: {error}"
+                    f" ({pathlib.Path(at.filename).name}:{at.lineno})",
+                    file=sys.stderr,
+                )
     sys.exit(1 if failed else 0)
 
 

@@ -1,6 +1,7 @@
 """What the report opens with: six findings, each one sentence with a small figure. Standard library only.
 
-A finding whose results are missing is left out; what its sentence says is worked out from the rows, here and nowhere else.
+A finding whose results are missing is left out; what its sentence says is worked out from the rows, here and nowhere
+else.
 """
 
 import html
@@ -14,12 +15,12 @@ from sources import codes_of, counted
 
 @dataclass(frozen=True)
 class Finding:
-    name: str      # of its figure
+    name: str  # of its figure
     title: str
     sentence: str
-    how: str       # simulated, measured, …
+    how: str  # simulated, measured, …
     alt: str
-    further: str   # the section that has more
+    further: str  # the section that has more
 
 
 def whole(value):
@@ -44,14 +45,23 @@ def scaling(data):
     model = next(iter(load_all(data, "scaling_sim").values()))["rows"][0]["model"]
     words = []
     for machine, ranks, speedup, serial in found:
-        limit = f" (serial part {percent(serial)}, so never beyond {whole(1 / serial)})" if serial and serial > 1e-3 else ""
+        limit = (
+            f" (serial part {percent(serial)}, so never beyond {whole(1 / serial)})" if serial and serial > 1e-3 else ""
+        )
         words.append(f"{speedup:.1f} times as fast on {ranks} ranks of {machine}{limit}")
-    return Finding("finding_scaling", "A fixed batch stops scaling", f"One step of {model} is {'; '.join(words)}.", "simulated, with Amdahl’s law fitted to the points",
-                   "Speedup over ranks of each machine, and Amdahl's curves.", "scaling")
+    return Finding(
+        "finding_scaling",
+        "A fixed batch stops scaling",
+        f"One step of {model} is {'; '.join(words)}.",
+        "simulated, with Amdahl’s law fitted to the points",
+        "Speedup over ranks of each machine, and Amdahl's curves.",
+        "scaling",
+    )
 
 
 def best_ring(data):
-    """(the ring's row, the naive one's, machine) at 64 MiB on the machine where the ring gains most; None without any."""
+    """(the ring's row, the naive one's, machine) at 64 MiB on the machine where the ring gains most; None without
+    any."""
     best = None
     for machine, results in load_all(data, "all_reduce_sim").items():
         for r in by(results["rows"], algorithm="ring", bytes=64 << 20):
@@ -66,15 +76,24 @@ def ring(data):
     if best is None:
         return None
     r, naive, machine = best
-    return Finding("finding_ring", "A ring uses every link",
-                   f"Summing 64 MiB over {r['ranks']} ranks of {machine} takes a ring {seconds_text(r['seconds'])} and the naive way {seconds_text(naive['seconds'])}, "
-                   f"{naive['seconds'] / r['seconds']:.0f} times as long: each rank sends {bytes_text(r['bytes_sent_per_rank_max'])}, not {bytes_text(naive['bytes_sent_per_rank_max'])}.",
-                   "simulated", "Time over array size of the ring and the naive all-reduce.", "bandwidth")
+    return Finding(
+        "finding_ring",
+        "A ring uses every link",
+        f"Summing 64 MiB over {r['ranks']} ranks of {machine} takes a ring {seconds_text(r['seconds'])} and the naive"
+        f" way {seconds_text(naive['seconds'])}, {naive['seconds'] / r['seconds']:.0f} times as long: each rank sends"
+        f" {bytes_text(r['bytes_sent_per_rank_max'])}, not {bytes_text(naive['bytes_sent_per_rank_max'])}.",
+        "simulated",
+        "Time over array size of the ring and the naive all-reduce.",
+        "bandwidth",
+    )
 
 
 def overlaps(data):
     """{machine: rows of overlapped steps without accumulation, by bucket size}."""
-    return {machine: sorted(by(results["rows"], algorithm="overlap", microbatches=1), key=lambda r: r["bucket_bytes"]) for machine, results in load_all(data, "ddp_sim").items()}
+    return {
+        machine: sorted(by(results["rows"], algorithm="overlap", microbatches=1), key=lambda r: r["bucket_bytes"])
+        for machine, results in load_all(data, "ddp_sim").items()
+    }
 
 
 def overlap(data):
@@ -83,11 +102,21 @@ def overlap(data):
         known = [r for r in rows if r["hidden_fraction"] is not None]
         if known:
             best, worst = max(known, key=lambda r: r["hidden_fraction"]), min(known, key=lambda r: r["hidden_fraction"])
-            words.append(f"{100 * best['hidden_fraction']:.0f} % of the averaging on {machine} with buckets of {bytes_text(best['bucket_bytes'])} ({100 * worst['hidden_fraction']:.0f} % with {bytes_text(worst['bucket_bytes'])})")
+            words.append(
+                f"{100 * best['hidden_fraction']:.0f} % of the averaging on {machine} with buckets of"
+                f" {bytes_text(best['bucket_bytes'])} ({100 * worst['hidden_fraction']:.0f} % with"
+                f" {bytes_text(worst['bucket_bytes'])})"
+            )
     if not words:
         return None
-    return Finding("finding_overlap", "The bucket size decides what overlap hides", f"The backward pass hides {' and '.join(words)}.", "simulated",
-                   "Share of the averaging that is hidden, over bucket size.", "ddp")
+    return Finding(
+        "finding_overlap",
+        "The bucket size decides what overlap hides",
+        f"The backward pass hides {' and '.join(words)}.",
+        "simulated",
+        "Share of the averaging that is hidden, over bucket size.",
+        "ddp",
+    )
 
 
 def resident(data):
@@ -108,10 +137,20 @@ def memory(data):
         return None
     first, last = min(stages), max(stages)
     most = max(stages[last])
-    return Finding("finding_memory", "ZeRO divides what DDP repeats",
-                   f"On {most} ranks ZeRO-{last} keeps {decimal_text(stages[last][most])} of model state on each and DDP {decimal_text(stages[first][most])}, {stages[first][most] / stages[last][most]:.1f} times as much; "
-                   + ("the ledger holds what the formulas say, to the byte." if worst == 0 else f"the formulas are at most {percent(worst)} off the ledger."), "measured in the simulator, with real allocations",
-                   "Bytes of model state of one rank over ranks, a curve for each ZeRO stage.", "zero")
+    return Finding(
+        "finding_memory",
+        "ZeRO divides what DDP repeats",
+        f"On {most} ranks ZeRO-{last} keeps {decimal_text(stages[last][most])} of model state on each and DDP"
+        f" {decimal_text(stages[first][most])}, {stages[first][most] / stages[last][most]:.1f} times as much; "
+        + (
+            "the ledger holds what the formulas say, to the byte."
+            if worst == 0
+            else f"the formulas are at most {percent(worst)} off the ledger."
+        ),
+        "measured in the simulator, with real allocations",
+        "Bytes of model state of one rank over ranks, a curve for each ZeRO stage.",
+        "zero",
+    )
 
 
 def pipelines(data):
@@ -119,7 +158,9 @@ def pipelines(data):
     results = load(data, "pipeline")
     rows = by(results["rows"], transfer_seconds=0) if results else []
     stages = max((r["stages"] for r in rows if r["stages"] <= 4), default=0)
-    return tuple(sorted(by(rows, schedule=name, stages=stages), key=lambda r: r["microbatches"]) for name in ("gpipe", "1f1b"))
+    return tuple(
+        sorted(by(rows, schedule=name, stages=stages), key=lambda r: r["microbatches"]) for name in ("gpipe", "1f1b")
+    )
 
 
 def bubble(data):
@@ -129,11 +170,18 @@ def bubble(data):
         return None
     g, o = pairs[-1]
     same = max(abs(a["bubble_of_total"] - b["bubble_of_total"]) for a, b in pairs)
-    return Finding("finding_bubble", "1F1B saves memory, not time",
-                   f"With {g['stages']} stages and {g['microbatches']} microbatches both schedules idle {percent(o['bubble_of_total'])} of the time"
-                   + ("" if same < 5e-4 else f" (elsewhere they differ by up to {percent(same)})")
-                   + f", but GPipe’s fullest stage holds the activations of {g['peak_in_flight']:g} microbatches and 1F1B’s of {o['peak_in_flight']:g}.", "simulated",
-                   "Idle share and microbatches in flight over microbatches, GPipe and 1F1B.", "pipeline")
+    return Finding(
+        "finding_bubble",
+        "1F1B saves memory, not time",
+        f"With {g['stages']} stages and {g['microbatches']} microbatches both schedules idle"
+        f" {percent(o['bubble_of_total'])} of the time"
+        + ("" if same < 5e-4 else f" (elsewhere they differ by up to {percent(same)})")
+        + f", but GPipe’s fullest stage holds the activations of {g['peak_in_flight']:g} microbatches and 1F1B’s of"
+        f" {o['peak_in_flight']:g}.",
+        "simulated",
+        "Idle share and microbatches in flight over microbatches, GPipe and 1F1B.",
+        "pipeline",
+    )
 
 
 KINDS = ("simulated", "measured", "emulated")
@@ -145,7 +193,14 @@ def predictions(found):
     for results in found:
         for r in results.rows:
             predicted, seconds = r.get("predicted_seconds"), r.get("seconds")
-            if "backend" in r and "kind" not in r and isinstance(predicted, (int, float)) and isinstance(seconds, (int, float)) and predicted > 0 and seconds > 0:
+            if (
+                "backend" in r
+                and "kind" not in r
+                and isinstance(predicted, (int, float))
+                and isinstance(seconds, (int, float))
+                and predicted > 0
+                and seconds > 0
+            ):
                 kind = "emulated" if r.get("emulated") else "simulated" if r["backend"] == "sim" else "measured"
                 points[kind].append((predicted, seconds, r.get("quiet") is not False))
     return {kind: of_kind for kind, of_kind in points.items() if of_kind}
@@ -176,21 +231,35 @@ def truth(found):
     if not points:
         return None
     words = [accuracy_of(kind, of_kind) for kind, of_kind in points.items()]
-    return Finding("finding_predictions", "Predicted against measured", f"Over all results of this report, predictions miss {', '.join(words)}: medians.",
-                   "formulas and machine files, none fitted to what it predicts", "Predicted over measured seconds of every row, both axes logarithmic, beside the diagonal.", "bandwidth")
+    return Finding(
+        "finding_predictions",
+        "Predicted against measured",
+        f"Over all results of this report, predictions miss {', '.join(words)}: medians.",
+        "formulas and machine files, none fitted to what it predicts",
+        "Predicted over measured seconds of every row, both axes logarithmic, beside the diagonal.",
+        "bandwidth",
+    )
 
 
 def all_of(data, found):
-    return [finding for finding in (scaling(data), ring(data), overlap(data), memory(data), bubble(data), truth(found)) if finding]
+    return [
+        finding
+        for finding in (scaling(data), ring(data), overlap(data), memory(data), bubble(data), truth(found))
+        if finding
+    ]
 
 
 def how_it_came_about(found):
     """Who ran what: one paragraph."""
     context = found[0].context
     backends = {r.get("backend") for results in found for r in results.rows}
-    where = ["simulated in virtual time on machine files"] * ("sim" in backends) + [f"measured on this computer ({context['machine']}, {context['cores']} cores)"] * bool(backends & {"mpi", "cuda", "nccl"})
-    return (f"{len(found)} benchmarks of commit {html.escape(context['commit'])}, {' and '.join(where)}. Code: {html.escape('; '.join(codes_of(found)))}. "
-            f"{html.escape(context['date'][:10])}.")
+    where = ["simulated in virtual time on machine files"] * ("sim" in backends) + [
+        f"measured on this computer ({context['machine']}, {context['cores']} cores)"
+    ] * bool(backends & {"mpi", "cuda", "nccl"})
+    return (
+        f"{len(found)} benchmarks of commit {html.escape(context['commit'])}, {' and '.join(where)}. Code:"
+        f" {html.escape('; '.join(codes_of(found)))}. {html.escape(context['date'][:10])}."
+    )
 
 
 def opening(report):
@@ -203,5 +272,12 @@ def opening(report):
     for f in findings:
         path = report.out / "figures" / f"{f.name}.svg"
         drawing = inline_svg(path, f.name, f.alt) if path.exists() else ""
-        cards.append(f'<article><h3>{html.escape(f.title)}</h3><p>{html.escape(f.sentence)} <span class="how">{html.escape(f.how)}; <a href="#{f.further}">more</a></span></p>{drawing}</article>')
-    return section("findings", "What was found", [f'<p class="note">{how_it_came_about(found)}</p>', f'<div class="findings">{"".join(cards)}</div>'])
+        cards.append(
+            f"<article><h3>{html.escape(f.title)}</h3><p>{html.escape(f.sentence)} <span"
+            f' class="how">{html.escape(f.how)}; <a href="#{f.further}">more</a></span></p>{drawing}</article>'
+        )
+    return section(
+        "findings",
+        "What was found",
+        [f'<p class="note">{how_it_came_about(found)}</p>', f'<div class="findings">{"".join(cards)}</div>'],
+    )

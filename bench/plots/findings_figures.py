@@ -18,12 +18,17 @@ def finding_scaling(data):
     ranks = [most ** (k / 40) for k in range(41)]
     for i, (machine, results) in enumerate(machines.items()):
         strong = [r for r in by(results["rows"], scaling="strong") if r["speedup"] is not None]
-        axis.plot([r["ranks"] for r in strong], [r["speedup"] for r in strong], label=machine, **{**look(i), "linestyle": "none"})
+        axis.plot(
+            [r["ranks"] for r in strong],
+            [r["speedup"] for r in strong],
+            label=machine,
+            **{**look(i), "linestyle": "none"},
+        )
         serial = results["context"].get("amdahl_serial_fraction")
         if serial is not None:
             axis.plot(ranks, [laws.amdahl(serial, p) for p in ranks], color=COLOURS[i], linewidth=1)
     axis.plot([1, most], [1, most], color="#cccccc", linewidth=1)
-    doubling_axis(axis, [2 ** k for k in range(most.bit_length())], "ranks")
+    doubling_axis(axis, [2**k for k in range(most.bit_length())], "ranks")
     speedup_axis(axis, most, "speedup")
     axis.legend(fontsize=7)
     return figure
@@ -52,7 +57,12 @@ def finding_overlap(data):
         return None
     figure, axes = subplots(1, WIDE, TALL)
     for i, (machine, rows) in enumerate(machines.items()):
-        axes[0][0].plot([r["bucket_bytes"] for r in rows], [100 * r["hidden_fraction"] if r["hidden_fraction"] is not None else float("nan") for r in rows], label=machine, **look(i))
+        axes[0][0].plot(
+            [r["bucket_bytes"] for r in rows],
+            [100 * r["hidden_fraction"] if r["hidden_fraction"] is not None else float("nan") for r in rows],
+            label=machine,
+            **look(i),
+        )
     size_axis(axes[0][0], [r["bucket_bytes"] for r in rows])
     axes[0][0].set_xlabel("bucket")
     axes[0][0].set_ylim(0, 100)
@@ -67,7 +77,12 @@ def finding_memory(data):
         return None
     figure, axes = subplots(1, WIDE, TALL)
     for i, (stage, sizes) in enumerate(sorted(stages.items())):
-        axes[0][0].plot(list(sizes), [value / 1e6 for value in sizes.values()], label="DDP" if stage == 0 else f"ZeRO-{stage}", **look(i))
+        axes[0][0].plot(
+            list(sizes),
+            [value / 1e6 for value in sizes.values()],
+            label="DDP" if stage == 0 else f"ZeRO-{stage}",
+            **look(i),
+        )
     doubling_axis(axes[0][0], sorted({ranks for sizes in stages.values() for ranks in sizes}), "ranks")
     axes[0][0].set_ylim(0, None)
     axes[0][0].set_ylabel("MB per rank")
@@ -81,7 +96,9 @@ def finding_bubble(data):
         return None
     figure, axes = subplots(2, WIDE, TALL)
     for i, (name, rows) in enumerate((("GPipe", gpipe), ("1F1B", other))):
-        for axis, values in zip(axes[0], ([100 * r["bubble_of_total"] for r in rows], [r["peak_in_flight"] for r in rows])):
+        for axis, values in zip(
+            axes[0], ([100 * r["bubble_of_total"] for r in rows], [r["peak_in_flight"] for r in rows])
+        ):
             axis.plot([r["microbatches"] for r in rows], values, label=name, **look(i))
     for axis, label in zip(axes[0], ("idle, %", "microbatches held")):
         axis.set_xlabel("microbatches", fontsize=8)
@@ -99,7 +116,12 @@ def finding_predictions(data):
     axis = axes[0][0]
     for i, (kind, of_kind) in enumerate(points.items()):
         error = findings.median_error(findings.quiet_ones(of_kind))
-        axis.plot([p for p, _, _ in of_kind], [s for _, s, _ in of_kind], label=f"{kind}: {'not quiet' if error is None else f'{100 * error:.1f} %'}", **{**look(i), "linestyle": "none", "markersize": 2.5})
+        axis.plot(
+            [p for p, _, _ in of_kind],
+            [s for _, s, _ in of_kind],
+            label=f"{kind}: {'not quiet' if error is None else f'{100 * error:.1f} %'}",
+            **{**look(i), "linestyle": "none", "markersize": 2.5},
+        )
     every = [value for of_kind in points.values() for point in of_kind for value in point[:2]]
     axis.plot([min(every), max(every)], [min(every), max(every)], color="#999999", linewidth=0.8, zorder=0)
     axis.set_xscale("log")

@@ -1,6 +1,7 @@
 """./lab report --from DIR: which figures a folder of anybody's results gives. Standard library only.
 
-A figure's curves come from one place each: the same computer, program and commit. To add a kind of figure: an entry in KINDS
+A figure's curves come from one place each: the same computer, program and commit. To add a kind of figure: an entry in
+KINDS
 here, its drawing in folder_figures.py.
 """
 
@@ -17,6 +18,7 @@ from timeline import too_long
 @dataclass(frozen=True)
 class Kind:
     """A kind of figure: which rows it shows, and what is said of them."""
+
     name: str
     title: str
     mine: Callable  # of a row: belongs here
@@ -32,17 +34,34 @@ class Chart:
     kind: Kind
     name: str
     files: list = field(default_factory=list)  # the Results that have rows here
-    rows: list = field(default_factory=list)   # each with "file", where it is from
+    rows: list = field(default_factory=list)  # each with "file", where it is from
 
 
 # Of the report's own results: steps by wall clock, each at its largest.
-BY_WALL_CLOCK = ("ddp_mpi", "tp_mpi", "zero_mpi", "scale_mpi", "ddp_emulated", "tp_emulated_pcie-box_4", "zero_emulated", "pipeline_wall_4")
+BY_WALL_CLOCK = (
+    "ddp_mpi",
+    "tp_mpi",
+    "zero_mpi",
+    "scale_mpi",
+    "ddp_emulated",
+    "tp_emulated_pcie-box_4",
+    "zero_emulated",
+    "pipeline_wall_4",
+)
 
 
 def by_wall_clock(found):
     """The Chart of where the time of measured and emulated steps goes, from the report's results."""
     chosen = [results for name in BY_WALL_CLOCK for results in found if results.name == f"{name}.json"]
-    return chart_of("breakdown", chosen, lambda row: (row.get("d_model") or 256) == 256 and (row.get("microbatches") or 16) in (1, 16) and row.get("algorithm") != "compute")
+    return chart_of(
+        "breakdown",
+        chosen,
+        lambda row: (
+            (row.get("d_model") or 256) == 256
+            and (row.get("microbatches") or 16) in (1, 16)
+            and row.get("algorithm") != "compute"
+        ),
+    )
 
 
 BREAKDOWN = ("compute", "exposed", "idle", "other")
@@ -50,61 +69,217 @@ PLACE = {"from": "file", "how": lambda r: kind_of(r), "machine": machine, "p": r
 TIMES = {"time": duration, "n": "samples"}
 
 KINDS = [
-    Kind("speedup", "Speedup and efficiency", lambda r: "speedup" in r,
-         "Speedup T(1)/T(p), times p for weak scaling, and efficiency, that over p. T(1) is a serial program of the same run. Bars: 95 % intervals; n samples each. "
-         "Where ranks have no core each there is no point. Dotted: the law that a study fitted to its points, s the serial part of the work, shaded its 95 % interval.",
-         {**PLACE, "scaling": "scaling", **TIMES, "T(1)": "serial_seconds", "speedup": times("speedup"), "efficiency": times("efficiency"),
-          "Karp–Flatt": times("karp_flatt"), "limit": "limit"}, ("scaling", "ranks")),
-    Kind("breakdown", "Where a step's time goes", lambda r: breakdown(r) is not None,
-         "Compute; exposed, communication that nothing hides; idle, waiting for other ranks, bubbles and unequal work; other: launches, the optimizer, data. "
-         "Bars end at the median of n samples, whiskers are its 95 % interval.",
-         {**PLACE, **TIMES, **{part: (lambda r, part=part: seconds_text(breakdown(r)[part])) for part in BREAKDOWN}}, ("machine", "ranks")),
-    Kind("bandwidth", "Bus bandwidth", lambda r: has("busbw_gb_per_s", "bytes", "ranks")(r) and "model" not in r and "link_gb_per_s" not in r,
-         "Bus bandwidth by the definition of nccl-tests, and the time. Dotted lines, and dashes where a curve has one size, are predicted, never fitted on what they predict.",
-         {**PLACE, "array": "bytes", **TIMES, "predicted": "predicted_seconds", "algbw GB/s": "algbw_gb_per_s", "busbw GB/s": "busbw_gb_per_s"}, ("ranks", "bytes"), in_all),
-    Kind("compression", "Compressed gradients", has("relative_bytes", "relative_seconds", "algorithm", "bytes", "ranks"),
-         "Bytes that a rank sends and time of compressed sums, those of the ring of fp32 on as many ranks = 1. An all-gather’s bytes grow with p, a ring’s do not.",
-         {**PLACE, "array": "bytes", "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]), "bytes, ring = 1": "relative_bytes", **TIMES,
-          "predicted": "predicted_seconds", "time, ring = 1": "relative_seconds", "break-even at p =": lambda r: f"{r['ranks_to_break_even']:,.1f}".removesuffix(".0") if r.get("ranks_to_break_even") else "never"},
-         ("machine", "bytes", "ranks")),
-    Kind("throughput", "Tokens a second", lambda r: has("tokens_per_second")(r) and "speedup" not in r and "best" not in r,
-         "Tokens per second of the global batch.", {**PLACE, "model": "model", **TIMES, "tokens/s": lambda r: f"{r['tokens_per_second']:,.0f}", "MFU": "mfu"}, ("ranks",)),
-    Kind("bubble", "The pipeline's bubble", lambda r: has("bubble_of_total", "schedule", "microbatches", "stages")(r),
-         "Idle share of the total over microbatches.",
-         {**PLACE, "stages": "stages", "m": "microbatches", "of the total": lambda r: f"{100 * r['bubble_of_total']:.2f} %",
-          "by formula": lambda r: "–" if r.get("predicted_bubble_of_total") is None else f"{100 * r['predicted_bubble_of_total']:.2f} %"}, ("stages", "microbatches")),
-    Kind("memory_by_stage", "Memory by ZeRO stage", lambda r: by_stage(r),
-         "By formula: parameters, gradients and optimizer state of one rank; 1 GB is 10⁹ bytes. Dashed lines: GPUs.",
-         {"from": "file", "model": "model", "stage": "stage", "p": "ranks", **{part: (lambda r, part=part: decimal_text(memory_parts(r)[part])) for part in
-          ("parameters", "gradients", "optimizer", "activations")}, "total": lambda r: decimal_text(r["total_bytes"]), "smallest GPU that fits": "fits"}, ("parameters", "stage", "ranks"),
-         lambda rows: " Activations of one rank are in it." if any(r["activation_bytes"] for r in rows) else " Activations are not in it."),
-    Kind("memory", "Memory", lambda r: bool(memory_parts(r)) and not by_stage(r),
-         "Bytes of one rank, by category, of the rank that holds most.", {**PLACE, **{part: (lambda r, part=part: decimal_text(memory_parts(r).get(part, 0))) for part in
-          ("parameters", "gradients", "optimizer", "activations")}}, ("ranks",)),
-    Kind("bytes", "Bytes, by formula and by the ledger", lambda r: has("predicted_bytes", "measured_bytes")(r),
-         "Bars: the memory ledger. Marks: the formula, with what it leaves out where the row says that.",
-         {**PLACE, "part": lambda r: r.get("category") or r.get("attention") or "–", "when": "moment", "formula": lambda r: bytes_text(r["predicted_bytes"]),
-          "ledger": lambda r: bytes_text(r["measured_bytes"])}, ("ranks",)),
-    Kind("published", "Published times", has("published_seconds"), "Published times beside the predicted ones.",
-         {"from": "file", "model": lambda r: r.get("model") or f"d_model {r.get('d_model')}", "p": "ranks", "machine": machine, "recompute": "recompute", "published": "published_seconds",
-          "predicted": lambda r: seconds_text(r.get("step_seconds") or r.get("predicted_seconds"))}),
-    Kind("gains", "The speedup if each cost were removed", has("cost", "gained"),
-         "A run replayed from its trace without one cost at a time; dependencies stay.",
-         {"from": "file", "cost": "cost", "a step": "seconds", "without it": "seconds_without", "gained": lambda r: f"{100 * r['gained']:.1f} %", "the limit": "limit"}),
-    Kind("calibration", "What a machine file was fitted to", lambda r: is_calibrated(r),
-         "Points that ./lab calibrate measured, beside what the machine file gives for them. Messages that both ranks send at once, copies and square products were fitted; messages while nothing comes back, "
-         "and products of other shapes, were not: there the difference is the file’s error.",
-         {"from": "file", "what": lambda r: CALIBRATED.get(r["kind"], r["kind"]), "of": "point", "measured": "seconds", "by the file": "predicted_seconds",
-          "difference": lambda r: f"{round(100 * r['residual'], 1) + 0.0:+.1f} %"}, drawn=False),
+    Kind(
+        "speedup",
+        "Speedup and efficiency",
+        lambda r: "speedup" in r,
+        "Speedup T(1)/T(p), times p for weak scaling, and efficiency, that over p. T(1) is a serial program of the same"
+        " run. Bars: 95 % intervals; n samples each. Where ranks have no core each there is no point. Dotted: the law"
+        " that a study fitted to its points, s the serial part of the work, shaded its 95 % interval.",
+        {
+            **PLACE,
+            "scaling": "scaling",
+            **TIMES,
+            "T(1)": "serial_seconds",
+            "speedup": times("speedup"),
+            "efficiency": times("efficiency"),
+            "Karp–Flatt": times("karp_flatt"),
+            "limit": "limit",
+        },
+        ("scaling", "ranks"),
+    ),
+    Kind(
+        "breakdown",
+        "Where a step's time goes",
+        lambda r: breakdown(r) is not None,
+        "Compute; exposed, communication that nothing hides; idle, waiting for other ranks, bubbles and unequal work;"
+        " other: launches, the optimizer, data. Bars end at the median of n samples, whiskers are its 95 % interval.",
+        {**PLACE, **TIMES, **{part: lambda r, part=part: seconds_text(breakdown(r)[part]) for part in BREAKDOWN}},
+        ("machine", "ranks"),
+    ),
+    Kind(
+        "bandwidth",
+        "Bus bandwidth",
+        lambda r: has("busbw_gb_per_s", "bytes", "ranks")(r) and "model" not in r and "link_gb_per_s" not in r,
+        "Bus bandwidth by the definition of nccl-tests, and the time. Dotted lines, and dashes where a curve has one"
+        " size, are predicted, never fitted on what they predict.",
+        {
+            **PLACE,
+            "array": "bytes",
+            **TIMES,
+            "predicted": "predicted_seconds",
+            "algbw GB/s": "algbw_gb_per_s",
+            "busbw GB/s": "busbw_gb_per_s",
+        },
+        ("ranks", "bytes"),
+        in_all,
+    ),
+    Kind(
+        "compression",
+        "Compressed gradients",
+        has("relative_bytes", "relative_seconds", "algorithm", "bytes", "ranks"),
+        "Bytes that a rank sends and time of compressed sums, those of the ring of fp32 on as many ranks = 1. An"
+        " all-gather’s bytes grow with p, a ring’s do not.",
+        {
+            **PLACE,
+            "array": "bytes",
+            "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]),
+            "bytes, ring = 1": "relative_bytes",
+            **TIMES,
+            "predicted": "predicted_seconds",
+            "time, ring = 1": "relative_seconds",
+            "break-even at p =": lambda r: (
+                f"{r['ranks_to_break_even']:,.1f}".removesuffix(".0") if r.get("ranks_to_break_even") else "never"
+            ),
+        },
+        ("machine", "bytes", "ranks"),
+    ),
+    Kind(
+        "throughput",
+        "Tokens a second",
+        lambda r: has("tokens_per_second")(r) and "speedup" not in r and "best" not in r,
+        "Tokens per second of the global batch.",
+        {**PLACE, "model": "model", **TIMES, "tokens/s": lambda r: f"{r['tokens_per_second']:,.0f}", "MFU": "mfu"},
+        ("ranks",),
+    ),
+    Kind(
+        "bubble",
+        "The pipeline's bubble",
+        lambda r: has("bubble_of_total", "schedule", "microbatches", "stages")(r),
+        "Idle share of the total over microbatches.",
+        {
+            **PLACE,
+            "stages": "stages",
+            "m": "microbatches",
+            "of the total": lambda r: f"{100 * r['bubble_of_total']:.2f} %",
+            "by formula": lambda r: (
+                "–" if r.get("predicted_bubble_of_total") is None else f"{100 * r['predicted_bubble_of_total']:.2f} %"
+            ),
+        },
+        ("stages", "microbatches"),
+    ),
+    Kind(
+        "memory_by_stage",
+        "Memory by ZeRO stage",
+        lambda r: by_stage(r),
+        "By formula: parameters, gradients and optimizer state of one rank; 1 GB is 10⁹ bytes. Dashed lines: GPUs.",
+        {
+            "from": "file",
+            "model": "model",
+            "stage": "stage",
+            "p": "ranks",
+            **{
+                part: lambda r, part=part: decimal_text(memory_parts(r)[part])
+                for part in ("parameters", "gradients", "optimizer", "activations")
+            },
+            "total": lambda r: decimal_text(r["total_bytes"]),
+            "smallest GPU that fits": "fits",
+        },
+        ("parameters", "stage", "ranks"),
+        lambda rows: (
+            " Activations of one rank are in it."
+            if any(r["activation_bytes"] for r in rows)
+            else " Activations are not in it."
+        ),
+    ),
+    Kind(
+        "memory",
+        "Memory",
+        lambda r: bool(memory_parts(r)) and not by_stage(r),
+        "Bytes of one rank, by category, of the rank that holds most.",
+        {
+            **PLACE,
+            **{
+                part: lambda r, part=part: decimal_text(memory_parts(r).get(part, 0))
+                for part in ("parameters", "gradients", "optimizer", "activations")
+            },
+        },
+        ("ranks",),
+    ),
+    Kind(
+        "bytes",
+        "Bytes, by formula and by the ledger",
+        lambda r: has("predicted_bytes", "measured_bytes")(r),
+        "Bars: the memory ledger. Marks: the formula, with what it leaves out where the row says that.",
+        {
+            **PLACE,
+            "part": lambda r: r.get("category") or r.get("attention") or "–",
+            "when": "moment",
+            "formula": lambda r: bytes_text(r["predicted_bytes"]),
+            "ledger": lambda r: bytes_text(r["measured_bytes"]),
+        },
+        ("ranks",),
+    ),
+    Kind(
+        "published",
+        "Published times",
+        has("published_seconds"),
+        "Published times beside the predicted ones.",
+        {
+            "from": "file",
+            "model": lambda r: r.get("model") or f"d_model {r.get('d_model')}",
+            "p": "ranks",
+            "machine": machine,
+            "recompute": "recompute",
+            "published": "published_seconds",
+            "predicted": lambda r: seconds_text(r.get("step_seconds") or r.get("predicted_seconds")),
+        },
+    ),
+    Kind(
+        "gains",
+        "The speedup if each cost were removed",
+        has("cost", "gained"),
+        "A run replayed from its trace without one cost at a time; dependencies stay.",
+        {
+            "from": "file",
+            "cost": "cost",
+            "a step": "seconds",
+            "without it": "seconds_without",
+            "gained": lambda r: f"{100 * r['gained']:.1f} %",
+            "the limit": "limit",
+        },
+    ),
+    Kind(
+        "calibration",
+        "What a machine file was fitted to",
+        lambda r: is_calibrated(r),
+        "Points that ./lab calibrate measured, beside what the machine file gives for them. Messages that both ranks"
+        " send at once, copies and square products were fitted; messages while nothing comes back, and products of"
+        " other shapes, were not: there the difference is the file’s error.",
+        {
+            "from": "file",
+            "what": lambda r: CALIBRATED.get(r["kind"], r["kind"]),
+            "of": "point",
+            "measured": "seconds",
+            "by the file": "predicted_seconds",
+            "difference": lambda r: f"{round(100 * r['residual'], 1) + 0.0:+.1f} %",
+        },
+        drawn=False,
+    ),
 ]
-TIMELINE = Kind("timeline", "Timelines", lambda r: False, "What each queue of each rank did when, from the run’s trace: above its work phases and collectives, below it what it transfers.", {})
+TIMELINE = Kind(
+    "timeline",
+    "Timelines",
+    lambda r: False,
+    "What each queue of each rank did when, from the run’s trace: above its work phases and collectives, below it what"
+    " it transfers.",
+    {},
+)
 OTHER = Kind("other", "Results without a figure", lambda r: True, "Rows as they are.", {}, drawn=False)
 
 
 def memory_parts(row):
     """{"parameters": bytes, …} of a row that says all four."""
     for end in ("_bytes_peak", "_bytes"):
-        values = {name: row.get(stem + end) for name, stem in (("parameters", "parameter"), ("gradients", "gradient"), ("optimizer", "optimizer"), ("activations", "activation"))}
+        values = {
+            name: row.get(stem + end)
+            for name, stem in (
+                ("parameters", "parameter"),
+                ("gradients", "gradient"),
+                ("optimizer", "optimizer"),
+                ("activations", "activation"),
+            )
+        }
         if all(isinstance(v, (int, float)) for v in values.values()):
             return values
     return {}
@@ -116,7 +291,13 @@ def by_stage(row):
 
 
 # What ./lab calibrate measures, in words.
-CALIBRATED = {"message": "message, both ways at once", "copy": "copy", "product": "product, square", "one way": "message, nothing comes back: not fitted", "other product": "product, other shapes: not fitted"}
+CALIBRATED = {
+    "message": "message, both ways at once",
+    "copy": "copy",
+    "product": "product, square",
+    "one way": "message, nothing comes back: not fitted",
+    "other product": "product, other shapes: not fitted",
+}
 
 
 def is_calibrated(row):
@@ -131,9 +312,19 @@ def columns_of(chart):
 
 
 # What is drawn of the kinds whose figures are curves or panels: {label: rows}; and what is said where that is nothing.
-DRAWN = {"speedup": (speedups, "no figure: no row has a speedup"), "bandwidth": (bandwidths, "no figure: no row has bytes"),
-         "compression": (compressed_sums, "no figure: no ring to compare with"), "throughput": (throughputs, "no figure: a curve over ranks needs two sizes"),
-         "memory_by_stage": (lambda rows: {model: [r for r in rows if r["model"] == model] for model in dict.fromkeys(r["model"] for r in rows)}, ""), "bubble": (bubbles, "no figure: a curve over microbatches needs two points")}
+DRAWN = {
+    "speedup": (speedups, "no figure: no row has a speedup"),
+    "bandwidth": (bandwidths, "no figure: no row has bytes"),
+    "compression": (compressed_sums, "no figure: no ring to compare with"),
+    "throughput": (throughputs, "no figure: a curve over ranks needs two sizes"),
+    "memory_by_stage": (
+        lambda rows: {
+            model: [r for r in rows if r["model"] == model] for model in dict.fromkeys(r["model"] for r in rows)
+        },
+        "",
+    ),
+    "bubble": (bubbles, "no figure: a curve over microbatches needs two points"),
+}
 BARS = ("breakdown", "memory", "bytes", "published", "gains")
 PANELS = {"compression": "sums", "memory_by_stage": "models"}  # kinds with a panel for each
 MOST_BARS, MOST_CURVES, MOST_PANELS = 24, 14, 3
@@ -172,8 +363,15 @@ def caption(chart):
     """Under its figure."""
     words = left_out(chart)
     if any(results.reported() for results in chart.files):  # whose columns may mean something else
-        return f"{chart.kind.title}, reported by you: as in the file, which does not say how it was measured." + (f" Drawn: {words}." if words else "")
-    return (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "") + chart.kind.caption + chart.kind.more(chart.rows) + (f" Drawn: {words}." if words else "")
+        return f"{chart.kind.title}, reported by you: as in the file, which does not say how it was measured." + (
+            f" Drawn: {words}." if words else ""
+        )
+    return (
+        (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "")
+        + chart.kind.caption
+        + chart.kind.more(chart.rows)
+        + (f" Drawn: {words}." if words else "")
+    )
 
 
 def lacking(chart):
@@ -186,13 +384,22 @@ def lacking(chart):
 
 def of_model(results):
     """{"model": …} where a file's rows are of one model that the context names."""
-    return {"model": results.context["model"]} if isinstance(results.context.get("model"), str) and not any("model" in row for row in results.rows) else {}
+    return (
+        {"model": results.context["model"]}
+        if isinstance(results.context.get("model"), str) and not any("model" in row for row in results.rows)
+        else {}
+    )
 
 
 def chart_of(kind_name, all_results, keep=lambda row: True):
     """One Chart of this kind, of results that are known to be of one place; None where they have no such rows."""
-    kind, = (kind for kind in KINDS if kind.name == kind_name)
-    rows = [dict(of_model(results), **row, file=results.name, command=results.context.get("command") or "") for results in all_results for row in results.rows if kind.mine(row) and keep(row)]
+    (kind,) = (kind for kind in KINDS if kind.name == kind_name)
+    rows = [
+        dict(of_model(results), **row, file=results.name, command=results.context.get("command") or "")
+        for results in all_results
+        for row in results.rows
+        if kind.mine(row) and keep(row)
+    ]
     return Chart(kind, kind_name, list(all_results), rows) if rows else None
 
 
@@ -216,6 +423,14 @@ def charts(all_results):
     for chart in ordered:
         seen[chart.kind.name] = seen.get(chart.kind.name, 0) + 1
         chart.name = f"{chart.kind.name}_{seen[chart.kind.name]}"
-        chart.rows.sort(key=lambda row: [(row.get(f) is None, str(row.get(f)) if isinstance(row.get(f), str) else "", row.get(f) if isinstance(row.get(f), (int, float)) else 0)
-                                         for f in chart.kind.ascending])
+        chart.rows.sort(
+            key=lambda row: [
+                (
+                    row.get(f) is None,
+                    str(row.get(f)) if isinstance(row.get(f), str) else "",
+                    row.get(f) if isinstance(row.get(f), (int, float)) else 0,
+                )
+                for f in chart.kind.ascending
+            ]
+        )
     return ordered

@@ -7,7 +7,20 @@ from memory import memory as memory_figure
 from results import bytes_text, seconds_text
 from row_words import MESH, breakdown, has_width, n_of, on, what
 from sources import kind_of
-from style import COLOURS, distinct, doubling_axis, figure_legend, look, name_bars, plain_log_axis, size_axis, speedup_axis, stacked_bars, subplots, whiskers
+from style import (
+    COLOURS,
+    distinct,
+    doubling_axis,
+    figure_legend,
+    look,
+    name_bars,
+    plain_log_axis,
+    size_axis,
+    speedup_axis,
+    stacked_bars,
+    subplots,
+    whiskers,
+)
 from timeline_figures import timeline_figure
 
 
@@ -25,11 +38,24 @@ def speedup(chart):
     contexts = {results.name: results.context for results in chart.files}
     for i, (label, mine) in enumerate(found.items()):
         of_one_study = len({r["file"] for r in mine}) == 1 and mine[0].get("scaling") in LAWS
-        fitted = of_one_study and draw_law(axes[0][0], contexts[mine[0]["file"]], mine[0]["scaling"], max(r["ranks"] for r in mine), distinct(i)["color"], ":")
+        fitted = of_one_study and draw_law(
+            axes[0][0],
+            contexts[mine[0]["file"]],
+            mine[0]["scaling"],
+            max(r["ranks"] for r in mine),
+            distinct(i)["color"],
+            ":",
+        )
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
             line = "none" if fitted and field == "speedup" else distinct(i)["linestyle"]
-            axis.errorbar([r["ranks"] for r in mine], [scale * r[field] for r in mine], yerr=whiskers(mine, field, scale),
-                          capsize=3, label=label + n_of(mine), **{**distinct(i), "linestyle": line})
+            axis.errorbar(
+                [r["ranks"] for r in mine],
+                [scale * r[field] for r in mine],
+                yerr=whiskers(mine, field, scale),
+                capsize=3,
+                label=label + n_of(mine),
+                **{**distinct(i), "linestyle": line},
+            )
     rows = [r for mine in found.values() for r in mine]
     most = max(r["ranks"] for r in rows)
     axes[0][0].plot([1, most], [1, most], color="#bbbbbb", linewidth=1, label="ideal")
@@ -43,20 +69,39 @@ def speedup(chart):
     return figure
 
 
-MORE = (("microbatch", "microbatches of {}"), ("microbatches", "m = {}"), ("bucket_bytes", "{} buckets"), ("tokens_per_rank", "{} tokens"), ("d_model", "d = {}"), ("transfer_seconds", "hop {:.2g} s"))
+MORE = (
+    ("microbatch", "microbatches of {}"),
+    ("microbatches", "m = {}"),
+    ("bucket_bytes", "{} buckets"),
+    ("tokens_per_rank", "{} tokens"),
+    ("d_model", "d = {}"),
+    ("transfer_seconds", "hop {:.2g} s"),
+)
 
 
 def bar_names(rows):
-    """What each bar is of, in one line: what it measures, and of the rest what differs between the rows of its command, whose name is in front where there are several."""
+    """What each bar is of, in one line: what it measures, and of the rest what differs between the rows of its command,
+    whose name is in front where there are several."""
     commands = {r.get("command") for r in rows}
     fields = {command: differing([r for r in rows if r.get("command") == command]) for command in commands}
     names = [(f"{r['command']}: " if len(commands) > 1 else "") + bar_name(r, fields[r.get("command")]) for r in rows]
-    return [name if names.count(name) == 1 or "file" not in fields[r.get("command")] else f"{name} [{r['file'].removesuffix('.json')}]" for name, r in zip(names, rows)]
+    return [
+        (
+            name
+            if names.count(name) == 1 or "file" not in fields[r.get("command")]
+            else f"{name} [{r['file'].removesuffix('.json')}]"
+        )
+        for name, r in zip(names, rows)
+    ]
 
 
 def differing(rows):
     """The fields in which some of these rows differ, of those that name them."""
-    return {field for field in (*(f for f, _ in MESH + MORE), "model", "ranks", "scaling", "file") if len({str(r.get(field)) for r in rows}) > 1}
+    return {
+        field
+        for field in (*(f for f, _ in MESH + MORE), "model", "ranks", "scaling", "file")
+        if len({str(r.get(field)) for r in rows}) > 1
+    }
 
 
 def bar_name(row, differs):
@@ -76,7 +121,8 @@ def bar_name(row, differs):
 
 
 def breakdown_bars(axis, rows):
-    """A bar for each row, in parts; whiskers: its interval; beside it n. Steps of very different length are drawn as shares."""
+    """A bar for each row, in parts; whiskers: its interval; beside it n. Steps of very different length are drawn as
+    shares."""
     parts = [breakdown(r) for r in rows]
     totals = [sum(p.values()) for p in parts]
     shares = max(totals) > 8 * min(totals)
@@ -87,49 +133,131 @@ def breakdown_bars(axis, rows):
     for i, (row, scale) in enumerate(zip(rows, scales)):
         low, high = row.get("seconds_low"), row.get("seconds_high")
         if has_width(row, "seconds"):
-            axis.errorbar([scale * row["seconds"]], [i], xerr=[[scale * (row["seconds"] - low)], [scale * (high - row["seconds"])]], color="black", capsize=3, linewidth=1)
+            axis.errorbar(
+                [scale * row["seconds"]],
+                [i],
+                xerr=[[scale * (row["seconds"] - low)], [scale * (high - row["seconds"])]],
+                color="black",
+                capsize=3,
+                linewidth=1,
+            )
         words = [seconds_text(totals[i])] if shares else []
         words += [f"n = {row['samples']}"] if row.get("samples") and kind_of(row) != "simulated" else []
-        axis.annotate(", ".join(words), (max(left[i], scale * (high or 0)), i), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5)
+        axis.annotate(
+            ", ".join(words),
+            (max(left[i], scale * (high or 0)), i),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+        )
     axis.margins(x=0.22, y=0.02)
     axis.set_xlim(0, None)
-    axis.set_xlabel(("share of a step, %" if shares else f"time per step, {'ms' if scales[0] > 1 else 's'}") + (f" ({places.pop()})" if len(places) == 1 else ""))
+    axis.set_xlabel(
+        ("share of a step, %" if shares else f"time per step, {'ms' if scales[0] > 1 else 's'}")
+        + (f" ({places.pop()})" if len(places) == 1 else "")
+    )
 
 
 def memory_bars(axis, rows):
-    stacked_bars(axis, bar_names(rows), {part: [memory_parts(r)[part] for r in rows] for part in ("parameters", "gradients", "optimizer", "activations")}, 1e9)
+    stacked_bars(
+        axis,
+        bar_names(rows),
+        {
+            part: [memory_parts(r)[part] for r in rows]
+            for part in ("parameters", "gradients", "optimizer", "activations")
+        },
+        1e9,
+    )
     axis.set_xlabel("GB on the fullest rank")
 
 
 def bytes_bars(axis, rows):
-    axis.barh(range(len(rows)), [r["measured_bytes"] / 1e6 for r in rows], 0.72, color=COLOURS[0], alpha=0.85, label="ledger")
-    axis.plot([(r["predicted_bytes"] + (r.get("explained_bytes") or 0)) / 1e6 for r in rows], range(len(rows)), linestyle="none", marker="|", markersize=12,
-              markeredgewidth=2, color="black", label="formula")
-    name_bars(axis, [", ".join(p for p in (name, r.get("category"), r.get("moment")) if p) for name, r in zip(bar_names(rows), rows)])
+    axis.barh(
+        range(len(rows)), [r["measured_bytes"] / 1e6 for r in rows], 0.72, color=COLOURS[0], alpha=0.85, label="ledger"
+    )
+    axis.plot(
+        [(r["predicted_bytes"] + (r.get("explained_bytes") or 0)) / 1e6 for r in rows],
+        range(len(rows)),
+        linestyle="none",
+        marker="|",
+        markersize=12,
+        markeredgewidth=2,
+        color="black",
+        label="formula",
+    )
+    name_bars(
+        axis,
+        [
+            ", ".join(p for p in (name, r.get("category"), r.get("moment")) if p)
+            for name, r in zip(bar_names(rows), rows)
+        ],
+    )
     axis.set_xlabel("MB")
 
 
 def published_bars(axis, rows):
-    for k, (label, value) in enumerate((("published", lambda r: r["published_seconds"]), ("predicted", lambda r: r.get("step_seconds") or r.get("predicted_seconds")))):
-        axis.plot([value(r) for r in rows], [i + 0.3 * (k - 0.5) for i in range(len(rows))], **{**look(k), "linestyle": "none", "markersize": 6}, label=label)
-    name_bars(axis, [", ".join(str(p) for p in (r.get("model") or f"d_model {r.get('d_model')}, p = {r.get('ranks')}", r.get("recompute")) if p) for r in rows])
+    for k, (label, value) in enumerate(
+        (
+            ("published", lambda r: r["published_seconds"]),
+            ("predicted", lambda r: r.get("step_seconds") or r.get("predicted_seconds")),
+        )
+    ):
+        axis.plot(
+            [value(r) for r in rows],
+            [i + 0.3 * (k - 0.5) for i in range(len(rows))],
+            **{**look(k), "linestyle": "none", "markersize": 6},
+            label=label,
+        )
+    name_bars(
+        axis,
+        [
+            ", ".join(
+                str(p)
+                for p in (r.get("model") or f"d_model {r.get('d_model')}, p = {r.get('ranks')}", r.get("recompute"))
+                if p
+            )
+            for r in rows
+        ],
+    )
     plain_log_axis(axis.xaxis)
     axis.set_xlabel("an iteration, s")
 
 
 def gains_bars(axis, rows):
     for i, row in enumerate(rows):
-        axis.barh(i, 100 * row["gained"], 0.7, color=COLOURS[1 if row.get("limit") else 0], hatch="//" if row.get("limit") else "", edgecolor="white")
+        axis.barh(
+            i,
+            100 * row["gained"],
+            0.7,
+            color=COLOURS[1 if row.get("limit") else 0],
+            hatch="//" if row.get("limit") else "",
+            edgecolor="white",
+        )
         if row.get("limit"):
-            axis.annotate("the limit", (100 * row["gained"], i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7.5)
+            axis.annotate(
+                "the limit",
+                (100 * row["gained"], i),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=7.5,
+            )
     several = len({r["file"] for r in rows}) > 1
     name_bars(axis, [f"{r['cost']}" + (f" [{r['file'].removesuffix('.json')}]" if several else "") for r in rows])
     axis.margins(x=0.12)
     axis.set_xlabel("shorter without it, % of a step")
 
 
-# Of the kinds of bars: what draws them on an axis, and how many entries of the legend stand beside each other; 0: no legend.
-DRAW_BARS = {"breakdown": (breakdown_bars, 4), "memory": (memory_bars, 4), "bytes": (bytes_bars, 2), "published": (published_bars, 2), "gains": (gains_bars, 0)}
+# Of the kinds of bars: what draws them on an axis, and how many entries of the legend stand beside each other; 0: no
+# legend.
+DRAW_BARS = {
+    "breakdown": (breakdown_bars, 4),
+    "memory": (memory_bars, 4),
+    "bytes": (bytes_bars, 2),
+    "published": (published_bars, 2),
+    "gains": (gains_bars, 0),
+}
 
 
 def bars_figure(chart):
@@ -154,12 +282,27 @@ def bandwidth(chart):
     counts = {n_of(rows) for rows in found.values()}
     for i, (label, rows) in enumerate(found.items()):
         x = [r["bytes"] for r in rows]
-        axes[0][0].errorbar(x, [r["busbw_gb_per_s"] for r in rows], yerr=whiskers(rows, "busbw_gb_per_s"), capsize=2, label=label + (n_of(rows) if len(counts) > 1 else ""), **distinct(i))
+        axes[0][0].errorbar(
+            x,
+            [r["busbw_gb_per_s"] for r in rows],
+            yerr=whiskers(rows, "busbw_gb_per_s"),
+            capsize=2,
+            label=label + (n_of(rows) if len(counts) > 1 else ""),
+            **distinct(i),
+        )
         axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **distinct(i))
         predicted = [(r["bytes"], 1e6 * r["predicted_seconds"]) for r in rows if r.get("predicted_seconds")]
         if predicted:
             alone = len(predicted) == 1  # a line of one point cannot be seen
-            axes[0][1].plot(*zip(*predicted), color=distinct(i)["color"], linestyle=":", linewidth=1, marker="_" if alone else "", markersize=16, markeredgewidth=1.5)
+            axes[0][1].plot(
+                *zip(*predicted),
+                color=distinct(i)["color"],
+                linestyle=":",
+                linewidth=1,
+                marker="_" if alone else "",
+                markersize=16,
+                markeredgewidth=1.5,
+            )
             dotted, dashed = dotted or not alone, dashed or alone
     for axis in axes[0]:
         size_axis(axis, sizes)
@@ -167,10 +310,22 @@ def bandwidth(chart):
     axes[0][0].set_yscale("log")
     axes[0][1].set_yscale("log")
     axes[0][1].set_ylabel("time, µs")
-    figure_legend(figure, axes[0][0], 2 if max(map(len, found)) > 28 else 4)  # above the panels, where it covers no curve
+    figure_legend(
+        figure, axes[0][0], 2 if max(map(len, found)) > 28 else 4
+    )  # above the panels, where it covers no curve
     if dotted or dashed:
-        axes[0][1].plot([], [], color="#555555", marker="o", label=" and ".join(sorted({kind_of(r) for r in chart.rows})))
-        axes[0][1].plot([], [], color="#555555", linestyle=":" if dotted else "none", marker="_" if dashed else "", markersize=16 if dashed else None, label="predicted")
+        axes[0][1].plot(
+            [], [], color="#555555", marker="o", label=" and ".join(sorted({kind_of(r) for r in chart.rows}))
+        )
+        axes[0][1].plot(
+            [],
+            [],
+            color="#555555",
+            linestyle=":" if dotted else "none",
+            marker="_" if dashed else "",
+            markersize=16 if dashed else None,
+            label="predicted",
+        )
         axes[0][1].legend(fontsize=7.5)
     return figure
 
@@ -187,8 +342,14 @@ def throughput(chart):
         return None
     figure, axes = subplots(1, 7, 4.0)
     for i, (label, mine) in enumerate(found.items()):
-        axes[0][0].errorbar([r["ranks"] for r in mine], [r["tokens_per_second"] for r in mine], yerr=whiskers(mine, "tokens_per_second"), capsize=3,
-                            label=label + n_of(mine), **distinct(i))
+        axes[0][0].errorbar(
+            [r["ranks"] for r in mine],
+            [r["tokens_per_second"] for r in mine],
+            yerr=whiskers(mine, "tokens_per_second"),
+            capsize=3,
+            label=label + n_of(mine),
+            **distinct(i),
+        )
     ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
     axes[0][0].set_yscale("log")
     axes[0][0].set_ylabel("tokens per second, all ranks")
@@ -202,12 +363,22 @@ def bubble(chart):
     figure, axes = subplots(1, 7, 4.0)
     dashes = False
     for i, (label, rows) in enumerate(curves_of(chart).items()):
-        axes[0][0].plot([r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i))
-        formula = [(r["microbatches"], 100 * r["predicted_bubble_of_total"]) for r in rows if r.get("predicted_bubble_of_total") is not None]
+        axes[0][0].plot(
+            [r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i)
+        )
+        formula = [
+            (r["microbatches"], 100 * r["predicted_bubble_of_total"])
+            for r in rows
+            if r.get("predicted_bubble_of_total") is not None
+        ]
         dashes = dashes or bool(formula)
         if formula:
             axes[0][0].plot(*zip(*formula), color="black", linestyle="none", marker="_", markersize=10)
-    doubling_axis(axes[0][0], sorted({r["microbatches"] for r in chart.rows}), "microbatches (dashes: formula)" if dashes else "microbatches")
+    doubling_axis(
+        axes[0][0],
+        sorted({r["microbatches"] for r in chart.rows}),
+        "microbatches (dashes: formula)" if dashes else "microbatches",
+    )
     axes[0][0].set_ylim(0, None)
     axes[0][0].set_ylabel("idle / total, %")
     axes[0][0].legend(fontsize=7, ncols=2)
@@ -215,14 +386,24 @@ def bubble(chart):
 
 
 def memory_by_stage(chart):
-    return memory_figure({"context": chart.files[0].context, "rows": [r for rows in curves_of(chart).values() for r in rows]})
+    return memory_figure(
+        {"context": chart.files[0].context, "rows": [r for rows in curves_of(chart).values() for r in rows]}
+    )
 
 
 def timeline(chart):
     return timeline_figure(chart.files[0].trace)
 
 
-DRAW = {"timeline": timeline, "memory_by_stage": memory_by_stage, "speedup": speedup, "bandwidth": bandwidth, "compression": compression, "throughput": throughput, "bubble": bubble} | dict.fromkeys(BARS, bars_figure)
+DRAW = {
+    "timeline": timeline,
+    "memory_by_stage": memory_by_stage,
+    "speedup": speedup,
+    "bandwidth": bandwidth,
+    "compression": compression,
+    "throughput": throughput,
+    "bubble": bubble,
+} | dict.fromkeys(BARS, bars_figure)
 
 
 def draw(chart):

@@ -1,4 +1,5 @@
-"""The page of ./lab report --from DIR: a section for each kind of results that the folder holds. Standard library only."""
+"""The page of ./lab report --from DIR: a section for each kind of results that the folder holds. Standard library
+only."""
 
 import html
 import pathlib
@@ -13,12 +14,21 @@ def what_was_found(found, skipped):
     places = {}
     for results in found:
         places.setdefault(place(results.context), []).append(results.name)
-    parts = [table([{"place": where, "files": ", ".join(names)} for where, names in places.items()], {"from": "place", "files": "files"}, text=True)]
+    parts = [
+        table(
+            [{"place": where, "files": ", ".join(names)} for where, names in places.items()],
+            {"from": "place", "files": "files"},
+            text=True,
+        )
+    ]
     if len(places) > 1:
         parts.append(note("Results of different places never share a curve: each has figures of its own."))
     parts += [note(html.escape(sentence)) for results in found for sentence in superlinear(results)]
     if skipped:
-        parts.append(note("Left out:") + table([{"file": name, "why": why} for name, why in skipped], {"file": "file", "why": "why"}, text=True))
+        parts.append(
+            note("Left out:")
+            + table([{"file": name, "why": why} for name, why in skipped], {"file": "file", "why": "why"}, text=True)
+        )
     return section("run", "What was found", parts)
 
 
@@ -34,7 +44,19 @@ def sections(report, found, skipped):
         kinds.setdefault(chart.kind.name, []).append(chart)
     for name, of_kind in kinds.items():
         kind = of_kind[0].kind
-        figures = [report.figure(chart.name, f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.", html.escape(caption(chart)),
-                                 chart.rows, columns_of(chart), files_of(chart), sources=chart.files, drawable=kind.drawn, lacking=lacking(chart)) for chart in of_kind]
+        figures = [
+            report.figure(
+                chart.name,
+                f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.",
+                html.escape(caption(chart)),
+                chart.rows,
+                columns_of(chart),
+                files_of(chart),
+                sources=chart.files,
+                drawable=kind.drawn,
+                lacking=lacking(chart),
+            )
+            for chart in of_kind
+        ]
         parts.append(section(name, kind.title, figures))
     return parts

@@ -5,12 +5,16 @@ import re
 
 from results import bytes_text, is_seconds, seconds_text
 
+REPORTED = (
+    " What is <b>reported by you</b> stands as in your file; how it was measured, or predicted, is not known here."
+)
 STYLE = """
 :root { color-scheme: light; --ink: #1b1f24; --soft: #57606a; --line: #d8dee4; --accent: #0b5394; }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; color: var(--ink); background: #fff;
        font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
-h1 { font-size: 1.9rem; margin: .5rem 0; } h2 { margin: 3rem 0 .75rem; padding-top: .5rem; border-top: 2px solid var(--line); }
+h1 { font-size: 1.9rem; margin: .5rem 0; }
+h2 { margin: 3rem 0 .75rem; padding-top: .5rem; border-top: 2px solid var(--line); }
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; } a { color: var(--accent); }
 figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: auto; }
 .chart { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
@@ -18,24 +22,47 @@ figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: a
 figcaption, .note { color: var(--soft); font-size: .93rem; margin: .5rem 0; max-width: 70rem; }
 .where { font-size: .82rem; margin: .3rem 0; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
-.scroll { overflow: auto; max-height: 24rem; margin: .5rem 0 1.25rem; border: 1px solid var(--line); border-radius: 6px; }
+.scroll { overflow: auto; max-height: 24rem; margin: .5rem 0 1.25rem; border: 1px solid var(--line);
+          border-radius: 6px; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .25rem .65rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { position: sticky; top: 0; background: #f6f8fa; text-align: right; } th:first-child, td:first-child { text-align: left; }
+th { position: sticky; top: 0; background: #f6f8fa; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
 .text td, .text th { white-space: normal; text-align: left; vertical-align: top; }
-.guess { white-space: nowrap !important; } input { width: 9rem; font: inherit; padding: .1rem .3rem; border: 1px solid #8c959f; border-radius: 4px; }
+.guess { white-space: nowrap !important; }
+input { width: 9rem; font: inherit; padding: .1rem .3rem; border: 1px solid #8c959f; border-radius: 4px; }
 button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
 .findings { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: .75rem 2rem; }
-.findings h3 { margin: .5rem 0 .2rem; font-size: 1.05rem; } .findings p { margin: .2rem 0; } .findings svg { display: block; width: 100%; height: auto; }
+.findings h3 { margin: .5rem 0 .2rem; font-size: 1.05rem; }
+.findings p { margin: .2rem 0; }
+.findings svg { display: block; width: 100%; height: auto; }
 .how { color: var(--soft); font-size: .85rem; }
 @page { margin: 12mm; }
-@media print { body { padding: 0; font-size: 10.5pt; } .scroll { max-height: none; } nav { display: none; } h1 { font-size: 1.4rem; margin: 0; }
-  h2, h3 { break-after: avoid; } h2 { margin: .5rem 0; } .files { display: none; } .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; } .findings article { break-inside: avoid; }
-  .findings h3 { font-size: 10.5pt; } .findings svg { width: auto; max-width: 100%; height: 33mm; } .how { font-size: 8pt; } .note { font-size: 9pt; margin: .2rem 0; } table { font-size: 7.5pt; }
-  .chart { border: 0; padding: 0; overflow: visible; } .chart svg { min-width: 0; width: auto !important; max-width: 100% !important; max-height: 52mm; }
-  figure { margin: .5rem 0; } figcaption { font-size: 8.5pt; line-height: 1.3; } .where { font-size: 7pt; margin: .1rem 0; } section > table, .scroll { margin: .2rem 0; border: 0; overflow: visible; }
+@media print {
+  body { padding: 0; font-size: 10.5pt; }
+  .scroll { max-height: none; }
+  nav { display: none; }
+  h1 { font-size: 1.4rem; margin: 0; }
+  h2, h3 { break-after: avoid; }
+  h2 { margin: .5rem 0; }
+  .files { display: none; }
+  .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; }
+  .findings article { break-inside: avoid; }
+  .findings h3 { font-size: 10.5pt; }
+  .findings svg { width: auto; max-width: 100%; height: 33mm; }
+  .how { font-size: 8pt; }
+  .note { font-size: 9pt; margin: .2rem 0; }
+  table { font-size: 7.5pt; }
+  .chart { border: 0; padding: 0; overflow: visible; }
+  .chart svg { min-width: 0; width: auto !important; max-width: 100% !important; max-height: 52mm; }
+  figure { margin: .5rem 0; }
+  figcaption { font-size: 8.5pt; line-height: 1.3; }
+  .where { font-size: 7pt; margin: .1rem 0; }
+  section > table, .scroll { margin: .2rem 0; border: 0; overflow: visible; }
   body:not(.full) #predict { display: none; } .full .chart svg { max-height: none; }
-  #claims thead { display: none; } #claims table, #claims tbody { display: block; } #claims tr { display: block; margin: 0 0 1.5mm; break-inside: avoid; }
+  #claims thead { display: none; }
+  #claims table, #claims tbody { display: block; }
+  #claims tr { display: block; margin: 0 0 1.5mm; break-inside: avoid; }
   #claims td { display: inline; border: 0; padding: 0; } #claims td + td::before { content: " · "; }
   #findings { break-after: page; } figure { break-inside: avoid; } details:not([open]) { display: none; } }
 """
@@ -60,9 +87,14 @@ def cell(row, column):
 
 def table(rows, columns, text=False):
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{cell(row, column)}</td>" for column in columns.values()) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{cell(row, column)}</td>" for column in columns.values()) + "</tr>" for row in rows
+    )
     kind = ' class="text"' if text else ""
-    return f'<div class="scroll" tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        '<div class="scroll"'
+        f' tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def inline_svg(path, name, alt):
@@ -70,28 +102,42 @@ def inline_svg(path, name, alt):
     svg = path.read_text()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'url\(#', f"url(#{name}-", svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
     svg = re.sub(r'href="#', f'href="#{name}-', svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     points = re.search(r'<svg[^>]*\bwidth="([\d.]+)pt"', svg)
     wide = f' style="max-width: {1.6 * float(points[1]):.0f}px"' if points else ""  # small figures do not fill the page
-    return re.sub(r"<svg\b", f'<svg role="img" data-figure="{name}" aria-label="{html.escape(alt, quote=True)}"{wide}', svg, count=1)
+    return re.sub(
+        r"<svg\b",
+        f'<svg role="img" data-figure="{name}" aria-label="{html.escape(alt, quote=True)}"{wide}',
+        svg,
+        count=1,
+    )
 
 
 def figure(out, name, alt, caption, shown, files, provenance=(), missing=""):
     """A drawing with its caption and table; without a drawing `missing` says why, if there is anything to say."""
     path = out / "figures" / f"{name}.svg"
     if path.exists():
-        links = [f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "pdf", "png") if (out / "figures" / f"{name}.{kind}").exists()]
+        links = [
+            f'<a href="figures/{name}.{kind}">{kind.upper()}</a>'
+            for kind in ("svg", "pdf", "png")
+            if (out / "figures" / f"{name}.{kind}").exists()
+        ]
         drawing = f'<div class="chart">{inline_svg(path, name, alt)}</div>'
     elif shown or missing:
         links, drawing = [html.escape(missing)] if missing else [], ""
     else:
         return ""
     links = " · ".join(links + [f'<a href="data/{f}">{f}</a>' for f in files])
-    numbers = f"<details{'' if path.exists() else ' open'}><summary>The numbers</summary>{shown}</details>" if shown else ""
+    numbers = (
+        f"<details{'' if path.exists() else ' open'}><summary>The numbers</summary>{shown}</details>" if shown else ""
+    )
     where = "".join(f'<p class="where">{html.escape(line)}</p>' for line in provenance)
-    return f"<figure>{drawing}<figcaption>{caption} <span class='files'>({links})</span>{where}</figcaption>{numbers}</figure>"
+    return (
+        f"<figure>{drawing}<figcaption>{caption} <span"
+        f" class='files'>({links})</span>{where}</figcaption>{numbers}</figure>"
+    )
 
 
 def note(text):
@@ -106,22 +152,40 @@ def context_table(contexts):
     """Who measured: the contexts of all results, which agree but for the date and the command."""
     first = contexts[0][1]
     versions = {k: v for _, c in contexts for k, v in c["versions"].items()}
-    rows = [{"k": k, "v": v} for k, v in [
-        ("processor", first["machine"]), ("usable cores", first["cores"]), ("compiler", f"{first['compiler']}, {first['build']}"),
-        ("versions", ", ".join(f"{k} {v}" for k, v in versions.items())), ("commit", first["commit"]),
-        ("date", f"{contexts[0][1]['date']}"), ("results", f"{len(contexts)} files in data/, each with its own context")]]
+    rows = [
+        {"k": k, "v": v}
+        for k, v in [
+            ("processor", first["machine"]),
+            ("usable cores", first["cores"]),
+            ("compiler", f"{first['compiler']}, {first['build']}"),
+            ("versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
+            ("commit", first["commit"]),
+            ("date", f"{contexts[0][1]['date']}"),
+            ("results", f"{len(contexts)} files in data/, each with its own context"),
+        ]
+    ]
     return table(rows, {"measured and simulated on": "k", "": "v"}, text=True)
 
 
 def document(title, parts, full=False, reported=False):
-    """The page; reported: some of its numbers are from files that are not ours. On paper its tables are left out, and sheets that are filled in on the screen; full: nothing is."""
+    """The page; reported: some of its numbers are from files that are not ours. On paper its tables are left out, and
+    sheets that are filled in on the screen; full: nothing is."""
     parts = [part.replace("<details>", "<details open>") if full else part for part in parts if part]
     kind = ' class="full"' if full else ""
-    links = "".join(f'<a href="#{name}">{text}</a>' for part in parts
-                    for name, text in re.findall(r'<section id="([\w-]+)"><h2>(.*?)</h2>', part))
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body{kind}><h1>{html.escape(title)}</h1>"
-            f'<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on the computer that is named, or '
-            f"<b>emulated</b> by real processes that are delayed to the modelled times. Predictions beside them come from formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted to are marked as such."
-            f"{' What is <b>reported by you</b> stands as in your file; how it was measured, or predicted, is not known here.' if reported else ''}</p>"
-            f"<nav>{links}</nav>{''.join(parts)}</body></html>\n")
+    links = "".join(
+        f'<a href="#{name}">{text}</a>'
+        for part in parts
+        for name, text in re.findall(r'<section id="([\w-]+)"><h2>(.*?)</h2>', part)
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport"'
+        f' content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body{kind}><h1>{html.escape(title)}</h1>"
+        f"<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b>"
+        f" on the computer that is named, or "
+        f"<b>emulated</b> by real processes that are delayed to the modelled times. Predictions beside them come from"
+        f" formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted"
+        f" to are marked as such."
+        f"{REPORTED if reported else ''}</p>"
+        f"<nav>{links}</nav>{''.join(parts)}</body></html>\n"
+    )

@@ -22,7 +22,11 @@ def hybrid_sharding(data):
         for i, method in enumerate(here):
             mine = {r["microbatches"]: r for r in by(rows, method=method)}
             places = [k + 0.8 * (i + 0.5) / len(here) - 0.4 for k in range(len(counts))]
-            look = {"color": COLOURS[methods.index(method)], "hatch": HATCHES[methods.index(method)], "edgecolor": "white"}
+            look = {
+                "color": COLOURS[methods.index(method)],
+                "hatch": HATCHES[methods.index(method)],
+                "edgecolor": "white",
+            }
             axis.bar(places, [mine[m]["seconds"] for m in counts], 0.75 / len(here), **look)
         axis.set_xticks(range(len(counts)))
         axis.set_xticklabels([f"m = {m}" for m in counts])

@@ -12,7 +12,16 @@ def draw_law(axis, context, scaling, most, colour, line):
         return False
     p = [most ** (k / 40) for k in range(41)]
     interval = f" ({low:.3f} to {high:.3f})" if low is not None and high is not None else ""
-    axis.plot(p, [law(s, n) for n in p], color=colour, linestyle=line, linewidth=1, label=f"{name.capitalize()}, s = {s:.3f}{interval}")
+    axis.plot(
+        p,
+        [law(s, n) for n in p],
+        color=colour,
+        linestyle=line,
+        linewidth=1,
+        label=f"{name.capitalize()}, s = {s:.3f}{interval}",
+    )
     if interval:
-        axis.fill_between(p, [law(min(1, high), n) for n in p], [law(max(0, low), n) for n in p], color=colour, alpha=0.1, linewidth=0)
+        axis.fill_between(
+            p, [law(min(1, high), n) for n in p], [law(max(0, low), n) for n in p], color=colour, alpha=0.1, linewidth=0
+        )
     return True

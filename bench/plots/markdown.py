@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A report's page as Markdown, which hosts of repositories show: python3 bench/plots/markdown.py REPORT OUT. Standard library only.
+"""A report's page as Markdown, which hosts of repositories show: python3 bench/plots/markdown.py REPORT OUT. Standard
+library only.
 
 REPORT is a folder with index.html and figures/. OUT gets README.md and the figures that it shows.
 """

@@ -32,7 +32,14 @@ def memory(results):
             axis.axhline(size / 1e9, color="#888888", linewidth=0.8, linestyle=(0, (2, 2)))
             above = max(size / 1e9, 1.5 * above)  # names of lines that lie close together stand one above the other
             if axis is axes[0][-1]:
-                axis.annotate(f"{name}, {size / 1e9:.0f} GB", (1.01, above), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#555555")
+                axis.annotate(
+                    f"{name}, {size / 1e9:.0f} GB",
+                    (1.01, above),
+                    xycoords=("axes fraction", "data"),
+                    fontsize=7,
+                    va="center",
+                    color="#555555",
+                )
         ticks = sorted({r["ranks"] for r in mine})
         doubling_axis(axis, ticks[:: 1 + len(ticks) // 6], "GPUs")
         axis.set_yscale("log")

@@ -1,19 +1,37 @@
-"""methods.md: how everything in a report was measured, from the contexts of its results and from what really ran. Standard library only."""
+"""methods.md: how everything in a report was measured, from the contexts of its results and from what really ran.
+Standard library only."""
 
 from sources import REPORTED, counted, kind_of, place, span
 
 WAYS = {
-    "simulated": "**Simulated.** Every rank is a fiber with a clock of virtual time. A message takes the latencies of its path plus its bytes over the smallest bandwidth on it, and holds each port for its bytes "
-                 "over that port's bandwidth; arithmetic takes the larger of FLOP over rate and bytes over memory bandwidth, plus a launch. The numbers come from machine files, whose values have their sources "
-                 "beside them. Two runs give identical results: a row has no interval, unless its samples are different steps.",
-    "measured": "**Measured.** By the wall clock of the computer that ran it. Ranks start behind a barrier and the slowest one counts; the first runs warm up and are dropped; contenders take turns within one run, so that a "
-                "disturbance meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below 6 samples their range.",
-    "emulated": "**Emulated.** Real processes do real arithmetic and exchange real messages, and each then sleeps until the modelled time of its operation or transfer has passed, longer by a factor that is divided "
-                "out again. Overlap, bubbles and waiting are therefore by wall clock; bandwidths are the machine file's. Medians and intervals as for what is measured.",
-    "replayed": "**Replayed.** A recorded run, played again from its trace without one of its costs; every dependency is kept.",
+    "simulated": (
+        "**Simulated.** Every rank is a fiber with a clock of virtual time. A message takes the latencies of its path"
+        " plus its bytes over the smallest bandwidth on it, and holds each port for its bytes over that port's"
+        " bandwidth; arithmetic takes the larger of FLOP over rate and bytes over memory bandwidth, plus a launch. The"
+        " numbers come from machine files, whose values have their sources beside them. Two runs give identical"
+        " results: a row has no interval, unless its samples are different steps."
+    ),
+    "measured": (
+        "**Measured.** By the wall clock of the computer that ran it. Ranks start behind a barrier and the slowest one"
+        " counts; the first runs warm up and are dropped; contenders take turns within one run, so that a disturbance"
+        " meets all of them. A value is the median of n samples; its interval is of order statistics at 95 %, and below"
+        " 6 samples their range."
+    ),
+    "emulated": (
+        "**Emulated.** Real processes do real arithmetic and exchange real messages, and each then sleeps until the"
+        " modelled time of its operation or transfer has passed, longer by a factor that is divided out again. Overlap,"
+        " bubbles and waiting are therefore by wall clock; bandwidths are the machine file's. Medians and intervals as"
+        " for what is measured."
+    ),
+    "replayed": (
+        "**Replayed.** A recorded run, played again from its trace without one of its costs; every dependency is kept."
+    ),
     "calculated": "**Calculated.** By formula; nothing ran.",
-    REPORTED: "**Reported by you.** These rows stand as in their files, which no command of Lockstep wrote: how they were measured, and what their intervals hold, is not known here. Where a row has a speedup, it was "
-              "compared with the row’s ranks, times and efficiency.",
+    REPORTED: (
+        "**Reported by you.** These rows stand as in their files, which no command of Lockstep wrote: how they were"
+        " measured, and what their intervals hold, is not known here. Where a row has a speedup, it was compared with"
+        " the row’s ranks, times and efficiency."
+    ),
 }
 
 
@@ -37,13 +55,25 @@ def ways(all_results):
         if way in ("measured", "emulated") and samples:
             facts.append(f"n = {span(samples)}")
         if way == "emulated":
-            facts.append(f"slept {span([row['emulate_scale'] for _, row in rows if row.get('emulate_scale')])} times as long as modelled")
+            facts.append(
+                f"slept {span([row['emulate_scale'] for _, row in rows if row.get('emulate_scale')])} times as long as"
+                " modelled"
+            )
         if machines and way not in ("measured", REPORTED):
             facts.append(f"machine files {', '.join(machines)}")
         verified = [row["verified"] for _, row in rows if isinstance(row.get("verified"), bool)]
         if any(verified) and way != REPORTED:
-            rest = "" if all(verified) else ", the others not: those of arithmetic alone, of prices without numbers, and of commands that compare elsewhere"
-            facts.append(f"{sum(verified)} of {len(verified)} rows were compared with the exact result before timing{rest}")
+            rest = (
+                ""
+                if all(verified)
+                else (
+                    ", the others not: those of arithmetic alone, of prices without numbers, and of commands that"
+                    " compare elsewhere"
+                )
+            )
+            facts.append(
+                f"{sum(verified)} of {len(verified)} rows were compared with the exact result before timing{rest}"
+            )
         lines += ["; ".join(facts) + ".", ""]
     return lines
 
@@ -52,18 +82,39 @@ FITTED = ("message", "copy", "product")  # what ./lab calibrate fits a machine f
 
 
 def predictions(all_results):
-    rows = [row for results in all_results for row in results.rows if row.get("predicted_seconds") and row.get("seconds")]
+    rows = [
+        row for results in all_results for row in results.rows if row.get("predicted_seconds") and row.get("seconds")
+    ]
     is_fitted = lambda row: "residual" in row and row.get("kind") in FITTED
     fitted, rows = [row for row in rows if is_fitted(row)], [row for row in rows if not is_fitted(row)]
     if not rows and not fitted:
         return []
-    own = sorted({(c["alpha_seconds"], c["beta_seconds_per_byte"]) for c in (results.context for results in all_results) if "alpha_seconds" in c and "beta_seconds_per_byte" in c})
-    lines = ["## Predictions", "", f"{counted(len(rows), 'row')} carry a prediction beside the time. It comes from formulas and a machine file and is never fitted on what it predicts."]
+    own = sorted(
+        {
+            (c["alpha_seconds"], c["beta_seconds_per_byte"])
+            for c in (results.context for results in all_results)
+            if "alpha_seconds" in c and "beta_seconds_per_byte" in c
+        }
+    )
+    lines = [
+        "## Predictions",
+        "",
+        (
+            f"{counted(len(rows), 'row')} carry a prediction beside the time. It comes from formulas and a machine file"
+            " and is never fitted on what it predicts."
+        ),
+    ]
     if fitted:
-        lines.append(f"Not among them: {counted(len(fitted), 'row')} of ./lab calibrate, the messages, copies and square products that its machine file was fitted to.")
+        lines.append(
+            f"Not among them: {counted(len(fitted), 'row')} of ./lab calibrate, the messages, copies and square"
+            " products that its machine file was fitted to."
+        )
     if own:
         values = "; ".join(f"α = {1e6 * alpha:.3g} µs, 1/β = {1e-9 / beta:.3g} GB/s" for alpha, beta in own if beta)
-        lines.append(f"Where no machine file was named, α and β were measured by a ping-pong and an addition in the same run: {values}.")
+        lines.append(
+            "Where no machine file was named, α and β were measured by a ping-pong and an addition in the same run:"
+            f" {values}."
+        )
     return [*lines, ""]
 
 
@@ -72,9 +123,17 @@ def efficiencies(all_results):
     refused = sum(row["efficiency"] is None and not row["fits_cores"] for row in rows)
     if not rows:
         return []
-    return ["## Speedup and efficiency", "", "Speedup is T(1)/T(p), times p for weak scaling, and efficiency is that over p. T(1) is a serial program of the same run, without anything parallel in it. "
-            f"An efficiency is refused where ranks exceed the usable cores: {refused} of {counted(len(rows), 'row')} here. Usable cores are those of the affinity mask, two hardware threads of one core counted once, "
-            "or the cgroup's quota where it is less.", ""]
+    return [
+        "## Speedup and efficiency",
+        "",
+        (
+            "Speedup is T(1)/T(p), times p for weak scaling, and efficiency is that over p. T(1) is a serial program"
+            " of the same run, without anything parallel in it. An efficiency is refused where ranks exceed the usable"
+            f" cores: {refused} of {counted(len(rows), 'row')} here. Usable cores are those of the affinity mask, two"
+            " hardware threads of one core counted once, or the cgroup's quota where it is less."
+        ),
+        "",
+    ]
 
 
 def code(words):
@@ -83,16 +142,42 @@ def code(words):
 
 def methods(all_results, skipped=()):
     """The text of methods.md for these Results."""
-    lines = ["# How this was measured", "", "Generated from the results themselves: what is not said here did not run.", "", "## Where", ""]
+    lines = [
+        "# How this was measured",
+        "",
+        "Generated from the results themselves: what is not said here did not run.",
+        "",
+        "## Where",
+        "",
+    ]
     places, ours = {}, [results for results in all_results if not results.reported()]
     for results in all_results:
         places.setdefault(place(results.context), []).append(results)
     for where, of_place in places.items():
         dates = sorted(str(r.context["date"]) for r in of_place)
-        lines.append(f"- {where}; {counted(len(of_place), 'file')}" + (f", {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f", {dates[0]}"))
-    lines += ["", "A curve never mixes places, nor simulated numbers with measured ones.", "", "## How numbers came about", "", *ways(all_results), *predictions(ours), *efficiencies(ours),
-              "## Files", "", "| file | command | date | commit |", "|---|---|---|---|"]
-    lines += [f"| {r.name} | {code(r.context.get('command_line')) or r.context.get('command') or '–'} | {r.context['date']} | {r.context['commit']} |" for r in all_results]
+        lines.append(
+            f"- {where}; {counted(len(of_place), 'file')}"
+            + (f", {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f", {dates[0]}")
+        )
+    lines += [
+        "",
+        "A curve never mixes places, nor simulated numbers with measured ones.",
+        "",
+        "## How numbers came about",
+        "",
+        *ways(all_results),
+        *predictions(ours),
+        *efficiencies(ours),
+        "## Files",
+        "",
+        "| file | command | date | commit |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r.name} | {code(r.context.get('command_line')) or r.context.get('command') or '–'} | {r.context['date']} |"
+        f" {r.context['commit']} |"
+        for r in all_results
+    ]
     if skipped:
         lines += ["", "Left out:", ""] + [f"- {name}: it {why}" for name, why in skipped]
     return "\n".join(lines) + "\n"

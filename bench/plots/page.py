@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the report's page: python3 bench/plots/page.py outputs/report [--from DIR] [--style paper|slides]. Standard library only.
+"""Writes the report's page: python3 bench/plots/page.py outputs/report [--from DIR] [--style paper|slides]. Standard
+library only.
 
-Figures are inlined, so index.html stands alone; a figure that was not drawn leaves its table. Beside it stands methods.md.
+Figures are inlined, so index.html stands alone; a figure that was not drawn leaves its table. Beside it stands
+methods.md.
 """
 
 import html
@@ -29,17 +31,27 @@ from paper import Entry, write_captions, write_paper
 from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, seconds_text
 from sources import CONTRADICTS, counted, failures, left_out, provenance, read_folder, superlinear
 
-MACHINES = {"pcie-box": "PCIe (4 RTX 4090, two sockets)", "dgx-a100": "NVLink (8 A100)", "dgx-h100": "NVLink (8 H100)",
-            "dgx-1v": "NVLink (8 V100, whose bf16 is slow)", "laptop": "laptop", "uniform": "uniform: 1 µs, 1 GB/s", "dgx-h200": "NVLink (8 H200)", "dgx-b200": "NVLink (8 B200)",
-            "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)"}
+MACHINES = {
+    "pcie-box": "PCIe (4 RTX 4090, two sockets)",
+    "dgx-a100": "NVLink (8 A100)",
+    "dgx-h100": "NVLink (8 H100)",
+    "dgx-1v": "NVLink (8 V100, whose bf16 is slow)",
+    "laptop": "laptop",
+    "uniform": "uniform: 1 µs, 1 GB/s",
+    "dgx-h200": "NVLink (8 H200)",
+    "dgx-b200": "NVLink (8 B200)",
+    "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)",
+}
 
 
 def prices_of(context):
     """Where a measured run's predictions come from, in words: ./lab calibrate's file, or the run's own ping-pong."""
     if "alpha_seconds" not in context:
         return f"from {context['predicted_from']}"
-    return (f"from a ping-pong and an addition of the same run (two parameters each): α = {seconds_text(context['alpha_seconds'])}, "
-            f"1/β = {1e-9 / context['beta_seconds_per_byte']:.2f} GB/s")
+    return (
+        "from a ping-pong and an addition of the same run (two parameters each): α ="
+        f" {seconds_text(context['alpha_seconds'])}, 1/β = {1e-9 / context['beta_seconds_per_byte']:.2f} GB/s"
+    )
 
 
 class Report:
@@ -52,7 +64,8 @@ class Report:
         self.failed, self.left_out = failures(self.data), left_out(self.data)
 
     def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, drawable=True, lacking=""):
-        """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the files.
+        """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the
+        files.
 
         lacking: why these rows give no figure. Not drawable: nobody expects one."""
         asked, files = files, [f for f in files if (self.data / f).exists()]
@@ -60,19 +73,47 @@ class Report:
             stems = dict.fromkeys(f.rsplit(".", 1)[0] + ".json" for f in files)
             sources = [self.found[stem] for stem in stems if stem in self.found]
         lines = provenance(sources)
-        failed = [f"{self.failed[stem][0]} failed: {self.failed[stem][1]}" for stem in dict.fromkeys(f.rsplit(".", 1)[0] for f in asked) if stem in self.failed]
-        missing = "; ".join(failed) or lacking or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
+        failed = [
+            f"{self.failed[stem][0]} failed: {self.failed[stem][1]}"
+            for stem in dict.fromkeys(f.rsplit(".", 1)[0] for f in asked)
+            if stem in self.failed
+        ]
+        missing = (
+            "; ".join(failed)
+            or lacking
+            or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
+        )
         self.entries.append(Entry(name, caption, lines, rows or [], columns or {}))
-        return figure(self.out, name, alt, caption, table(rows, columns) if rows else "", files, lines, missing if drawable else "")
+        return figure(
+            self.out,
+            name,
+            alt,
+            caption,
+            table(rows, columns) if rows else "",
+            files,
+            lines,
+            missing if drawable else "",
+        )
 
     def failures(self):
         """Steps that gave nothing: what would have stood on the page, and why it does not."""
         rows = [{"step": name, "what": what, "why": why} for name, (what, why) in self.failed.items()]
-        return section("failed", "Steps that failed", [note("Their results are missing below. Their logs are in data/."),
-                                                       table(rows, {"step": "step", "what": "what", "why": "why"}, text=True)]) if rows else ""
+        return (
+            section(
+                "failed",
+                "Steps that failed",
+                [
+                    note("Their results are missing below. Their logs are in data/."),
+                    table(rows, {"step": "step", "what": "what", "why": "why"}, text=True),
+                ],
+            )
+            if rows
+            else ""
+        )
 
     def later(self, *stems):
-        """One line on the steps of these names, or beginnings of names, that run with --full alone: what they are, up to its colon."""
+        """One line on the steps of these names, or beginnings of names, that run with --full alone: what they are, up
+        to its colon."""
         found = dict.fromkeys(what.split(":")[0] for name, what in self.left_out.items() if name.startswith(stems))
         return note(f"With <code>./lab report --full</code>: {html.escape('; '.join(found))}.") if found else ""
 
@@ -86,43 +127,91 @@ class Report:
             sys.exit(f"page: no results in {self.data}")
         has_mpi = (self.data / "all_reduce_mpi.json").exists()
         mpi = "" if has_mpi else note("This build has no MPI: what is measured on processes is left out.")
-        short = self.left_out and note(f"The short report: fewer sizes and samples than with <code>./lab report --full</code>, which has {counted(len(self.left_out), 'more step')}.")
-        parts = [context_table(contexts), short or "", note('How it was measured: <a href="methods.md">methods.md</a>.'), mpi, self.speed()]
+        short = self.left_out and note(
+            "The short report: fewer sizes and samples than with <code>./lab report --full</code>, which has"
+            f" {counted(len(self.left_out), 'more step')}."
+        )
+        parts = [
+            context_table(contexts),
+            short or "",
+            note('How it was measured: <a href="methods.md">methods.md</a>.'),
+            mpi,
+            self.speed(),
+        ]
         return section("run", "What was run", parts)
 
     def speed(self):
-        rows = [dict(data=kind, **r) for kind in ("real", "phantom") for results in [load(self.data, f"speed_{kind}")]
-                if results for r in results["rows"]]
+        rows = [
+            dict(data=kind, **r)
+            for kind in ("real", "phantom")
+            for results in [load(self.data, f"speed_{kind}")]
+            if results
+            for r in results["rows"]
+        ]
         if not rows:
             return ""
-        columns = {"ring all-reduce of 64 KiB on 1,024 ranks": lambda r: "real data" if r["data"] == "real" else "prices only",
-                   "virtual": lambda r: seconds_text(r["seconds"]), "predicted": lambda r: seconds_text(r["predicted_seconds"]),
-                   "this computer": lambda r: seconds_text(r["wall_seconds"]),
-                   "million messages/s": lambda r: f"{r['messages'] / r['wall_seconds'] / 1e6:.2f}",
-                   "memory": lambda r: f"{r['peak_rss_bytes'] / 1e6:.0f} MB", "verified": lambda r: r["verified"]}
+        columns = {
+            "ring all-reduce of 64 KiB on 1,024 ranks": lambda r: "real data" if r["data"] == "real" else "prices only",
+            "virtual": lambda r: seconds_text(r["seconds"]),
+            "predicted": lambda r: seconds_text(r["predicted_seconds"]),
+            "this computer": lambda r: seconds_text(r["wall_seconds"]),
+            "million messages/s": lambda r: f"{r['messages'] / r['wall_seconds'] / 1e6:.2f}",
+            "memory": lambda r: f"{r['peak_rss_bytes'] / 1e6:.0f} MB",
+            "verified": lambda r: r["verified"],
+        }
         return table(rows, columns)
 
     def bandwidth(self):
-        columns = {"machine": "machine", "p": "ranks", "array": "bytes", "algorithm": "algorithm", "time": "seconds",
-                   "predicted": "predicted_seconds", "error": error, "algbw": "algbw_gb_per_s", "busbw GB/s": "busbw_gb_per_s"}
+        columns = {
+            "machine": "machine",
+            "p": "ranks",
+            "array": "bytes",
+            "algorithm": "algorithm",
+            "time": "seconds",
+            "predicted": "predicted_seconds",
+            "error": error,
+            "algbw": "algbw_gb_per_s",
+            "busbw GB/s": "busbw_gb_per_s",
+        }
         simulated = load_all(self.data, "all_reduce_sim")
-        rows = [r for results in simulated.values() for r in results["rows"] if r["bytes"] in (4096, 1 << 20, 64 << 20, 512 << 20)]
-        parts = [self.figure(
-            "busbw_simulated", "Two panels of bus bandwidth over array size, ring and naive, for four machines; the ring climbs "
-            "towards each machine's link, the naive one falls far below it. Stars: published NCCL measurements.",
-            "<b>Simulated.</b> The course's own all-reduce in virtual time on machine files; predictions by exercise 21.5. "
-            "Stars: NCCL on 8 A100 as published (stas00/ml-engineering), not measured here." + published(simulated.get("dgx-a100")),
-            rows, columns, [f"all_reduce_sim_{m}.csv" for m in simulated])]
+        rows = [
+            r
+            for results in simulated.values()
+            for r in results["rows"]
+            if r["bytes"] in (4096, 1 << 20, 64 << 20, 512 << 20)
+        ]
+        parts = [
+            self.figure(
+                "busbw_simulated",
+                "Two panels of bus bandwidth over array size, ring and naive, for four machines; the ring climbs "
+                "towards each machine's link, the naive one falls far below it. Stars: published NCCL measurements.",
+                "<b>Simulated.</b> The course's own all-reduce in virtual time on machine files; predictions by"
+                " exercise 21.5. Stars: NCCL on 8 A100 as published (stas00/ml-engineering), not measured here."
+                + published(simulated.get("dgx-a100")),
+                rows,
+                columns,
+                [f"all_reduce_sim_{m}.csv" for m in simulated],
+            )
+        ]
         parts.append(crossover.part_of(self, MACHINES))
         measured = load(self.data, "all_reduce_mpi")
         if measured:
             c = measured["context"]
-            parts.append(self.figure(
-                "busbw_measured", "Bus bandwidth over array size of all-reduce algorithms and the library's own, with intervals; beside it their time over the predicted one.",
-                f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes ({c['versions'].get('mpi', 'MPI')}); medians of "
-                f"{measured['rows'][0]['samples']} or fewer samples with 95 % intervals, contenders in turn in one run. <i>library</i> is "
-                f"MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)}, never from the all-reduces.",
-                measured["rows"], columns, ["all_reduce_mpi.csv"]))
+            parts.append(
+                self.figure(
+                    "busbw_measured",
+                    "Bus bandwidth over array size of all-reduce algorithms and the library's own, with intervals;"
+                    " beside it their time over the predicted one.",
+                    f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes"
+                    f" ({c['versions'].get('mpi', 'MPI')}); medians of {measured['rows'][0]['samples']} or fewer"
+                    " samples with 95 % intervals, contenders in turn in one run. <i>library</i> is"
+                    f" MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)},"
+                    " never from the all-reduces.",
+                    measured["rows"],
+                    columns,
+                    ["all_reduce_mpi.csv"],
+                )
+            )
         parts.append(collectives.part_of(self, MACHINES))
         parts += [self.accuracy(), self.later("calibrate", "all_reduce_", "collectives_", "crossover_")]
         return section("bandwidth", "Collectives: bus bandwidth", parts)
@@ -136,25 +225,57 @@ class Report:
             return lambda r: "–" if r[field] is None else f"{100 * r[field]:.1f} %"
 
         return self.figure(
-            "predicted_measured", "Measured over predicted time of all-reduces and training steps on MPI processes, both axes logarithmic, beside the diagonal.",
-            "<b>Predicted and measured</b> on this computer’s processes. Hollow: the computer was not quiet, since a small message or addition changed by more than 5 % "
-            "within the run or against the calibration; then the prediction is for another computer. Medians are of |predicted / measured − 1|, in the figure those of the quiet rows.",
-            rows, {"program": "program", "what": "algorithm", "quiet rows": "quiet", "their median error": percent("median_quiet"), "all rows": "rows", "median error of all": percent("median")},
-            [f"{stem}.json" for stem in accuracy.STEMS])
+            "predicted_measured",
+            "Measured over predicted time of all-reduces and training steps on MPI processes, both axes logarithmic,"
+            " beside the diagonal.",
+            "<b>Predicted and measured</b> on this computer’s processes. Hollow: the computer was not quiet, since a"
+            " small message or addition changed by more than 5 % within the run or against the calibration; then the"
+            " prediction is for another computer. Medians are of |predicted / measured − 1|, in the figure those of the"
+            " quiet rows.",
+            rows,
+            {
+                "program": "program",
+                "what": "algorithm",
+                "quiet rows": "quiet",
+                "their median error": percent("median_quiet"),
+                "all rows": "rows",
+                "median error of all": percent("median"),
+            },
+            [f"{stem}.json" for stem in accuracy.STEMS],
+        )
 
     def overhead(self):
         results = load(self.data, "overhead")
         if not results:
             return ""
-        columns = {"parameters": lambda r: f"{r['parameters'] / 1e6:g} M", "link GB/s": "link_gb_per_s", "compute": "compute_seconds",
-                   "averaging": "seconds", "predicted": "predicted_seconds", "error": error,
-                   "efficiency": lambda r: f"{100 * r['efficiency']:.1f} %"}
-        return section("overhead", "Communication overhead", [self.figure(
-            "overhead", "Seconds to average the gradients over link bandwidth for five model sizes, and the efficiency that follows.",
-            "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out latency and additions. "
-            "Efficiency without overlap hardly depends on the model's size: compute and communication both grow with it. "
-            "It depends on the tokens per step: twice as many halve the overhead.",
-            results["rows"], columns, ["overhead.csv"]), claims.overhead(results)])
+        columns = {
+            "parameters": lambda r: f"{r['parameters'] / 1e6:g} M",
+            "link GB/s": "link_gb_per_s",
+            "compute": "compute_seconds",
+            "averaging": "seconds",
+            "predicted": "predicted_seconds",
+            "error": error,
+            "efficiency": lambda r: f"{100 * r['efficiency']:.1f} %",
+        }
+        return section(
+            "overhead",
+            "Communication overhead",
+            [
+                self.figure(
+                    "overhead",
+                    "Seconds to average the gradients over link bandwidth for five model sizes, and the efficiency that"
+                    " follows.",
+                    "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out"
+                    " latency and additions. Efficiency without overlap hardly depends on the model's size: compute and"
+                    " communication both grow with it. It depends on the tokens per step: twice as many halve the"
+                    " overhead.",
+                    results["rows"],
+                    columns,
+                    ["overhead.csv"],
+                ),
+                claims.overhead(results),
+            ],
+        )
 
     def scaling(self):
         machines = load_all(self.data, "scaling_sim")
@@ -163,53 +284,123 @@ class Report:
         emulated = load(self.data, "scaling_emulated")
         everything = list(machines.values()) + [r for r in [emulated, load(self.data, "scaling_mpi")] if r]
         rows = [r for results in everything for r in results["rows"]]
-        columns = {"machine": "machine", "scaling": "scaling", "p": "ranks", "time": "seconds", "predicted": "predicted_seconds", "error": error,
-                   "speedup": "speedup", "efficiency": lambda r: "refused: no core each" if r["efficiency"] is None else f"{100 * r['efficiency']:.1f} %",
-                   "Karp–Flatt": "karp_flatt"}
+        columns = {
+            "machine": "machine",
+            "scaling": "scaling",
+            "p": "ranks",
+            "time": "seconds",
+            "predicted": "predicted_seconds",
+            "error": error,
+            "speedup": "speedup",
+            "efficiency": lambda r: (
+                "refused: no core each" if r["efficiency"] is None else f"{100 * r['efficiency']:.1f} %"
+            ),
+            "Karp–Flatt": "karp_flatt",
+        }
         measured = load(self.data, "scaling_mpi")
         several = [r for r in measured["rows"] if r["ranks"] > 1] if measured else []
-        here = (f" Measured: {several[0]['model']} on this computer, T(1) in turn with each T(p): {seconds_text(several[0]['serial_seconds'])}; efficiencies are refused "
-                "where ranks exceed usable cores." if several else "")
-        sleeping = (f" <b>Emulated</b>: {emulated['rows'][0]['model']} on up to {max(r['ranks'] for r in emulated['rows'])} real processes that are delayed to the modelled times of {emulated['rows'][0]['machine']}."
-                    if emulated else "")
+        here = (
+            f" Measured: {several[0]['model']} on this computer, T(1) in turn with each T(p):"
+            f" {seconds_text(several[0]['serial_seconds'])}; efficiencies are refused where ranks exceed usable cores."
+            if several
+            else ""
+        )
+        sleeping = (
+            f" <b>Emulated</b>: {emulated['rows'][0]['model']} on up to {max(r['ranks'] for r in emulated['rows'])}"
+            f" real processes that are delayed to the modelled times of {emulated['rows'][0]['machine']}."
+            if emulated
+            else ""
+        )
         simulated = next(iter(machines.values()))["rows"][0]
         alone = ", ".join(f"{m} {seconds_text(r['rows'][0]['serial_seconds'])}" for m, r in machines.items())
-        return section("scaling", "Strong and weak scaling", [self.figure(
-            "amdahl", "Speedup over ranks, linear and logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9 beside simulated, emulated and measured points; the fits' residuals; weak-scaling efficiency.",
-            f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g} tokens per step in total (strong) or per rank (weak), DDP "
-            f"with overlap; T(1) is the serial step without DDP on the same machine ({alone}). "
-            f"f: the parallel part of Amdahl’s law, fitted to each study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}", rows, columns, [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"]),
-            self.later("scaling_"), claims.amdahl(machines, MACHINES)])
+        return section(
+            "scaling",
+            "Strong and weak scaling",
+            [
+                self.figure(
+                    "amdahl",
+                    "Speedup over ranks, linear and logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9"
+                    " beside simulated, emulated and measured points; the fits' residuals; weak-scaling efficiency.",
+                    f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g}"
+                    " tokens per step in total (strong) or per rank (weak), DDP with overlap; T(1) is the serial step"
+                    f" without DDP on the same machine ({alone}). f: the parallel part of Amdahl’s law, fitted to each"
+                    f" study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}",
+                    rows,
+                    columns,
+                    [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"],
+                ),
+                self.later("scaling_"),
+                claims.amdahl(machines, MACHINES),
+            ],
+        )
 
     def ddp(self):
-        columns = {"machine": "machine", "p": "ranks", "bucket": "bucket_bytes", "microbatches": "microbatches", "variant": "algorithm",
-                   "time": "seconds", "predicted": "predicted_seconds", "error": error, "exposed": "exposed_seconds",
-                   "hidden": lambda r: "–" if r["hidden_fraction"] is None else f"{100 * r['hidden_fraction']:.0f} %"}
+        columns = {
+            "machine": "machine",
+            "p": "ranks",
+            "bucket": "bucket_bytes",
+            "microbatches": "microbatches",
+            "variant": "algorithm",
+            "time": "seconds",
+            "predicted": "predicted_seconds",
+            "error": error,
+            "exposed": "exposed_seconds",
+            "hidden": lambda r: "–" if r["hidden_fraction"] is None else f"{100 * r['hidden_fraction']:.0f} %",
+        }
         machines = load_all(self.data, "ddp_sim")
         parts = []
-        for variant, words in (("no_overlap", "without overlap: averaging begins after each bucket and the rank waits"),
-                               ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass continues")):
-            parts.append(self.figure(f"timeline_{variant}", f"Gantt chart of one DDP step {words}.",
-                                     f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula.",
-                                     files=["timeline.json", f"timeline_{variant}.trace"]))
+        for variant, words in (
+            ("no_overlap", "without overlap: averaging begins after each bucket and the rank waits"),
+            ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass continues"),
+        ):
+            parts.append(
+                self.figure(
+                    f"timeline_{variant}",
+                    f"Gantt chart of one DDP step {words}.",
+                    f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula.",
+                    files=["timeline.json", f"timeline_{variant}.trace"],
+                )
+            )
         if machines:
-            parts.append(self.figure(
-                "buckets", "Bars of step time for compute alone, without and with overlap, over bucket size, for two machines.",
-                "<b>Simulated.</b> Dashes: predicted from a serial step and 21.5's price of each bucket. Small buckets pay latency, "
-                "large ones start late; the tied embedding's gradient is ready last and can hardly be hidden.",
-                [r for results in machines.values() for r in results["rows"]], columns, [f"ddp_sim_{m}.csv" for m in machines]))
+            parts.append(
+                self.figure(
+                    "buckets",
+                    "Bars of step time for compute alone, without and with overlap, over bucket size, for two"
+                    " machines.",
+                    "<b>Simulated.</b> Dashes: predicted from a serial step and 21.5's price of each bucket. Small"
+                    " buckets pay latency, large ones start late; the tied embedding's gradient is ready last and can"
+                    " hardly be hidden.",
+                    [r for results in machines.values() for r in results["rows"]],
+                    columns,
+                    [f"ddp_sim_{m}.csv" for m in machines],
+                )
+            )
         measured, emulated, simulated = (load(self.data, name) for name in ("ddp_mpi", "ddp_emulated", "ddp_laptop"))
         if measured:
-            parts.append(note(f"<b>Measured</b> on {measured['rows'][0]['ranks']} MPI processes, medians of {measured['rows'][0]['samples']} samples. Computing and "
-                              "communicating share this computer's cores, so overlap can hide little:") + table(measured["rows"], columns))
+            parts.append(
+                note(
+                    f"<b>Measured</b> on {measured['rows'][0]['ranks']} MPI processes, medians of"
+                    f" {measured['rows'][0]['samples']} samples. Computing and communicating share this computer's"
+                    " cores, so overlap can hide little:"
+                )
+                + table(measured["rows"], columns)
+            )
         if emulated and simulated:
             for row, twin in zip(emulated["rows"], simulated["rows"]):
                 row["simulated_seconds"] = twin["seconds"]
-            shown = {**columns, "simulated": "simulated_seconds",
-                     "emulated / simulated": lambda r: f"{100 * (r['seconds'] / r['simulated_seconds'] - 1):+.1f} %"}
-            parts.append(note(f"<b>Emulated</b> by {emulated['rows'][0]['ranks']} MPI processes on {emulated['context']['cores']} cores: real arithmetic and real messages, delayed to "
-                              f"{emulated['rows'][0]['emulate_scale']:g} times the modelled times of the machine, reported in its seconds; beside the simulator's:")
-                         + table(emulated["rows"], shown))
+            shown = {
+                **columns,
+                "simulated": "simulated_seconds",
+                "emulated / simulated": lambda r: f"{100 * (r['seconds'] / r['simulated_seconds'] - 1):+.1f} %",
+            }
+            parts.append(
+                note(
+                    f"<b>Emulated</b> by {emulated['rows'][0]['ranks']} MPI processes on {emulated['context']['cores']}"
+                    f" cores: real arithmetic and real messages, delayed to {emulated['rows'][0]['emulate_scale']:g}"
+                    " times the modelled times of the machine, reported in its seconds; beside the simulator's:"
+                )
+                + table(emulated["rows"], shown)
+            )
         parts.append(self.later("ddp_"))
         return section("ddp", "The DDP step: what overlap hides", parts)
 
@@ -217,23 +408,52 @@ class Report:
         chart = folder.by_wall_clock(list(self.found.values()))
         if not chart:
             return ""
-        return section("parts", "By wall clock: where a step’s time goes", [self.figure(
-            "step_parts", "Bars of steps by wall clock, in parts: computing, exposed communication, idle, other; with intervals and the number of samples.",
-            "<b>Measured</b> on this computer’s processes, and <b>emulated</b>: DDP (overlap on and off), layers that ranks share, the stages of ZeRO, a pipeline of four stages. " + folder.caption(chart),
-            chart.rows, chart.kind.columns, [results.name for results in chart.files])])
+        return section(
+            "parts",
+            "By wall clock: where a step’s time goes",
+            [
+                self.figure(
+                    "step_parts",
+                    "Bars of steps by wall clock, in parts: computing, exposed communication, idle, other; with"
+                    " intervals and the number of samples.",
+                    "<b>Measured</b> on this computer’s processes, and <b>emulated</b>: DDP (overlap on and off),"
+                    " layers that ranks share, the stages of ZeRO, a pipeline of four stages. " + folder.caption(chart),
+                    chart.rows,
+                    chart.kind.columns,
+                    [results.name for results in chart.files],
+                )
+            ],
+        )
 
     def training(self):
         serial, ddp = load_csv(self.data, "train_serial"), load_csv(self.data, "train_ddp")
         if not serial or not ddp:
             return ""
         shown, columns, gap = losses({"serial": serial, "DDP": ddp})
-        return section("training", "Training on text: serial and DDP", [self.figure(
-            "training", "Training loss of the serial program and of DDP lying on each other, and their difference.",
-            f"<b>Real arithmetic.</b> The GPT on the shipped corpus, the same global batch; largest difference {gap:.2g} nats, from another order of additions.",
-            shown, columns, ["train_serial.csv", "train_ddp.csv"])])
+        return section(
+            "training",
+            "Training on text: serial and DDP",
+            [
+                self.figure(
+                    "training",
+                    "Training loss of the serial program and of DDP lying on each other, and their difference.",
+                    "<b>Real arithmetic.</b> The GPT on the shipped corpus, the same global batch; largest difference"
+                    f" {gap:.2g} nats, from another order of additions.",
+                    shown,
+                    columns,
+                    ["train_serial.csv", "train_ddp.csv"],
+                )
+            ],
+        )
 
     def precision(self):
-        names = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp16_low": "fp16, scale stuck at 2⁻¹⁷", "fp16_low_grows": "fp16, scale grows from 2⁻¹⁷"}
+        names = {
+            "fp32": "fp32",
+            "bf16": "bf16",
+            "fp16": "fp16",
+            "fp16_low": "fp16, scale stuck at 2⁻¹⁷",
+            "fp16_low_grows": "fp16, scale grows from 2⁻¹⁷",
+        }
         runs = {name: load_csv(self.data, f"precision_{name}") for name in names}
         if not all(runs.values()):
             return ""
@@ -241,68 +461,155 @@ class Report:
         for name, rows in runs.items():
             last = [float(r["loss"]) for r in rows[-10:]]
             scales = [float(r["loss_scale"]) for r in rows]
-            shown.append({"run": names[name], "loss": sum(last) / len(last), "scale": scales[-1] if name.startswith("fp16") else None,
-                          "falls": sum(b < a for a, b in zip(scales, scales[1:])) if name.startswith("fp16") else None})
-        return section("precision", "Mixed precision: what fp16 loses, and a scale that adapts itself", [self.figure(
-            "precision", "Training losses of five runs: fp32, bf16 and fp16 with a loss scale fall together, fp16 with a scale that is stuck far too low "
-            "does not learn, and with a scale that may grow it catches up; beside it the scales over steps.",
-            "<b>Real arithmetic.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as those of a batch 2¹⁷ times as large: fp16 rounds them to 0. "
-            "Each fall of the scale is a step that overflowed on the device and was skipped there; the host read only the log.",
-            shown, {"run": "run", "loss, last 10 steps": lambda r: f"{r['loss']:.3f}", "scale at the end": lambda r: "–" if r["scale"] is None else f"{r['scale']:g}",
-                    "overflows": lambda r: "–" if r["falls"] is None else r["falls"]},
-            [f"precision_{name}.csv" for name in names])])
+            shown.append(
+                {
+                    "run": names[name],
+                    "loss": sum(last) / len(last),
+                    "scale": scales[-1] if name.startswith("fp16") else None,
+                    "falls": sum(b < a for a, b in zip(scales, scales[1:])) if name.startswith("fp16") else None,
+                }
+            )
+        return section(
+            "precision",
+            "Mixed precision: what fp16 loses, and a scale that adapts itself",
+            [
+                self.figure(
+                    "precision",
+                    "Training losses of five runs: fp32, bf16 and fp16 with a loss scale fall together, fp16 with a"
+                    " scale that is stuck far too low does not learn, and with a scale that may grow it catches up;"
+                    " beside it the scales over steps.",
+                    "<b>Real arithmetic.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as"
+                    " those of a batch 2¹⁷ times as large: fp16 rounds them to 0. Each fall of the scale is a step that"
+                    " overflowed on the device and was skipped there; the host read only the log.",
+                    shown,
+                    {
+                        "run": "run",
+                        "loss, last 10 steps": lambda r: f"{r['loss']:.3f}",
+                        "scale at the end": lambda r: "–" if r["scale"] is None else f"{r['scale']:g}",
+                        "overflows": lambda r: "–" if r["falls"] is None else r["falls"],
+                    },
+                    [f"precision_{name}.csv" for name in names],
+                )
+            ],
+        )
 
     def zero(self):
         weighed, stages = load(self.data, "zero_memory"), load_all(self.data, "zero_sim")
         mpi = load(self.data, "zero_mpi")
         parts = []
         if load(self.data, "memory"):
-            parts.append(self.figure(
-                "memory", "Three panels of GPU memory against the number of GPUs, for 7, 13 and 175 billion parameters; each ZeRO stage falls further, "
-                "dashed lines mark the memory of known GPUs.",
-                "<b>By formula</b> (22.1): parameters, gradients and optimizer state on each GPU, 16 bytes per parameter; no activations. "
-                "<code>./lab memory --params 7e9 --plot …</code>", files=["memory.csv", "memory.json"]))
+            parts.append(
+                self.figure(
+                    "memory",
+                    "Three panels of GPU memory against the number of GPUs, for 7, 13 and 175 billion parameters; each"
+                    " ZeRO stage falls further, dashed lines mark the memory of known GPUs.",
+                    "<b>By formula</b> (22.1): parameters, gradients and optimizer state on each GPU, 16 bytes per"
+                    " parameter; no activations. <code>./lab memory --params 7e9 --plot …</code>",
+                    files=["memory.csv", "memory.json"],
+                )
+            )
         if weighed:
             rows = [r for r in weighed["rows"] if "category" in r and r["category"] != "activations"]
-            columns = {"stage": "stage", "p": "ranks", "kind": "category", "when": "moment", "formula, bytes": lambda r: f"{r['predicted_bytes']:.0f}",
-                       "ledger, bytes": lambda r: f"{r['measured_bytes']:.0f}", "why they differ": "reason"}
-            parts.append(self.figure(
-                "zero_memory", "Bars of memory of one rank for each stage and number of ranks; values, gradients and optimizer state shrink with p where the stage shards them.",
-                "<b>Measured</b> by the memory ledger in the simulator: the model <code>small</code> in bf16. Full bars are at rest; dotted ones exist during the step: "
-                "units that a piece of the model uses, gathered ahead, or being reduced. Every difference from Ψ/p is named in the table.", rows, columns,
-                ["zero_memory.csv", "zero_memory.json"]))
+            columns = {
+                "stage": "stage",
+                "p": "ranks",
+                "kind": "category",
+                "when": "moment",
+                "formula, bytes": lambda r: f"{r['predicted_bytes']:.0f}",
+                "ledger, bytes": lambda r: f"{r['measured_bytes']:.0f}",
+                "why they differ": "reason",
+            }
+            parts.append(
+                self.figure(
+                    "zero_memory",
+                    "Bars of memory of one rank for each stage and number of ranks; values, gradients and optimizer"
+                    " state shrink with p where the stage shards them.",
+                    "<b>Measured</b> by the memory ledger in the simulator: the model <code>small</code> in bf16. Full"
+                    " bars are at rest; dotted ones exist during the step: units that a piece of the model uses,"
+                    " gathered ahead, or being reduced. Every difference from Ψ/p is named in the table.",
+                    rows,
+                    columns,
+                    ["zero_memory.csv", "zero_memory.json"],
+                )
+            )
         if stages:
             rows = [r for results in stages.values() for r in results["rows"] if "seconds" in r]
-            columns = {"machine": "machine", "p": "ranks", "tokens per rank": "tokens_per_rank", "stage": "stage", "step": lambda r: seconds_text(r["seconds"]),
-                       "of DDP": lambda r: f"{r['throughput_of_stage0']:.3f}", "communication": lambda r: seconds_text(r["communication_seconds"]),
-                       "exposed": lambda r: seconds_text(r["exposed_seconds"]), "AdamW": lambda r: seconds_text(r["optimizer_seconds"]),
-                       "MB sent": lambda r: f"{r['bytes_sent_per_rank'] / 1e6:.1f}", "by formula": lambda r: f"{r['predicted_bytes_sent_per_rank'] / 1e6:.1f}"}
-            parts.append(self.figure(
-                "zero_throughput", "Throughput of ZeRO-1, 2 and 3 against plain DDP on three machines: below 1 on slow links for ZeRO-3, above 1 over NVLink.",
-                "<b>Simulated</b>: GPT-2 355M in bf16, 4 sequences per rank, one unit per block, one gathered ahead. Grey: the 5 to 15 % that a course text gives for FSDP. "
-                "ZeRO-3 sends half as much again, but each GPU does 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing hides them: "
-                "they fall behind DDP where a long backward pass hides all of its all-reduces.", rows, columns, [f"zero_sim_{name}.csv" for name in stages]))
+            columns = {
+                "machine": "machine",
+                "p": "ranks",
+                "tokens per rank": "tokens_per_rank",
+                "stage": "stage",
+                "step": lambda r: seconds_text(r["seconds"]),
+                "of DDP": lambda r: f"{r['throughput_of_stage0']:.3f}",
+                "communication": lambda r: seconds_text(r["communication_seconds"]),
+                "exposed": lambda r: seconds_text(r["exposed_seconds"]),
+                "AdamW": lambda r: seconds_text(r["optimizer_seconds"]),
+                "MB sent": lambda r: f"{r['bytes_sent_per_rank'] / 1e6:.1f}",
+                "by formula": lambda r: f"{r['predicted_bytes_sent_per_rank'] / 1e6:.1f}",
+            }
+            parts.append(
+                self.figure(
+                    "zero_throughput",
+                    "Throughput of ZeRO-1, 2 and 3 against plain DDP on three machines: below 1 on slow links for"
+                    " ZeRO-3, above 1 over NVLink.",
+                    "<b>Simulated</b>: GPT-2 355M in bf16, 4 sequences per rank, one unit per block, one gathered"
+                    " ahead. Grey: the 5 to 15 % that a course text gives for FSDP. ZeRO-3 sends half as much again,"
+                    " but each GPU does 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing"
+                    " hides them: they fall behind DDP where a long backward pass hides all of its all-reduces.",
+                    rows,
+                    columns,
+                    [f"zero_sim_{name}.csv" for name in stages],
+                )
+            )
         hybrid = load_all(self.data, "hsdp_sim")
         if hybrid:
             rows = [r for results in hybrid.values() for r in results["rows"]]
-            columns = {"machine": "machine", "p": "ranks", "m": "microbatches", "sharding": "method", "state of a rank": lambda r: bytes_text(r["state_bytes"]),
-                       "a node sends inside": lambda r: bytes_text(r["bytes_inside_node"]), "to others": lambda r: bytes_text(r["bytes_across_nodes"]),
-                       "communication": lambda r: seconds_text(r["communication_seconds"]), "by formula": lambda r: seconds_text(r["predicted_communication_seconds"]),
-                       "step": lambda r: seconds_text(r["seconds"])}
-            parts.append(self.figure(
-                "hybrid_sharding", "Bars of the seconds of a step under full and hybrid sharding on three machines: across slow networks hybrid sharding is far below, inside one node it is not.",
-                "<b>Simulated</b>: GPT-2 1.5B in bf16, 2 sequences per rank and microbatch (22.8). <i>hybrid:g</i> holds one copy of the state per g ranks. Communication is timed without prefetch. "
-                "Where each GPU has a port, a flat ring uses one of a node's eight and hybrid sharding all of them; NCCL's rings use all.", rows, columns, [f"hsdp_sim_{name}.csv" for name in hybrid]))
+            columns = {
+                "machine": "machine",
+                "p": "ranks",
+                "m": "microbatches",
+                "sharding": "method",
+                "state of a rank": lambda r: bytes_text(r["state_bytes"]),
+                "a node sends inside": lambda r: bytes_text(r["bytes_inside_node"]),
+                "to others": lambda r: bytes_text(r["bytes_across_nodes"]),
+                "communication": lambda r: seconds_text(r["communication_seconds"]),
+                "by formula": lambda r: seconds_text(r["predicted_communication_seconds"]),
+                "step": lambda r: seconds_text(r["seconds"]),
+            }
+            parts.append(
+                self.figure(
+                    "hybrid_sharding",
+                    "Bars of the seconds of a step under full and hybrid sharding on three machines: across slow"
+                    " networks hybrid sharding is far below, inside one node it is not.",
+                    "<b>Simulated</b>: GPT-2 1.5B in bf16, 2 sequences per rank and microbatch (22.8). <i>hybrid:g</i>"
+                    " holds one copy of the state per g ranks. Communication is timed without prefetch. Where each GPU"
+                    " has a port, a flat ring uses one of a node's eight and hybrid sharding all of them; NCCL's rings"
+                    " use all.",
+                    rows,
+                    columns,
+                    [f"hsdp_sim_{name}.csv" for name in hybrid],
+                )
+            )
         if mpi:
             times = {r["stage"]: r["optimizer_seconds"] for r in mpi["rows"] if "seconds" in r}
-            parts.append(note(f"Measured on 2 MPI processes, 5 M parameters in fp32, medians of one run: AdamW takes {times[1] / times[0]:.2f} of plain DDP’s time with "
-                              f"ZeRO-1, {times[2] / times[0]:.2f} with ZeRO-2, {times[3] / times[0]:.2f} with ZeRO-3."))
+            parts.append(
+                note(
+                    "Measured on 2 MPI processes, 5 M parameters in fp32, medians of one run: AdamW takes"
+                    f" {times[1] / times[0]:.2f} of plain DDP’s time with ZeRO-1, {times[2] / times[0]:.2f} with"
+                    f" ZeRO-2, {times[3] / times[0]:.2f} with ZeRO-3."
+                )
+            )
         emulated = load(self.data, "zero_emulated")
         for r in emulated["rows"] if emulated else []:
             if r.get("algorithm") == "zero3":
-                parts.append(note(f"Emulated, {r['ranks']} MPI processes that do real arithmetic and sleep until a {r['machine']}'s times have passed, the model {r['model']}, "
-                                  f"{r['tokens_per_rank']} tokens per rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of its communication, "
-                                  f"and reaches {r['throughput_of_stage0']:.2f} of plain DDP’s throughput."))
+                parts.append(
+                    note(
+                        f"Emulated, {r['ranks']} MPI processes that do real arithmetic and sleep until a"
+                        f" {r['machine']}'s times have passed, the model {r['model']}, {r['tokens_per_rank']} tokens"
+                        f" per rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of"
+                        f" its communication, and reaches {r['throughput_of_stage0']:.2f} of plain DDP’s throughput."
+                    )
+                )
         parts += [later] if (later := self.later("memory", "zero_", "hsdp_")) else []
         return section("zero", "ZeRO: what each stage holds, sends and costs", parts) if parts else ""
 
@@ -311,15 +618,35 @@ class Report:
         if not results:
             return ""
         rows = [r for r in results["rows"] if r.get("algorithm")]
-        columns = {"attention": "attention", "recompute": "recompute", "formula, bytes": lambda r: f"{r['predicted_bytes']:,}",
-                   "ledger, bytes": lambda r: f"{r['measured_bytes']:,}", "apart": lambda r: f"{r['measured_bytes'] - r['predicted_bytes']} B",
-                   "FLOP": lambda r: f"{r['flop']:.4g}", "more FLOP": lambda r: f"{100 * r['extra_flop'] / (r['flop'] - r['extra_flop']):.1f} %",
-                   "time": "seconds", "more time": lambda r: f"{100 * (r['relative_seconds'] - 1):.1f} %"}
-        return section("activations", "Activations: kept, or recomputed", [self.figure(
-            "activations", "Stacked bars of activation memory for five ways of keeping or recomputing, each ending at the ledger's peak; beside them FLOP and time that recomputation adds.",
-            f"<b>Simulated</b>: {rows[0]['model']} in {rows[0]['dtype']}, {rows[0]['batch_sequences']} × {rows[0]['sequence_tokens']} tokens on {rows[0]['machine']}. Bytes are "
-            "the memory ledger's, FLOP are counted by the runtime; full recomputation runs every block's forward again, which is a third of the blocks' work and less of the whole.",
-            rows, columns, ["activations.csv"])])
+        columns = {
+            "attention": "attention",
+            "recompute": "recompute",
+            "formula, bytes": lambda r: f"{r['predicted_bytes']:,}",
+            "ledger, bytes": lambda r: f"{r['measured_bytes']:,}",
+            "apart": lambda r: f"{r['measured_bytes'] - r['predicted_bytes']} B",
+            "FLOP": lambda r: f"{r['flop']:.4g}",
+            "more FLOP": lambda r: f"{100 * r['extra_flop'] / (r['flop'] - r['extra_flop']):.1f} %",
+            "time": "seconds",
+            "more time": lambda r: f"{100 * (r['relative_seconds'] - 1):.1f} %",
+        }
+        return section(
+            "activations",
+            "Activations: kept, or recomputed",
+            [
+                self.figure(
+                    "activations",
+                    "Stacked bars of activation memory for five ways of keeping or recomputing, each ending at the"
+                    " ledger's peak; beside them FLOP and time that recomputation adds.",
+                    f"<b>Simulated</b>: {rows[0]['model']} in {rows[0]['dtype']}, {rows[0]['batch_sequences']} ×"
+                    f" {rows[0]['sequence_tokens']} tokens on {rows[0]['machine']}. Bytes are the memory ledger's, FLOP"
+                    " are counted by the runtime; full recomputation runs every block's forward again, which is a"
+                    " third of the blocks' work and less of the whole.",
+                    rows,
+                    columns,
+                    ["activations.csv"],
+                )
+            ],
+        )
 
 
 def published(results):
@@ -328,8 +655,11 @@ def published(results):
     ratios = sorted(rings[size] / busbw for size, busbw in NCCL_8_A100 if size in rings)
     if not ratios:
         return ""
-    return (f" The simulated ring has {ratios[0]:.2f} to {ratios[-1]:.2f} of their bandwidth: our ring is a different program from NCCL, which chooses among "
-            "several algorithms and protocols, and the machine file has only one latency.")
+    return (
+        f" The simulated ring has {ratios[0]:.2f} to {ratios[-1]:.2f} of their bandwidth: our ring is a different"
+        " program from NCCL, which chooses among several algorithms and protocols, and the machine file has only one"
+        " latency."
+    )
 
 
 def error(row):
@@ -340,21 +670,44 @@ def error(row):
 
 def sections_by_week(report):
     """What makes the sections that a week's steps give data for."""
-    return {21: [report.bandwidth, report.overhead, report.scaling, report.ddp, report.parts, report.training, lambda: gradients.section_of(report)],
-            22: [report.zero, report.precision, report.activations],
-            23: [lambda: tensor.section_of(report, MACHINES)],
-            24: [lambda: pipeline.section_of(report)],
-            25: [lambda: combined.section_of(report)]}
+    return {
+        21: [
+            report.bandwidth,
+            report.overhead,
+            report.scaling,
+            report.ddp,
+            report.parts,
+            report.training,
+            lambda: gradients.section_of(report),
+        ],
+        22: [report.zero, report.precision, report.activations],
+        23: [lambda: tensor.section_of(report, MACHINES)],
+        24: [lambda: pipeline.section_of(report)],
+        25: [lambda: combined.section_of(report)],
+    }
 
 
 def weeks(report, out, root):
     """Every week's, after what was found and run."""
-    return [findings.opening(report), report.failures(), report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for of_week in sections_by_week(report).values() for make in of_week),
-            claims.ledger(root / "docs" / "claims.md")]
+    return [
+        findings.opening(report),
+        report.failures(),
+        report.run(),
+        predict.learners(out),
+        predict.section_of(out / "data"),
+        *(make() for of_week in sections_by_week(report).values() for make in of_week),
+        claims.ledger(root / "docs" / "claims.md"),
+    ]
 
 
 def one_week(report, out, week):
-    return [report.failures(), report.run(), predict.learners(out), predict.section_of(out / "data"), *(make() for make in sections_by_week(report)[week])]
+    return [
+        report.failures(),
+        report.run(),
+        predict.learners(out),
+        predict.section_of(out / "data"),
+        *(make() for make in sections_by_week(report)[week]),
+    ]
 
 
 def of_folder(report, options, found, skipped):
@@ -371,7 +724,10 @@ def of_folder(report, options, found, skipped):
         shutil.copyfile(options.folder / results.name, target)
         if results.trace:
             shutil.copyfile(results.trace, target.with_suffix(".trace"))
-    return [*folder_page.sections(report, found, skipped), section("methods", "How it was measured", [note('<a href="methods.md">methods.md</a>')])]
+    return [
+        *folder_page.sections(report, found, skipped),
+        section("methods", "How it was measured", [note('<a href="methods.md">methods.md</a>')]),
+    ]
 
 
 def main():
@@ -383,7 +739,10 @@ def main():
         parts = of_folder(report, options, found, skipped)
     else:
         parts = one_week(report, options.out, options.week) if options.week else weeks(report, options.out, root)
-    (options.out / "index.html").write_text(document("Lockstep: the report", parts, options.full, any(results.reported() for results in found)), encoding="utf-8")
+    (options.out / "index.html").write_text(
+        document("Lockstep: the report", parts, options.full, any(results.reported() for results in found)),
+        encoding="utf-8",
+    )
     (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")
     if options.week:
         writeup.write(report, options.week, root, report.drawing)

@@ -29,12 +29,24 @@ def pipeline_bubble(data):
             measured = curve(rows, schedule, "microbatches", "bubble_of_total")
             if formula:
                 axis.plot([m for m, _ in formula], [100 * b for _, b in formula], **{**style, "marker": None})
-            axis.plot([m for m, _ in measured], [100 * b for _, b in measured],
-                      **{**style, "linestyle": "none" if formula else style["linestyle"]}, label=schedule)
+            axis.plot(
+                [m for m, _ in measured],
+                [100 * b for _, b in measured],
+                **{**style, "linestyle": "none" if formula else style["linestyle"]},
+                label=schedule,
+            )
         wall = load(data, f"pipeline_wall_{p}")
         if wall:
-            axis.plot([r["microbatches"] for r in wall["rows"]], [100 - 100 * r["utilisation"] for r in wall["rows"]], linestyle="none",
-                      marker="*", markersize=10, markerfacecolor="none", color="black", label="by wall clock")
+            axis.plot(
+                [r["microbatches"] for r in wall["rows"]],
+                [100 - 100 * r["utilisation"] for r in wall["rows"]],
+                linestyle="none",
+                marker="*",
+                markersize=10,
+                markerfacecolor="none",
+                color="black",
+                label="by wall clock",
+            )
         doubling_axis(axis, sorted({r["microbatches"] for r in rows}), "microbatches")
         axis.set_title(f"{p} stages")
     axes[0][0].set_ylabel("idle / total, %")
@@ -51,9 +63,20 @@ def pipeline_memory(data):
     rows = by(results["rows"], stages=4, transfer_seconds=0)
     for schedule in SCHEDULES:
         mine = by(rows, schedule=schedule)
-        axes[0][0].plot([r["microbatches"] for r in mine], [r["activation_bytes_peak"] / 2**20 for r in mine], label=schedule, **of_schedule(schedule))
-        axes[0][0].plot([r["microbatches"] for r in mine], [r["predicted_activation_bytes"] / 2**20 for r in mine], linestyle="none", marker="_",
-                        markersize=11, color="black")
+        axes[0][0].plot(
+            [r["microbatches"] for r in mine],
+            [r["activation_bytes_peak"] / 2**20 for r in mine],
+            label=schedule,
+            **of_schedule(schedule),
+        )
+        axes[0][0].plot(
+            [r["microbatches"] for r in mine],
+            [r["predicted_activation_bytes"] / 2**20 for r in mine],
+            linestyle="none",
+            marker="_",
+            markersize=11,
+            color="black",
+        )
     doubling_axis(axes[0][0], [1, 2, 4, 8, 16, 32], "microbatches")
     axes[0][0].set_yscale("log", base=2)
     axes[0][0].set_yticks([64 << k for k in range(6)])
@@ -62,9 +85,17 @@ def pipeline_memory(data):
     axes[0][0].set_title("4 stages, 64 MiB per microbatch and stage")
     axes[0][0].legend(fontsize=8, ncols=2)
     for k, schedule in enumerate(("gpipe", "1f1b", "zb-h1", "zb-h2")):
-        row, = by(rows, schedule=schedule, microbatches=32)
-        axes[0][1].bar([s + 0.2 * (k - 1.5) for s in range(4)], row["stage_peak_in_flight"], 0.19, color=COLOURS[SCHEDULES.index(schedule)], alpha=0.85,
-                       hatch=HATCHES[k], edgecolor="white", label=schedule)
+        (row,) = by(rows, schedule=schedule, microbatches=32)
+        axes[0][1].bar(
+            [s + 0.2 * (k - 1.5) for s in range(4)],
+            row["stage_peak_in_flight"],
+            0.19,
+            color=COLOURS[SCHEDULES.index(schedule)],
+            alpha=0.85,
+            hatch=HATCHES[k],
+            edgecolor="white",
+            label=schedule,
+        )
     axes[0][1].set_xticks(range(4))
     axes[0][1].set_xticklabels([f"stage {s}" for s in range(4)])
     axes[0][1].set_ylabel("microbatches in flight, at most")
@@ -82,10 +113,20 @@ def pipeline_hops(data):
     figure, axes = subplots(2, 10, 4.0)
     for schedule in ("gpipe", "1f1b", "interleaved", "zb-h1"):
         at = by(hops["rows"], schedule=schedule)
-        axes[0][0].plot([1e3 * r["transfer_seconds"] for r in at], [100 * r["bubble_of_total"] for r in at], label=schedule, **of_schedule(schedule))
+        axes[0][0].plot(
+            [1e3 * r["transfer_seconds"] for r in at],
+            [100 * r["bubble_of_total"] for r in at],
+            label=schedule,
+            **of_schedule(schedule),
+        )
         rows = by(unequal["rows"], schedule=schedule)
         equal = rows[0]["makespan_seconds"]
-        axes[0][1].plot([r["last_stage"] for r in rows], [r["makespan_seconds"] / equal for r in rows], label=schedule, **of_schedule(schedule))
+        axes[0][1].plot(
+            [r["last_stage"] for r in rows],
+            [r["makespan_seconds"] / equal for r in rows],
+            label=schedule,
+            **of_schedule(schedule),
+        )
     axes[0][0].set_ylim(0, None)
     axes[0][0].set_xlabel("a hop, ms (a forward takes 1, a backward 2)")
     axes[0][0].set_ylabel("idle / total, %")
@@ -106,8 +147,12 @@ def pipeline_published(data):
     axes[0][0].plot([0, 30], [0, 30], color="#cccccc", linewidth=1, label="equal")
     for schedule in ("1f1b", "interleaved", "zb-h1", "zb-h2"):
         rows = by(results["rows"], schedule=schedule)
-        axes[0][0].plot([100 * r["published_bubble_of_span"] for r in rows], [100 * r["bubble_of_span"] for r in rows],
-                        **{**of_schedule(schedule), "linestyle": "none", "markersize": 6}, label=schedule)
+        axes[0][0].plot(
+            [100 * r["published_bubble_of_span"] for r in rows],
+            [100 * r["bubble_of_span"] for r in rows],
+            **{**of_schedule(schedule), "linestyle": "none", "markersize": 6},
+            label=schedule,
+        )
     axes[0][0].set_xlabel("published bubble rate, %")
     axes[0][0].set_ylabel("simulated, %")
     axes[0][0].legend(fontsize=8)
@@ -115,7 +160,10 @@ def pipeline_published(data):
 
 
 def pipeline_training(data):
-    return losses_figure(load_csv(data, "train_pp_serial"), {name: load_csv(data, f"train_pp_{name}") for name in ("gpipe", "1f1b", "zb-h1")})
+    return losses_figure(
+        load_csv(data, "train_pp_serial"),
+        {name: load_csv(data, f"train_pp_{name}") for name in ("gpipe", "1f1b", "zb-h1")},
+    )
 
 
 ALL = (pipeline_bubble, pipeline_memory, pipeline_hops, pipeline_published, pipeline_training)

@@ -27,8 +27,16 @@ class Drawing(unittest.TestCase):
     def test_a_figure_holds_so_many_bars_and_says_so(self):
         import folder_figures
 
-        for kind, row in (("breakdown", STEP), ("memory", dict.fromkeys(("parameter_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"), 1e9)),
-                          ("bytes", {"predicted_bytes": 1e6, "measured_bytes": 1e6}), ("published", {"published_seconds": 2.0, "step_seconds": 1.0}), ("gains", {"cost": "bubble", "gained": 0.1})):
+        for kind, row in (
+            ("breakdown", STEP),
+            (
+                "memory",
+                dict.fromkeys(("parameter_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"), 1e9),
+            ),
+            ("bytes", {"predicted_bytes": 1e6, "measured_bytes": 1e6}),
+            ("published", {"published_seconds": 2.0, "step_seconds": 1.0}),
+            ("gains", {"cost": "bubble", "gained": 0.1}),
+        ):
             for count in (24, 30):
                 chart = folder.chart_of(kind, [results("a.json", [dict(row, ranks=p) for p in range(1, count + 1)])])
                 figure = folder_figures.draw(chart)
@@ -42,16 +50,38 @@ class Drawing(unittest.TestCase):
         from style import plt
 
         with tempfile.TemporaryDirectory() as home:
-            rows = [dict(STEP, algorithm="compute" if p == 1 else "overlap", scaling=scaling, ranks=p, machine="m", model="tiny", speedup=1 / (0.1 + 0.9 / p), efficiency=1.0)
-                    for scaling in ("strong", "weak") for p in (1, 2, 4)]
+            rows = [
+                dict(
+                    STEP,
+                    algorithm="compute" if p == 1 else "overlap",
+                    scaling=scaling,
+                    ranks=p,
+                    machine="m",
+                    model="tiny",
+                    speedup=1 / (0.1 + 0.9 / p),
+                    efficiency=1.0,
+                )
+                for scaling in ("strong", "weak")
+                for p in (1, 2, 4)
+            ]
             refused = dict(rows[2], ranks=8, speedup=None, efficiency=None)
             for name, fit in (("scaling_sim_a", 0.1), ("scaling_emulated", 0.1), ("scaling_mpi", None)):
-                context = {"amdahl_serial_fraction": fit, "amdahl_serial_fraction_low": fit, "amdahl_serial_fraction_high": fit}
-                pathlib.Path(home, f"{name}.json").write_text(json.dumps({"context": context if fit else {}, "rows": [*rows, refused]}))
+                context = {
+                    "amdahl_serial_fraction": fit,
+                    "amdahl_serial_fraction_low": fit,
+                    "amdahl_serial_fraction_high": fit,
+                }
+                pathlib.Path(home, f"{name}.json").write_text(
+                    json.dumps({"context": context if fit else {}, "rows": [*rows, refused]})
+                )
             figure = figures.amdahl(pathlib.Path(home))
             linear, doubling, left, weak = figure.axes
             words = words_on(figure)
-            for label in ("a, simulated, f = 0.900 (0.900 to 0.900)", "m, emulated, f = 0.900 (0.900 to 0.900)", "this computer, measured"):
+            for label in (
+                "a, simulated, f = 0.900 (0.900 to 0.900)",
+                "m, emulated, f = 0.900 (0.900 to 0.900)",
+                "this computer, measured",
+            ):
                 self.assertIn(label, words)
             residuals = [list(line.get_ydata()) for line in left.lines if len(line.get_ydata()) == 3]
             self.assertEqual(len(residuals), 2, "what was not fitted leaves nothing")
@@ -66,7 +96,10 @@ class Drawing(unittest.TestCase):
         import accuracy_figures
 
         with tempfile.TemporaryDirectory() as home:
-            rows = [{"algorithm": "ring", "predicted_seconds": 1e-3 * n, "seconds": 1.25e-3 * n, "quiet": n > 1} for n in (1, 2, 3)]
+            rows = [
+                {"algorithm": "ring", "predicted_seconds": 1e-3 * n, "seconds": 1.25e-3 * n, "quiet": n > 1}
+                for n in (1, 2, 3)
+            ]
             pathlib.Path(home, "all_reduce_mpi.json").write_text(json.dumps({"context": {}, "rows": rows}))
             figure = accuracy_figures.predicted_measured(pathlib.Path(home))
             self.assertIn("all reduce: median error 20 %", words_on(figure))
@@ -83,12 +116,31 @@ class Drawing(unittest.TestCase):
         for name, text in files.items():
             (home / "from" / name).write_text(text)
         out = home / "out"
-        done = subprocess.run(["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(home / "from"), "--output", str(out), *arguments], capture_output=True, text=True)
+        done = subprocess.run(
+            [
+                "sh",
+                str(ROOT / "bench" / "report" / "report.sh"),
+                "--from",
+                str(home / "from"),
+                "--output",
+                str(out),
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+        )
         return done, out
 
     def test_a_folder_of_results_becomes_a_page_and_figures_for_print_and_slides(self):
-        whole = json.dumps({"context": CONTEXT, "rows": [STEP, dict(STEP, ranks=4, serial_seconds=1.4, speedup=2.8, efficiency=0.7)]})
-        done, out = self.report({"step.json": whole, "step.trace": trace_text(), "half.json": whole[:100]}, "--style", "paper", "--style=slides")
+        whole = json.dumps(
+            {"context": CONTEXT, "rows": [STEP, dict(STEP, ranks=4, serial_seconds=1.4, speedup=2.8, efficiency=0.7)]}
+        )
+        done, out = self.report(
+            {"step.json": whole, "step.trace": trace_text(), "half.json": whole[:100]},
+            "--style",
+            "paper",
+            "--style=slides",
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("skipped half.json: it is broken JSON", done.stderr)
         page = (out / "index.html").read_text()
@@ -118,7 +170,10 @@ class Drawing(unittest.TestCase):
         self.assertIsNone(figure.axes[0].get_legend(), "it would cover curves")
         self.assertEqual(len({container.lines[0].get_color() for container in figure.axes[0].containers}), 14)
         self.assertTrue(all(f"m{k}, " in " ".join(labels) for k in range(1, 20, 2)), "those with most points stay")
-        models = [dict(STEP, parameters=n, ranks=p, tokens_per_second=1e3 * p) for n, p in ((1e6, 1), (1e6, 2), (2e6, 4), (1e6, 8))]
+        models = [
+            dict(STEP, parameters=n, ranks=p, tokens_per_second=1e3 * p)
+            for n, p in ((1e6, 1), (1e6, 2), (2e6, 4), (1e6, 8))
+        ]
         models[-1]["tensor_parallel"] = 8
         for row in models:
             del row["speedup"], row["scaling"]
@@ -130,13 +185,21 @@ class Drawing(unittest.TestCase):
         import folder_figures
 
         rows = [dict(STEP, ranks=p, speedup=1 / (0.1 + 0.9 / p), efficiency=0.5) for p in (2, 4, 8)]
-        for fit, labels in (({"amdahl_serial_fraction": 0.1, "amdahl_serial_fraction_low": 0.05, "amdahl_serial_fraction_high": 0.2}, ["Amdahl, s = 0.100 (0.050 to 0.200)"]), ({}, [])):
+        for fit, labels in (
+            (
+                {"amdahl_serial_fraction": 0.1, "amdahl_serial_fraction_low": 0.05, "amdahl_serial_fraction_high": 0.2},
+                ["Amdahl, s = 0.100 (0.050 to 0.200)"],
+            ),
+            ({}, []),
+        ):
             axis = folder_figures.draw(folder.chart_of("speedup", [results("a.json", rows, **fit)])).axes[0]
             drawn = [line for line in axis.lines if line.get_label().startswith("Amdahl")]
             self.assertEqual([line.get_label() for line in drawn], labels)
             for line in drawn:
-                self.assertAlmostEqual(line.get_ydata()[-1], rows[-1]["speedup"], msg="at 8 ranks the law goes through its points")
-            points, = (container.lines[0] for container in axis.containers)
+                self.assertAlmostEqual(
+                    line.get_ydata()[-1], rows[-1]["speedup"], msg="at 8 ranks the law goes through its points"
+                )
+            (points,) = (container.lines[0] for container in axis.containers)
             self.assertEqual(points.get_linestyle(), "None" if fit else "-")
 
     def test_the_axes_of_a_speedup_begin_where_ideal_does(self):
@@ -150,17 +213,39 @@ class Drawing(unittest.TestCase):
     def test_a_bubble_speaks_of_a_formula_where_it_draws_one(self):
         import folder_figures
 
-        rows = [{"schedule": "1f1b", "stages": 4, "microbatches": m, "bubble_of_total": 3 / (m + 3), "backend": "sim"} for m in (8, 16)]
-        for more, label in (({}, "microbatches"), ({"predicted_bubble_of_total": 0.2}, "microbatches (dashes: formula)")):
-            figure = folder_figures.draw(folder.chart_of("bubble", [results("a.json", [dict(row, **more) for row in rows])]))
+        rows = [
+            {"schedule": "1f1b", "stages": 4, "microbatches": m, "bubble_of_total": 3 / (m + 3), "backend": "sim"}
+            for m in (8, 16)
+        ]
+        for more, label in (
+            ({}, "microbatches"),
+            ({"predicted_bubble_of_total": 0.2}, "microbatches (dashes: formula)"),
+        ):
+            figure = folder_figures.draw(
+                folder.chart_of("bubble", [results("a.json", [dict(row, **more) for row in rows])])
+            )
             self.assertEqual(figure.axes[0].get_xlabel(), label)
 
     def test_memory_by_stage_is_curves(self):
         import folder_figures
 
-        rows = [{"model": model, "parameters": 1e9, "stage": stage, "ranks": p, "parameter_bytes": 2e9, "gradient_bytes": 2e9, "optimizer_bytes": 12e9, "activation_bytes": 0, "total_bytes": 16e9 / p}
-                for model in "abcd" for stage in (0, 3) for p in (1, 8)]
-        chart, = folder.charts([results("m.json", rows, gpu_memory_bytes="A100 8e+10, H200 1.41e+11")])
+        rows = [
+            {
+                "model": model,
+                "parameters": 1e9,
+                "stage": stage,
+                "ranks": p,
+                "parameter_bytes": 2e9,
+                "gradient_bytes": 2e9,
+                "optimizer_bytes": 12e9,
+                "activation_bytes": 0,
+                "total_bytes": 16e9 / p,
+            }
+            for model in "abcd"
+            for stage in (0, 3)
+            for p in (1, 8)
+        ]
+        (chart,) = folder.charts([results("m.json", rows, gpu_memory_bytes="A100 8e+10, H200 1.41e+11")])
         self.assertEqual(chart.kind.name, "memory_by_stage")
         figure = folder_figures.draw(chart)
         self.assertEqual(len(figure.axes), 3)
@@ -171,14 +256,20 @@ class Drawing(unittest.TestCase):
         import folder_figures
 
         for sizes, marker, line in (((1024,), "_", "None"), ((1024, 2048), "None", ":")):
-            figure = folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", [dict(RING, bytes=size) for size in sizes])]))
-            self.assertEqual([text.get_text() for text in figure.axes[1].get_legend().get_texts()], ["simulated", "predicted"])
+            figure = folder_figures.draw(
+                folder.chart_of("bandwidth", [results("a.json", [dict(RING, bytes=size) for size in sizes])])
+            )
+            self.assertEqual(
+                [text.get_text() for text in figure.axes[1].get_legend().get_texts()], ["simulated", "predicted"]
+            )
             predicted = figure.axes[1].get_legend_handles_labels()[0][1]
             self.assertEqual((predicted.get_marker() or "None", predicted.get_linestyle()), (marker, line))
             drawn = figure.axes[1].lines[1]
             self.assertEqual((list(drawn.get_xdata()), drawn.get_marker() or "None"), (list(sizes), marker))
         unpredicted = [dict(RING, predicted_seconds=None)]
-        self.assertIsNone(folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", unpredicted)])).axes[1].get_legend())
+        self.assertIsNone(
+            folder_figures.draw(folder.chart_of("bandwidth", [results("a.json", unpredicted)])).axes[1].get_legend()
+        )
 
     def test_a_method_looks_the_same_on_all_machines(self):
         import folder_figures
@@ -188,36 +279,64 @@ class Drawing(unittest.TestCase):
         axes = figure.axes
         legend = {label: line.get_color() for line, label in zip(*axes[0].get_legend_handles_labels())}
         self.assertEqual([text.get_text() for text in figure.legends[0].get_texts()], ["topk:0.01", "int8"])
-        self.assertEqual([axis.get_title() for axis in axes], ["bytes that a rank sends", "time, dgx-a100, simulated, 1 MiB", "time, laptop, simulated, 1 MiB"])
-        int8, = (line for line in axes[2].lines if line.get_marker() != "None")
+        self.assertEqual(
+            [axis.get_title() for axis in axes],
+            ["bytes that a rank sends", "time, dgx-a100, simulated, 1 MiB", "time, laptop, simulated, 1 MiB"],
+        )
+        (int8,) = (line for line in axes[2].lines if line.get_marker() != "None")
         self.assertEqual((int8.get_color(), list(int8.get_ydata())), (legend["int8"], [1.2]))
 
     def test_matplotlib_is_missed_only_where_it_is_missing(self):
         whole = json.dumps({"context": CONTEXT, "rows": [TRAIN]})
-        _, out = self.report({"a.json": whole, "odd.json": json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]})})
+        _, out = self.report(
+            {"a.json": whole, "odd.json": json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]})}
+        )
         page = (out / "index.html").read_text()
         self.assertIn("(no figure: a curve over ranks needs two sizes · ", page)
         self.assertIn("<span class='files'>(<a href=\"data/odd.json\">", page)
         self.assertNotIn("matplotlib", page)
         for more, words in (([], "the figure was not drawn"), (["--no-matplotlib"], "the figure needs matplotlib")):
             source = out.parent / "from"
-            (source / "ring.json").write_text(json.dumps({"context": CONTEXT, "rows": [RING]}))  # of which nothing was drawn
-            subprocess.run([sys.executable, "-B", str(HERE / "page.py"), str(out), "--from", str(source), *more], check=True, capture_output=True)
+            (source / "ring.json").write_text(
+                json.dumps({"context": CONTEXT, "rows": [RING]})
+            )  # of which nothing was drawn
+            subprocess.run(
+                [sys.executable, "-B", str(HERE / "page.py"), str(out), "--from", str(source), *more],
+                check=True,
+                capture_output=True,
+            )
             page = (out / "index.html").read_text()
             self.assertEqual((page.count(words), page.count("no figure: a curve")), (1, 1))
 
     def test_what_cannot_be_is_one_sentence(self):
         whole = json.dumps({"context": CONTEXT, "rows": [STEP]})
-        for files, arguments, words in (({"a.json": ""}, (), "holds no results: nothing to draw"), ({"a.json": whole, "ddp.json": whole.replace("1.6", "60")}, (), "skipped ddp.json: it contradicts itself in row 1: a speedup of 60 on 2 ranks"), ({}, ("--style", "poster"), "unknown style 'poster'"), ({}, ("--form", "x"), "unknown option '--form'")):
+        for files, arguments, words in (
+            ({"a.json": ""}, (), "holds no results: nothing to draw"),
+            (
+                {"a.json": whole, "ddp.json": whole.replace("1.6", "60")},
+                (),
+                "skipped ddp.json: it contradicts itself in row 1: a speedup of 60 on 2 ranks",
+            ),
+            ({}, ("--style", "poster"), "unknown style 'poster'"),
+            ({}, ("--form", "x"), "unknown option '--form'"),
+        ):
             done, _ = self.report(files, *arguments)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(words, done.stderr)
-        done = subprocess.run(["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(HERE), "--output", str(HERE.parent)], capture_output=True, text=True)
+        done = subprocess.run(
+            ["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(HERE), "--output", str(HERE.parent)],
+            capture_output=True,
+            text=True,
+        )
         self.assertIn("lies in the report's own directory", done.stderr)
         with tempfile.TemporaryDirectory() as out:
             (pathlib.Path(out) / "data").mkdir()
             (pathlib.Path(out) / "data" / "dear.txt").write_text("mine")
-            done = subprocess.run(["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(HERE), "--output", out], capture_output=True, text=True)
+            done = subprocess.run(
+                ["sh", str(ROOT / "bench" / "report" / "report.sh"), "--from", str(HERE), "--output", out],
+                capture_output=True,
+                text=True,
+            )
             self.assertIn("which would be emptied", done.stderr)
             self.assertTrue((pathlib.Path(out) / "data" / "dear.txt").exists())
         self.assertTrue((HERE / "page.py").exists())

@@ -34,18 +34,36 @@ ROOT = HERE.parents[1]
 
 class Collectives(unittest.TestCase):
     def rows(self):
-        times = {("all_gather", "ring"): 2e-3, ("broadcast", "star"): 4e-3, ("broadcast", "tree"): 3e-3, ("broadcast", "library"): 1e-3, ("broadcast", "memory_copy"): 1e-6, ("reduce_scatter", "ring"): 5e-3}
-        return [dict(RING, backend="mpi", machine="host", collective=c, algorithm=a, bytes=size, seconds=t * size / 4096) for (c, a), t in times.items() for size in (4096, 8192)]
+        times = {
+            ("all_gather", "ring"): 2e-3,
+            ("broadcast", "star"): 4e-3,
+            ("broadcast", "tree"): 3e-3,
+            ("broadcast", "library"): 1e-3,
+            ("broadcast", "memory_copy"): 1e-6,
+            ("reduce_scatter", "ring"): 5e-3,
+        }
+        return [
+            dict(RING, backend="mpi", machine="host", collective=c, algorithm=a, bytes=size, seconds=t * size / 4096)
+            for (c, a), t in times.items()
+            for size in (4096, 8192)
+        ]
 
     def test_beside_the_library_stands_the_fastest_of_ours(self):
         with tempfile.TemporaryDirectory() as directory:
             self.assertEqual(collectives.beside_library(directory), {})
-            (pathlib.Path(directory) / "collectives_mpi.json").write_text(json.dumps({"context": CONTEXT, "rows": self.rows()}))
+            (pathlib.Path(directory) / "collectives_mpi.json").write_text(
+                json.dumps({"context": CONTEXT, "rows": self.rows()})
+            )
             found = collectives.beside_library(directory)
-        self.assertEqual({name: [r["algorithm"] for r in rows] for name, rows in found.items()}, {"reduce_scatter": ["ring"] * 2, "all_gather": ["ring"] * 2, "broadcast": ["tree"] * 2})
+        self.assertEqual(
+            {name: [r["algorithm"] for r in rows] for name, rows in found.items()},
+            {"reduce_scatter": ["ring"] * 2, "all_gather": ["ring"] * 2, "broadcast": ["tree"] * 2},
+        )
 
     def test_the_rings_of_two_collectives_are_two_curves(self):
-        self.assertEqual(list(collectives.curves(self.rows(), collectives.PANELS[0])), ["all-gather, ring", "reduce-scatter, ring"])
+        self.assertEqual(
+            list(collectives.curves(self.rows(), collectives.PANELS[0])), ["all-gather, ring", "reduce-scatter, ring"]
+        )
         chart = folder.chart_of("bandwidth", [results("a.json", self.rows())])
         drawn = folder.bandwidths(chart.rows)
         self.assertEqual(len(drawn), 6)
@@ -53,8 +71,12 @@ class Collectives(unittest.TestCase):
 
 
 class Accuracy(unittest.TestCase):
-    ROWS = [{"algorithm": "ring", "predicted_seconds": 1.1, "seconds": 1.0, "quiet": True}, {"algorithm": "ring", "predicted_seconds": 0.5, "seconds": 1.0, "quiet": False},
-            {"algorithm": "ring", "predicted_seconds": 0.9, "seconds": 1.0, "quiet": False}, {"algorithm": "library", "predicted_seconds": None, "seconds": 1.0}]
+    ROWS = [
+        {"algorithm": "ring", "predicted_seconds": 1.1, "seconds": 1.0, "quiet": True},
+        {"algorithm": "ring", "predicted_seconds": 0.5, "seconds": 1.0, "quiet": False},
+        {"algorithm": "ring", "predicted_seconds": 0.9, "seconds": 1.0, "quiet": False},
+        {"algorithm": "library", "predicted_seconds": None, "seconds": 1.0},
+    ]
 
     def test_medians_are_of_all_rows_and_of_the_quiet_ones(self):
         (row,) = accuracy.medians(None, lambda data, stem: {"rows": self.ROWS} if stem == "all_reduce_mpi" else None)
@@ -66,8 +88,14 @@ class Accuracy(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for run in (1, 2):
                 pathlib.Path(folder, f"all_reduce_{run}.json").write_text(json.dumps({"rows": self.ROWS}))
-                pathlib.Path(folder, f"pipeline_{run}.json").write_text(json.dumps({"rows": [{"schedule": "gpipe", "bubble_of_total": 0.5, "predicted_bubble_of_total": 0.48}]}))
-                pathlib.Path(folder, f"calibrate_{run}.json").write_text(json.dumps({"rows": [{"kind": "message", "predicted_seconds": 9, "seconds": 1}]}))
+                pathlib.Path(folder, f"pipeline_{run}.json").write_text(
+                    json.dumps(
+                        {"rows": [{"schedule": "gpipe", "bubble_of_total": 0.5, "predicted_bubble_of_total": 0.48}]}
+                    )
+                )
+                pathlib.Path(folder, f"calibrate_{run}.json").write_text(
+                    json.dumps({"rows": [{"kind": "message", "predicted_seconds": 9, "seconds": 1}]})
+                )
             found = accuracy.errors(folder)
         self.assertEqual(sorted(found), [("all_reduce", "ring"), ("pipeline", "gpipe")])
         self.assertEqual(len(found["all_reduce", "ring"]), 6)
@@ -97,8 +125,16 @@ class Reading(unittest.TestCase):
         self.assertIn("holds no results", self.refused("[1, 2]"))
         self.assertIn("has no rows", self.refused(json.dumps({**whole, "rows": []})))
         self.assertIn("a row 1 that is no object", self.refused(json.dumps({**whole, "rows": [3]})))
-        self.assertIn("lacks compiler, commit", self.refused(json.dumps({**whole, "context": {k: v for k, v in CONTEXT.items() if k not in ("compiler", "commit")}})))
-        self.assertIn('"fast" for seconds in row 2, which is no number', self.refused(json.dumps({**whole, "rows": [STEP, {**STEP, "seconds": "fast"}]})))
+        self.assertIn(
+            "lacks compiler, commit",
+            self.refused(
+                json.dumps({**whole, "context": {k: v for k, v in CONTEXT.items() if k not in ("compiler", "commit")}})
+            ),
+        )
+        self.assertIn(
+            '"fast" for seconds in row 2, which is no number',
+            self.refused(json.dumps({**whole, "rows": [STEP, {**STEP, "seconds": "fast"}]})),
+        )
 
     def of_somebody(self, *rows, context=FOREIGN):
         self.path.write_text(json.dumps({"context": context, "rows": rows}))
@@ -106,29 +142,75 @@ class Reading(unittest.TestCase):
 
     def test_numbers_that_contradict_each_other_are_refused(self):
         row = lambda p, ms, **more: {"ranks": p, "seconds": ms / 1000, **more}
-        said = lambda *rows, **more: self.refused(json.dumps({"context": FOREIGN, "rows": [row(1, 640), *rows], **more}))
-        self.assertEqual(said(row(8, 107, speedup=60, efficiency=0.75)), "contradicts itself in row 2: a speedup of 60 on 8 ranks, but T(1)/T(p) of its times, 0.64 s and 0.107 s, is 5.981")
-        self.assertIn("row 2: a speedup of 60 on 8 ranks, where 8 is ideal and more than 16 is not believed", said({"ranks": 8, "speedup": 60}))
-        self.assertIn("a speedup of 5.9 on 8 ranks beside an efficiency of 0.9; speedup / ranks is 0.7375", said(row(8, 107, speedup=5.9, efficiency=0.9)))
-        self.assertIn("T(1)/T(p) · p of its times, 0.64 s and 0.8 s, is 6.4", said(row(8, 800, speedup=0.8, scaling="weak", serial_seconds=0.64)))
+        said = lambda *rows, **more: self.refused(
+            json.dumps({"context": FOREIGN, "rows": [row(1, 640), *rows], **more})
+        )
+        self.assertEqual(
+            said(row(8, 107, speedup=60, efficiency=0.75)),
+            "contradicts itself in row 2: a speedup of 60 on 8 ranks, but T(1)/T(p) of its times, 0.64 s and 0.107 s,"
+            " is 5.981",
+        )
+        self.assertIn(
+            "row 2: a speedup of 60 on 8 ranks, where 8 is ideal and more than 16 is not believed",
+            said({"ranks": 8, "speedup": 60}),
+        )
+        self.assertIn(
+            "a speedup of 5.9 on 8 ranks beside an efficiency of 0.9; speedup / ranks is 0.7375",
+            said(row(8, 107, speedup=5.9, efficiency=0.9)),
+        )
+        self.assertIn(
+            "T(1)/T(p) · p of its times, 0.64 s and 0.8 s, is 6.4",
+            said(row(8, 800, speedup=0.8, scaling="weak", serial_seconds=0.64)),
+        )
         with self.assertRaises(sources.Unusable):  # one of ours, changed by hand
             self.of_somebody(dict(STEP, speedup=60), context=CONTEXT)
         self.of_somebody(dict(STEP, speedup=60), context={**CONTEXT, "code": "yours: 21.10"})
-        self.of_somebody(row(1, 640), row(8, 107, speedup=6.0, efficiency=0.75), row(4, 171, speedup=3.7), {"ranks": 2, "speedup": None})  # rounded
+        self.of_somebody(
+            row(1, 640),
+            row(8, 107, speedup=6.0, efficiency=0.75),
+            row(4, 171, speedup=3.7),
+            {"ranks": 2, "speedup": None},
+        )  # rounded
 
     def test_more_than_ideal_is_drawn_and_said(self):
         found = self.of_somebody({"ranks": 8, "speedup": 9.1}, {"ranks": 4, "speedup": 4.02})
-        self.assertEqual([sentence[:49] for sentence in sources.superlinear(found)], ["a.json, row 1: a speedup of 9.1 on 8 ranks is mor"])
+        self.assertEqual(
+            [sentence[:49] for sentence in sources.superlinear(found)],
+            ["a.json, row 1: a speedup of 9.1 on 8 ranks is mor"],
+        )
         self.assertIn("row 1: a speedup of 9.1", folder_page.what_was_found([found], []))
 
     def test_of_numbers_that_are_not_ours_nothing_is_claimed(self):
-        found = self.of_somebody(*({"backend": "nccl", "ranks": p, "seconds": 0.64 / s, "samples": 5, "speedup": s, "efficiency": s / p, "predicted_seconds": 0.1, "fits_cores": True, "verified": True}
-                                   for p, s in ((1, 1), (2, 1.9), (4, 3.5))))
-        chart, = folder.charts([found])
+        found = self.of_somebody(
+            *(
+                {
+                    "backend": "nccl",
+                    "ranks": p,
+                    "seconds": 0.64 / s,
+                    "samples": 5,
+                    "speedup": s,
+                    "efficiency": s / p,
+                    "predicted_seconds": 0.1,
+                    "fits_cores": True,
+                    "verified": True,
+                }
+                for p, s in ((1, 1), (2, 1.9), (4, 3.5))
+            )
+        )
+        (chart,) = folder.charts([found])
         self.assertEqual(list(folder.speedups(chart.rows)), ["reported by you"])
         for text in (folder.caption(chart), methods.methods([found]), *sources.provenance([found])):
             self.assertIn("reported by you", text.lower())
-            for claim in ("wall clock", "take turns", "measured by", "95 %", "serial program", "formulas", "compared with the exact", "usable cores"):
+            for claim in (
+                "wall clock",
+                "take turns",
+                "measured by",
+                "95 %",
+                "serial program",
+                "formulas",
+                "compared with the exact",
+                "usable cores",
+            ):
                 self.assertNotIn(claim, text)
         ours = methods.methods([found, results("ours.json", [STEP])])
         self.assertIn("**Measured.**", ours)
@@ -140,7 +222,9 @@ class Reading(unittest.TestCase):
         (root / "deep" / "good.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
         (root / "deep" / "good.csv").write_text("seconds\n1\n")
         (root / "notes.txt").write_text("hello")
-        (root / "deep" / "study.txt").write_text("./lab bench scaling at abc")  # of launch/scaling.sbatch: no result, and nothing to say of it
+        (root / "deep" / "study.txt").write_text(
+            "./lab bench scaling at abc"
+        )  # of launch/scaling.sbatch: no result, and nothing to say of it
         (root / "half.json").write_text('{"context"')
         found, skipped = sources.read_folder(root)
         self.assertEqual([r.name for r in found], ["deep/good.json"])
@@ -149,21 +233,40 @@ class Reading(unittest.TestCase):
 
 class Saying(unittest.TestCase):
     def test_where_numbers_come_from(self):
-        line, = sources.provenance([results("a.json", [STEP, {**STEP, "samples": 15}])])
-        for words in ("measured (mpi), n = 15 to 31", "a processor, 4 cores", "GNU 12.2, Release", "mpi Open MPI", "commit 147044b6b6c8-dirty", "2026-01-02"):
+        (line,) = sources.provenance([results("a.json", [STEP, {**STEP, "samples": 15}])])
+        for words in (
+            "measured (mpi), n = 15 to 31",
+            "a processor, 4 cores",
+            "GNU 12.2, Release",
+            "mpi Open MPI",
+            "commit 147044b6b6c8-dirty",
+            "2026-01-02",
+        ):
             self.assertIn(words, line)
         self.assertNotIn("code", line)
-        line, = sources.provenance([results("a.json", [STEP], code="yours: 21.2; borrowed: 21.7 (yours: FAIL)")])
+        (line,) = sources.provenance([results("a.json", [STEP], code="yours: 21.2; borrowed: 21.7 (yours: FAIL)")])
         self.assertTrue(line.split(" · ")[1].startswith("code yours: 21.2; borrowed: 21.7 (yours: FAIL); "), line)
         self.assertEqual(sources.how([RING]), "simulated on dgx-a100")
-        self.assertEqual(sources.how([{**STEP, "machine": "laptop", "emulated": True}]), "emulated on laptop (mpi), n = 31")
+        self.assertEqual(
+            sources.how([{**STEP, "machine": "laptop", "emulated": True}]), "emulated on laptop (mpi), n = 31"
+        )
 
     def test_what_a_learner_predicted_is_shown_once_it_was_measured(self):
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder)
             self.assertEqual(predict.learners(out), "")
-            row = {"question": "21.2/1", "guess": 0.7, "formula": 0.64, "measured": 0.5, "ask": "how long & why?", "unit": "ms", "date": "2026-01-02T03:04:05Z"}
-            (out / "predictions.json").write_text(json.dumps({"rows": [row | {"question": "21.10/1"}, row, row | {"measured": None}]}))
+            row = {
+                "question": "21.2/1",
+                "guess": 0.7,
+                "formula": 0.64,
+                "measured": 0.5,
+                "ask": "how long & why?",
+                "unit": "ms",
+                "date": "2026-01-02T03:04:05Z",
+            }
+            (out / "predictions.json").write_text(
+                json.dumps({"rows": [row | {"question": "21.10/1"}, row, row | {"measured": None}]})
+            )
             page = predict.learners(out)
             self.assertEqual(page.count("how long &amp; why?"), 2)
             self.assertIn("0.7 ms", page)
@@ -176,21 +279,40 @@ class Saying(unittest.TestCase):
         self.assertIn("8 ranks", text)
         for absent in ("**Measured.**", "**Emulated.**", "## Speedup"):
             self.assertNotIn(absent, text)
-        text = methods.methods([results("step.json", [STEP, {**STEP, "efficiency": None, "fits_cores": False}])], [("b.json", "is empty")])
+        text = methods.methods(
+            [results("step.json", [STEP, {**STEP, "efficiency": None, "fits_cores": False}])], [("b.json", "is empty")]
+        )
         for words in ("**Measured.**", "n = 31", "1 of 2 rows here", "- b.json: it is empty", "| step.json |"):
             self.assertIn(words, text)
         self.assertNotIn("**Simulated.**", text)
 
     def test_a_law_without_a_fit_or_interval_is_said(self):
-        found = {"fitted": {"context": {"amdahl_parallel_fraction": 0.99, "amdahl_serial_fraction_low": 0.005, "amdahl_serial_fraction_high": 0.02}},
-                 "short": {"context": {"amdahl_parallel_fraction": 0.9, "amdahl_serial_fraction_low": None, "amdahl_serial_fraction_high": None}}, "refused": {"context": {"amdahl_note": "none"}}}
+        found = {
+            "fitted": {
+                "context": {
+                    "amdahl_parallel_fraction": 0.99,
+                    "amdahl_serial_fraction_low": 0.005,
+                    "amdahl_serial_fraction_high": 0.02,
+                }
+            },
+            "short": {
+                "context": {
+                    "amdahl_parallel_fraction": 0.9,
+                    "amdahl_serial_fraction_low": None,
+                    "amdahl_serial_fraction_high": None,
+                }
+            },
+            "refused": {"context": {"amdahl_note": "none"}},
+        }
         page = claims.amdahl(found, {})
         for cells in (("fitted", "0.9900", "0.980 to 0.995"), ("short", "0.9000", "–"), ("refused", "none", "–")):
             self.assertIn("".join(f"<td>{cell}</td>" for cell in cells), page)
 
     def test_an_overhead_is_what_it_adds_to_a_step(self):
         page = claims.overhead({"rows": [{"flop_per_second": 1e14, "ranks": 2}]})
-        self.assertIn("<td>25 GB/s</td><td>6,667 to 13,333</td>", page)  # 40 and 20 % of 6 · tokens / 1e14 are 1.6e-10 s
+        self.assertIn(
+            "<td>25 GB/s</td><td>6,667 to 13,333</td>", page
+        )  # 40 and 20 % of 6 · tokens / 1e14 are 1.6e-10 s
         self.assertIn("<td>235 GB/s</td><td>2,837 to 5,674</td>", page)
 
     def test_latex_says_what_the_page_says(self):
@@ -198,12 +320,20 @@ class Saying(unittest.TestCase):
         table = paper.tabular([{"name": "x_1", "seconds": 2e-3}], {"name": "name", "time": "seconds"})
         self.assertIn(r"x\_1 & 2 ms \\", table)
         self.assertIn(r"\begin{tabular}{lr}", table)
-        entry = paper.Entry("f", "<b>50 %</b> of <i>x</i> &amp; y", ["measured, n = 3 · a_b, 2 cores", "measured, n = 3 · another"], [], {})
+        entry = paper.Entry(
+            "f",
+            "<b>50 %</b> of <i>x</i> &amp; y",
+            ["measured, n = 3 · a_b, 2 cores", "measured, n = 3 · another"],
+            [],
+            {},
+        )
         self.assertEqual(paper.caption(entry), r"50 \% of x \& y {\footnotesize measured, n = 3.}")
         self.assertEqual(paper.latex("2⁻¹⁷ é √8 ⟲ <|"), r"2$^{-}$$^{1}$$^{7}$ é $\surd$8 ? $<$$|$")
 
     def test_latex_knows_every_letter_that_the_report_may_say(self):
-        said = "".join(path.read_text(encoding="utf-8") for path in HERE.glob("*.py") if not path.name.startswith("report_"))
+        said = "".join(
+            path.read_text(encoding="utf-8") for path in HERE.glob("*.py") if not path.name.startswith("report_")
+        )
         self.assertEqual([sign for sign in sorted(set(said)) if not sign.isascii() and paper.latex(sign) == "?"], [])
 
     def test_latex_is_balanced(self):
@@ -213,7 +343,19 @@ class Saying(unittest.TestCase):
             names = [f"f_{k}" for k in range(20)]
             for name in names:
                 (folder_of_it / f"{name}_column.pdf").touch()
-            paper.write_paper(folder_of_it, [paper.Entry(name, "50 % of <code>a_b</code>", ["simulated · 50 % here"], rows, {"a & b": "a", "b": "b", "c %": "c"}) for name in names])
+            paper.write_paper(
+                folder_of_it,
+                [
+                    paper.Entry(
+                        name,
+                        "50 % of <code>a_b</code>",
+                        ["simulated · 50 % here"],
+                        rows,
+                        {"a & b": "a", "b": "b", "c %": "c"},
+                    )
+                    for name in names
+                ],
+            )
             texts = {path.stem: path.read_text(encoding="utf-8") for path in folder_of_it.glob("*.tex")}
         self.assertEqual(sorted(texts), sorted([*names, "figures", "tables"]))
         for text in texts.values():
@@ -233,34 +375,81 @@ class Saying(unittest.TestCase):
             self.assertIn(f"\\input{{{name}}}", texts["tables"])
 
     def test_times_have_units_and_ratios_have_none(self):
-        row = {"seconds_low": 2e-3, "seconds": 2.5e-3, "relative_seconds": 0.234, "idle_seconds": 1.73e-18, "busy_seconds": 0.9999999, "stage_seconds": [1.0]}
+        row = {
+            "seconds_low": 2e-3,
+            "seconds": 2.5e-3,
+            "relative_seconds": 0.234,
+            "idle_seconds": 1.73e-18,
+            "busy_seconds": 0.9999999,
+            "stage_seconds": [1.0],
+        }
         shown = {field: html_parts.cell(row, field) for field in row}
-        self.assertEqual(shown, {"seconds_low": "2 ms", "seconds": "2.5 ms", "relative_seconds": "0.234", "idle_seconds": "0 ns", "busy_seconds": "1 s", "stage_seconds": "[1.0]"})
+        self.assertEqual(
+            shown,
+            {
+                "seconds_low": "2 ms",
+                "seconds": "2.5 ms",
+                "relative_seconds": "0.234",
+                "idle_seconds": "0 ns",
+                "busy_seconds": "1 s",
+                "stage_seconds": "[1.0]",
+            },
+        )
         self.assertFalse(results_module.is_seconds("tokens_per_second"))
 
     def test_a_command_that_is_not_known_is_a_dash(self):
         self.assertIn("| a.json | – |", methods.methods([results("a.json", [TRAIN])]))
-        self.assertIn("| a.json | `./lab bench ddp --ranks 2` |", methods.methods([results("a.json", [STEP], command="ddp", command_line="./lab bench ddp --ranks 2")]))
+        self.assertIn(
+            "| a.json | `./lab bench ddp --ranks 2` |",
+            methods.methods([results("a.json", [STEP], command="ddp", command_line="./lab bench ddp --ranks 2")]),
+        )
         self.assertIn("| a.json | ddp |", methods.methods([results("a.json", [STEP], command="ddp")]))
 
 
 class OfAPage(unittest.TestCase):
     def test_the_page_as_markdown(self):
         page = markdown.Markdown()
-        page.feed(html_parts.document("A & B", [html_parts.section("run", "What was run", [
-            html_parts.note('<b>Simulated</b>, p < 8; see <a href="methods.md">methods</a> and <a href="#more">more</a>.'),
-            '<figure><svg data-figure="ring" aria-label="Time [s]"><style>.a{}</style><path d=""/><text>not shown</text></svg>'
-            f"<figcaption>A ring.</figcaption><details><summary>The numbers</summary>{html_parts.table([{'p': 'a|b'}], {'ranks': 'p'})}</details></figure>"])]))
+        page.feed(
+            html_parts.document(
+                "A & B",
+                [
+                    html_parts.section(
+                        "run",
+                        "What was run",
+                        [
+                            html_parts.note(
+                                '<b>Simulated</b>, p < 8; see <a href="methods.md">methods</a> and <a'
+                                ' href="#more">more</a>.'
+                            ),
+                            '<figure><svg data-figure="ring" aria-label="Time [s]"><style>.a{}</style><path'
+                            ' d=""/><text>not shown</text></svg>'
+                            "<figcaption>A ring.</figcaption><details><summary>The"
+                            f" numbers</summary>{html_parts.table([{'p': 'a|b'}], {'ranks': 'p'})}</details></figure>",
+                        ],
+                    )
+                ],
+            )
+        )
         text = "\n".join(page.lines)
         self.assertEqual(page.figures, ["ring"])
-        for wanted in ("# A & B\n", "## What was run\n", "**Simulated**, p < 8; see [methods](methods.md) and more.\n", "![Time (s)](figures/ring.svg)\n\nA ring.\n",
-                       "<details>\n<summary>The numbers</summary>\n\n| ranks |\n|---|\n| a\\|b |\n\n</details>"):
+        for wanted in (
+            "# A & B\n",
+            "## What was run\n",
+            "**Simulated**, p < 8; see [methods](methods.md) and more.\n",
+            "![Time (s)](figures/ring.svg)\n\nA ring.\n",
+            "<details>\n<summary>The numbers</summary>\n\n| ranks |\n|---|\n| a\\|b |\n\n</details>",
+        ):
             self.assertIn(wanted, text)
         self.assertNotIn("not shown", text)
 
     def test_a_small_drawing_keeps_its_scales(self):
-        svg = '<svg>\n  <!-- who --><g transform="scale(0.015625)"><path d="M 1.2345 10"/></g><use x="3.25" y="7"/></svg>'
-        self.assertEqual(markdown.small(svg), '<svg>\n<g transform="scale(0.015625)"><path d="M 1.2 10"/></g><use x="3.2" y="7"/></svg>')
+        svg = (
+            '<svg>\n  <!-- who --><g transform="scale(0.015625)"><path d="M 1.2345 10"/></g><use x="3.25" y="7"/></svg>'
+        )
+        self.assertEqual(
+            markdown.small(svg),
+            '<svg>\n<g transform="scale(0.015625)"><path d="M 1.2 10"/></g><use x="3.2" y="7"/></svg>',
+        )
 
 
 class Timelines(unittest.TestCase):
@@ -273,12 +462,18 @@ class Timelines(unittest.TestCase):
 
     def test_a_trace_is_a_row_a_queue(self):
         main, down = timeline.rows_of(self.path(trace_text()))
-        self.assertEqual([(row.rank, row.queue, row.works()) for row in (main, down)], [(0, "main", True), (1, "down", False)])
+        self.assertEqual(
+            [(row.rank, row.queue, row.works()) for row in (main, down)], [(0, "main", True), (1, "down", False)]
+        )
         self.assertEqual([(e.begin, e.end) for e in down.transfer], [(1e-05, 1.25e-05)])
-        self.assertEqual({kind: [e.name for e in events] for kind, events in timeline.kinds(main).items()},
-                         {"forward": ["F0", "F1.1"], "backward": ["B0"], "waiting": ["wait"], "bytes moving": []})
+        self.assertEqual(
+            {kind: [e.name for e in events] for kind, events in timeline.kinds(main).items()},
+            {"forward": ["F0", "F1.1"], "backward": ["B0"], "waiting": ["wait"], "bytes moving": []},
+        )
         self.assertTrue(timeline.is_pipeline([main, down]))
-        other = timeline.Row(0, "main", [timeline.Event("matmul", 0, 1), timeline.Event("gelu", 1.5, 2), timeline.Event("add", 4, 5)])
+        other = timeline.Row(
+            0, "main", [timeline.Event("matmul", 0, 1), timeline.Event("gelu", 1.5, 2), timeline.Event("add", 4, 5)]
+        )
         self.assertFalse(timeline.is_pipeline([other]))
         self.assertEqual(timeline.merged(other.compute, 1), [(0, 2), (4, 1)])
         nested = [timeline.Event("step", 0, 9), timeline.Event("forward", 1, 2), timeline.Event("after", 9, 10)]
@@ -286,13 +481,28 @@ class Timelines(unittest.TestCase):
 
     def test_a_pipelines_messages_move_when_they_are_sent(self):
         def span(pid, tid, name, category, begin, end, **args):
-            return {"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, "ts": begin, "dur": end - begin, "args": args}
-        names = [{"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
-                 for pid in (0, 1) for tid, name in ((0, "main"), (1, "down even: transfers"))]
+            return {
+                "ph": "X",
+                "name": name,
+                "cat": category,
+                "pid": pid,
+                "tid": tid,
+                "ts": begin,
+                "dur": end - begin,
+                "args": args,
+            }
+
+        names = [
+            {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+            for pid in (0, 1)
+            for tid, name in ((0, "main"), (1, "down even: transfers"))
+        ]
         work = [span(0, 0, "F0", "compute", 0, 10), span(1, 0, "F0", "compute", 13, 20)]
         work.reverse()  # in a file, a stage's messages may come before its work
-        moves = [span(0, 1, "send", "transfer", 10, 10, messages=[["send", 1, 4, 3e-6, 3e-6]]),
-                 span(1, 1, "receive", "transfer", 0, 13, messages=[["receive", 0, 4, 3e-6, 3e-6]])]
+        moves = [
+            span(0, 1, "send", "transfer", 10, 10, messages=[["send", 1, 4, 3e-6, 3e-6]]),
+            span(1, 1, "receive", "transfer", 0, 13, messages=[["receive", 0, 4, 3e-6, 3e-6]]),
+        ]
         rows = timeline.rows_of(self.path(json.dumps({"traceEvents": names + work + moves})))
         self.assertEqual([(row.rank, row.queue) for row in rows], [(0, "main"), (0, "down"), (1, "main")])
         [moved] = rows[1].transfer
@@ -301,7 +511,9 @@ class Timelines(unittest.TestCase):
         # Of other programs a transfer is where it stands.
         work[1]["name"] = "matmul"
         rows = timeline.rows_of(self.path(json.dumps({"traceEvents": names + work + moves})))
-        self.assertEqual([(row.rank, row.queue) for row in rows], [(0, "main"), (0, "down even"), (1, "main"), (1, "down even")])
+        self.assertEqual(
+            [(row.rank, row.queue) for row in rows], [(0, "main"), (0, "down even"), (1, "main"), (1, "down even")]
+        )
 
     def test_what_cannot_be_drawn_says_why(self):
         self.assertEqual(timeline.too_long(self.path(trace_text())), "")
@@ -316,8 +528,13 @@ class Timelines(unittest.TestCase):
         (folder_of_it / "named.json").write_text(trace_text())
         found, skipped = sources.read_folder(folder_of_it)
         self.assertEqual([results.trace.name for results in found], ["a.trace"])
-        self.assertEqual({name: "trace alone" in why for name, why in skipped}, {"lone.trace": True, "named.json": True})
-        self.assertEqual([(chart.name, folder.lacking(chart)) for chart in folder.charts(found)], [("timeline_1", ""), ("other_1", "")])
+        self.assertEqual(
+            {name: "trace alone" in why for name, why in skipped}, {"lone.trace": True, "named.json": True}
+        )
+        self.assertEqual(
+            [(chart.name, folder.lacking(chart)) for chart in folder.charts(found)],
+            [("timeline_1", ""), ("other_1", "")],
+        )
 
 
 class Charts(unittest.TestCase):
@@ -328,17 +545,33 @@ class Charts(unittest.TestCase):
         one, two = dict(STEP, ranks=2), dict(STEP, ranks=4)
         together = self.names(results("2.json", [one]), results("4.json", [two], date="2026-01-03T00:00:00Z"))
         self.assertIn(("speedup", ["2.json", "4.json"]), together)
-        for differs in ({"commit": "def"}, {"machine": "another"}, {"cores": 8}, {"versions": {"mpi": "MPICH"}}, {"code": "yours: all"}):
+        for differs in (
+            {"commit": "def"},
+            {"machine": "another"},
+            {"cores": 8},
+            {"versions": {"mpi": "MPICH"}},
+            {"code": "yours: all"},
+        ):
             apart = self.names(results("2.json", [one]), results("4.json", [two], **differs))
             self.assertIn(("speedup", ["2.json"]), apart, differs)
             self.assertIn(("speedup", ["4.json"]), apart, differs)
 
     def test_one_file_a_number_of_ranks_is_one_curve(self):
         # As a job of many ranks writes them: the binding differs with the ranks, and each has its own T(1).
-        files = [results(f"ranks-{p}.json", [dict(STEP, ranks=1, algorithm="serial", speedup=1.0, efficiency=1.0), dict(STEP, ranks=p)], binding=f"{p} GPUs") for p in (2, 4, 8)]
-        chart, = (c for c in folder.charts(files) if c.kind.name == "speedup")
+        files = [
+            results(
+                f"ranks-{p}.json",
+                [dict(STEP, ranks=1, algorithm="serial", speedup=1.0, efficiency=1.0), dict(STEP, ranks=p)],
+                binding=f"{p} GPUs",
+            )
+            for p in (2, 4, 8)
+        ]
+        (chart,) = (c for c in folder.charts(files) if c.kind.name == "speedup")
         mine = [r for r in chart.rows if r["algorithm"] != "serial"]
-        self.assertEqual({label: [r["ranks"] for r in rows] for label, rows in curves.curves(mine, "ranks", lambda r: "x").items()}, {"x": [2, 4, 8]})
+        self.assertEqual(
+            {label: [r["ranks"] for r in rows] for label, rows in curves.curves(mine, "ranks", lambda r: "x").items()},
+            {"x": [2, 4, 8]},
+        )
 
     def test_two_files_with_the_same_point_are_two_curves(self):
         rows = [dict(STEP, file="a.json"), dict(STEP, file="b.json"), dict(STEP, ranks=4, file="a.json")]
@@ -346,19 +579,26 @@ class Charts(unittest.TestCase):
         self.assertEqual({label: len(mine) for label, mine in found.items()}, {"x": 2, "x [b]": 1})
 
     def test_different_problems_are_different_curves(self):
-        strong = lambda p, tokens, **more: dict(STEP, ranks=p, model="tiny", tokens_per_rank=tokens / p, file="a.json", **more)
+        strong = lambda p, tokens, **more: dict(
+            STEP, ranks=p, model="tiny", tokens_per_rank=tokens / p, file="a.json", **more
+        )
         labels = lambda rows: list(folder.speedups(rows))
         self.assertEqual(labels([strong(2, 1024), strong(4, 1024)]), ["strong, tiny, 1,024 tokens, measured"])
         self.assertEqual(len(labels([strong(2, 1024), strong(4, 2048)])), 2, "another batch")
         self.assertEqual(len(labels([strong(2, 1024), {**strong(4, 1024), "model": "small"}])), 2, "another model")
-        self.assertEqual(labels([dict(STEP, scaling="weak", tokens_per_rank=512, ranks=p, file="a.json") for p in (2, 4)]), ["weak, 512 tokens per rank, measured"])
-        study = [dict(STEP, ranks=p, seconds=1 / p, tokens_per_second=1024 * p) for p in (2, 4)]  # lab scale: the model is the context's
-        chart, = (c for c in folder.charts([results("a.json", study, model="small")]) if c.kind.name == "speedup")
+        self.assertEqual(
+            labels([dict(STEP, scaling="weak", tokens_per_rank=512, ranks=p, file="a.json") for p in (2, 4)]),
+            ["weak, 512 tokens per rank, measured"],
+        )
+        study = [
+            dict(STEP, ranks=p, seconds=1 / p, tokens_per_second=1024 * p) for p in (2, 4)
+        ]  # lab scale: the model is the context's
+        (chart,) = (c for c in folder.charts([results("a.json", study, model="small")]) if c.kind.name == "speedup")
         self.assertEqual(labels(chart.rows), ["strong, small, 1,024 tokens, measured"])
 
     def test_what_all_curves_share_is_said_once(self):
         rows = [dict(RING, algorithm=name, backend="mpi", machine="host", samples=31) for name in ("ring", "naive")]
-        chart, = (c for c in folder.charts([results("a.json", rows)]) if c.kind.name == "bandwidth")
+        (chart,) = (c for c in folder.charts([results("a.json", rows)]) if c.kind.name == "bandwidth")
         self.assertEqual(list(folder.curves_of(chart)), ["ring", "naive"])
         self.assertTrue(folder.caption(chart).endswith(" All: p = 8, measured, n = 31."))
         chart.rows[0]["ranks"] = 4
@@ -367,61 +607,154 @@ class Charts(unittest.TestCase):
     def test_an_interval_without_width_is_none(self):
         time = lambda **more: row_words.duration(dict(STEP, seconds=1.0, **more))
         self.assertEqual(time(seconds_low=0.9, seconds_high=1.1), "1 s (900 ms to 1.1 s)")
-        self.assertEqual([time(seconds_low=1.0, seconds_high=1.0), time(seconds_low=0.9, seconds_high=1.1, samples=1), time(seconds_low=1 - 1e-15, seconds_high=1 + 1e-15, samples=2)], ["1 s"] * 3)
+        self.assertEqual(
+            [
+                time(seconds_low=1.0, seconds_high=1.0),
+                time(seconds_low=0.9, seconds_high=1.1, samples=1),
+                time(seconds_low=1 - 1e-15, seconds_high=1 + 1e-15, samples=2),
+            ],
+            ["1 s"] * 3,
+        )
 
     def test_memory_is_counted_as_gpus_are(self):
-        row = {"model": "7e9", "parameters": 7e9, "stage": 0, "ranks": 8, "parameter_bytes": 14e9, "gradient_bytes": 14e9, "optimizer_bytes": 43.5e9, "activation_bytes": 0, "total_bytes": 71.5e9}
-        chart, = folder.charts([results("a.json", [row])])
+        row = {
+            "model": "7e9",
+            "parameters": 7e9,
+            "stage": 0,
+            "ranks": 8,
+            "parameter_bytes": 14e9,
+            "gradient_bytes": 14e9,
+            "optimizer_bytes": 43.5e9,
+            "activation_bytes": 0,
+            "total_bytes": 71.5e9,
+        }
+        (chart,) = folder.charts([results("a.json", [row])])
         shown = {name: html_parts.cell(chart.rows[0], column) for name, column in chart.kind.columns.items()}
         self.assertEqual((shown["total"], shown["parameters"], shown["activations"]), ("71.5 GB", "14 GB", "–"))
         self.assertIn("Activations are not in it.", folder.caption(chart))
-        self.assertIn("Activations of one rank are in it.", folder.caption(folder.charts([results("a.json", [dict(row, activation_bytes=1e9)])])[0]))
+        self.assertIn(
+            "Activations of one rank are in it.",
+            folder.caption(folder.charts([results("a.json", [dict(row, activation_bytes=1e9)])])[0]),
+        )
 
     def test_what_a_machine_file_was_fitted_to_is_no_prediction(self):
-        rows = [{"backend": "mpi", "kind": kind, "point": "4 B", "seconds": 1e-6, "predicted_seconds": 1.148e-6, "residual": residual}
-                for kind, residual in (("message", 0.148), ("copy", 0.1), ("product", -1.11e-16), ("one way", 0.2), ("other product", 0.3))]
+        rows = [
+            {
+                "backend": "mpi",
+                "kind": kind,
+                "point": "4 B",
+                "seconds": 1e-6,
+                "predicted_seconds": 1.148e-6,
+                "residual": residual,
+            }
+            for kind, residual in (
+                ("message", 0.148),
+                ("copy", 0.1),
+                ("product", -1.11e-16),
+                ("one way", 0.2),
+                ("other product", 0.3),
+            )
+        ]
         text = methods.methods([results("cal.json", rows)])
         self.assertIn("2 rows carry a prediction", text)
         self.assertIn("Not among them: 3 rows of ./lab calibrate", text)
-        chart, = folder.charts([results("cal.json", rows)])
-        shown = [{name: html_parts.cell(row, column) for name, column in chart.kind.columns.items()} for row in chart.rows]
-        self.assertEqual((shown[0]["difference"], shown[0]["by the file"], shown[2]["difference"]), ("+14.8 %", "1.15 µs", "+0.0 %"))
+        (chart,) = folder.charts([results("cal.json", rows)])
+        shown = [
+            {name: html_parts.cell(row, column) for name, column in chart.kind.columns.items()} for row in chart.rows
+        ]
+        self.assertEqual(
+            (shown[0]["difference"], shown[0]["by the file"], shown[2]["difference"]), ("+14.8 %", "1.15 µs", "+0.0 %")
+        )
         self.assertIn("not fitted", shown[3]["what"])
 
     def test_what_has_no_figure_has_a_table(self):
-        chart, = folder.charts([results("odd.json", [{"colour": "red"}])])
+        (chart,) = folder.charts([results("odd.json", [{"colour": "red"}])])
         self.assertEqual((chart.kind.name, list(folder.columns_of(chart))), ("other", ["colour", "file"]))
 
     def test_compressed_sums_stand_beside_their_ring(self):
-        chart, = folder.charts([results("2.json", sums(2)), results("4.json", sums(4) + [dict(row, machine="laptop") for row in sums(4)[1:]])])
+        (chart,) = folder.charts(
+            [
+                results("2.json", sums(2)),
+                results("4.json", sums(4) + [dict(row, machine="laptop") for row in sums(4)[1:]]),
+            ]
+        )
         self.assertEqual((chart.kind.name, len(chart.rows)), ("compression", 8))
         found = folder.compressed_sums(chart.rows)
-        self.assertEqual({where: sorted(r["ranks"] for r in rows) for where, rows in found.items()}, {"dgx-a100, simulated, 1 MiB": [2, 2, 2, 4, 4, 4]}, "sums without a ring are not compared")
+        self.assertEqual(
+            {where: sorted(r["ranks"] for r in rows) for where, rows in found.items()},
+            {"dgx-a100, simulated, 1 MiB": [2, 2, 2, 4, 4, 4]},
+            "sums without a ring are not compared",
+        )
         shown = {name: html_parts.cell(chart.rows[1], column) for name, column in chart.kind.columns.items()}
         self.assertEqual((shown["time, ring = 1"], shown["time"], shown["break-even at p ="]), ("0.5", "500 µs", "100"))
 
     def test_a_figure_that_cannot_be_says_why(self):
         said = lambda *all_results: {chart.kind.name: folder.lacking(chart) for chart in folder.charts(all_results)}
-        self.assertIn("needs two sizes", said(results("a.json", [TRAIN]), results("b.json", [dict(TRAIN, compress="int8")]))["throughput"])
+        self.assertIn(
+            "needs two sizes",
+            said(results("a.json", [TRAIN]), results("b.json", [dict(TRAIN, compress="int8")]))["throughput"],
+        )
         self.assertEqual(said(results("a.json", [TRAIN]), results("b.json", [dict(TRAIN, ranks=8)]))["throughput"], "")
         self.assertIn("no ring", said(results("a.json", sums()[1:]))["compression"])
         self.assertIn("no row has a speedup", said(results("a.json", [dict(STEP, speedup=None)]))["speedup"])
 
     def test_runs_and_plans_are_told_apart(self):
-        self.assertEqual([row_words.what(dict(TRAIN, **more)) for more in ({}, {"compress": "topk:0.01"}, {"replicas": 1}, {"stages": 2, "replicas": 2}, {"zero": 1}, {"replicas": 2, "tensor_parallel": 2})],
-                         ["data-parallel", "topk:0.01", "serial", "1f1b", "ZeRO-1", "tensor-parallel"])
-        chart, = (c for c in folder.charts([results("plan.json", [PLAN])]) if c.kind.name == "breakdown")
+        self.assertEqual(
+            [
+                row_words.what(dict(TRAIN, **more))
+                for more in (
+                    {},
+                    {"compress": "topk:0.01"},
+                    {"replicas": 1},
+                    {"stages": 2, "replicas": 2},
+                    {"zero": 1},
+                    {"replicas": 2, "tensor_parallel": 2},
+                )
+            ],
+            ["data-parallel", "topk:0.01", "serial", "1f1b", "ZeRO-1", "tensor-parallel"],
+        )
+        (chart,) = (c for c in folder.charts([results("plan.json", [PLAN])]) if c.kind.name == "breakdown")
         shown = {name: html_parts.cell(chart.rows[0], column) for name, column in chart.kind.columns.items()}
-        self.assertEqual([shown[name] for name in ("machine", "p", "what", "time")],
-                         ["dgx-a100x2", "16", "interleaved, ZeRO-1, dp 2, tp 2, pp 4, m = 8, microbatches of 2, 3 chunks", "1.5 s"])
-        pipe = {"schedule": "gpipe", "stages": 4, "microbatches": 8, "transfer_seconds": 1e-4, "makespan_seconds": 0.25, "busy_seconds": 0.2, "backend": "sim"}
-        self.assertEqual((folder.what_and_mesh(pipe), folder.ranks(pipe), folder.duration(pipe)), ("gpipe, m = 8, hop 100 µs", 4, "250 ms"))
+        self.assertEqual(
+            [shown[name] for name in ("machine", "p", "what", "time")],
+            ["dgx-a100x2", "16", "interleaved, ZeRO-1, dp 2, tp 2, pp 4, m = 8, microbatches of 2, 3 chunks", "1.5 s"],
+        )
+        pipe = {
+            "schedule": "gpipe",
+            "stages": 4,
+            "microbatches": 8,
+            "transfer_seconds": 1e-4,
+            "makespan_seconds": 0.25,
+            "busy_seconds": 0.2,
+            "backend": "sim",
+        }
+        self.assertEqual(
+            (folder.what_and_mesh(pipe), folder.ranks(pipe), folder.duration(pipe)),
+            ("gpipe, m = 8, hop 100 µs", 4, "250 ms"),
+        )
 
     def test_parts_of_a_step_are_the_step(self):
-        rows = {"a step": STEP, "ZeRO": {"seconds": 1.0, "exposed_seconds": 0.3, "optimizer_seconds": 0.2, "algorithm": "zero3"},
-                "lab scale": {"seconds": 1.0, "ideal_seconds": 0.5, "lost_seconds": 0.5, "lost_to_communication_seconds": 0.4, "lost_to_bubble_seconds": 0.3, "lost_to_imbalance_seconds": -0.1},
-                "a phantom mesh": {"seconds": 1.0, "compute_seconds": 0.5, "tensor_seconds": 0.1, "idle_seconds": 0.25, "data_seconds": 0.1, "update_seconds": 0.05},
-                "a pipeline": {"makespan_seconds": 1.0, "busy_seconds": 0.7, "idle_seconds": 0.1, "waiting_seconds": 0.2}}
+        rows = {
+            "a step": STEP,
+            "ZeRO": {"seconds": 1.0, "exposed_seconds": 0.3, "optimizer_seconds": 0.2, "algorithm": "zero3"},
+            "lab scale": {
+                "seconds": 1.0,
+                "ideal_seconds": 0.5,
+                "lost_seconds": 0.5,
+                "lost_to_communication_seconds": 0.4,
+                "lost_to_bubble_seconds": 0.3,
+                "lost_to_imbalance_seconds": -0.1,
+            },
+            "a phantom mesh": {
+                "seconds": 1.0,
+                "compute_seconds": 0.5,
+                "tensor_seconds": 0.1,
+                "idle_seconds": 0.25,
+                "data_seconds": 0.1,
+                "update_seconds": 0.05,
+            },
+            "a pipeline": {"makespan_seconds": 1.0, "busy_seconds": 0.7, "idle_seconds": 0.1, "waiting_seconds": 0.2},
+        }
         for name, row in rows.items():
             parts = folder.breakdown(row)
             self.assertAlmostEqual(sum(parts.values()), row.get("seconds") or row["makespan_seconds"], msg=name)
@@ -433,15 +766,28 @@ class Charts(unittest.TestCase):
 
 class Crossovers(unittest.TestCase):
     """Straight lines in the bytes: 1 + n against 5 + n/4 cross at n = 16/3, 5 + n/4 against 9 + n/8 at n = 32."""
+
     LINES = {"recursive_doubling": (1, 1), "rabenseifner": (5, 1 / 4), "ring": (9, 1 / 8), "auto": (0, 0)}
 
     def rows(self, slower=1.0):
-        return [{"machine": "m", "ranks": 4, "algorithm": name, "bytes": size, "predicted_seconds": a + b * size, "seconds": (a + b * size) * (slower if name == "rabenseifner" else 1)}
-                for size in (1, 2, 4, 8, 16, 32 - 1, 64) for name, (a, b) in self.LINES.items()]
+        return [
+            {
+                "machine": "m",
+                "ranks": 4,
+                "algorithm": name,
+                "bytes": size,
+                "predicted_seconds": a + b * size,
+                "seconds": (a + b * size) * (slower if name == "rabenseifner" else 1),
+            }
+            for size in (1, 2, 4, 8, 16, 32 - 1, 64)
+            for name, (a, b) in self.LINES.items()
+        ]
 
     def test_changes_are_where_the_lines_cross(self):
         found = crossover.changes(self.rows(), "predicted_seconds")
-        self.assertEqual([(low, high) for low, high, _ in found], [("recursive_doubling", "rabenseifner"), ("rabenseifner", "ring")])
+        self.assertEqual(
+            [(low, high) for low, high, _ in found], [("recursive_doubling", "rabenseifner"), ("rabenseifner", "ring")]
+        )
         self.assertAlmostEqual(found[0][2], 16 / 3)
         self.assertAlmostEqual(found[1][2], 32)
 
@@ -454,7 +800,11 @@ class Crossovers(unittest.TestCase):
         self.assertEqual([row["seen"] for row in never], [None, None])
 
     def test_of_equals_the_first_counts(self):
-        twins = self.rows() + [dict(r, algorithm="hierarchical", predicted_seconds=r["predicted_seconds"] * (1 - 1e-15)) for r in self.rows() if r["algorithm"] == "ring"]
+        twins = self.rows() + [
+            dict(r, algorithm="hierarchical", predicted_seconds=r["predicted_seconds"] * (1 - 1e-15))
+            for r in self.rows()
+            if r["algorithm"] == "ring"
+        ]
         self.assertEqual(len(crossover.changes(twins, "predicted_seconds")), 2)
 
 
@@ -471,50 +821,139 @@ class Findings(unittest.TestCase):
 
     def test_scaling_names_speedup_and_limit_best_machine_first(self):
         for machine, speedup, serial in (("slow", 8.0, 0.05), ("fast", 15.5, 0.01), ("odd", 1.0, None)):
-            self.write(f"scaling_sim_{machine}", [dict(STEP, model="m", ranks=p, speedup=speedup * p / 16) for p in (1, 16)], amdahl_serial_fraction=serial)
+            self.write(
+                f"scaling_sim_{machine}",
+                [dict(STEP, model="m", ranks=p, speedup=speedup * p / 16) for p in (1, 16)],
+                amdahl_serial_fraction=serial,
+            )
         said = findings.scaling(self.data).sentence
-        self.assertIn("15.5 times as fast on 16 ranks of fast (serial part 1.0 %, so never beyond 100); 8.0 times as fast on 16 ranks of slow (serial part 5.0 %, so never beyond 20); 1.0 times", said)
+        self.assertIn(
+            "15.5 times as fast on 16 ranks of fast (serial part 1.0 %, so never beyond 100); 8.0 times as fast on 16"
+            " ranks of slow (serial part 5.0 %, so never beyond 20); 1.0 times",
+            said,
+        )
 
     def test_the_ring_is_compared_on_the_machine_where_it_matters_most(self):
         for machine, slower in (("a", 3), ("b", 7)):
-            self.write(f"all_reduce_sim_{machine}", [dict(RING, bytes=64 << 20, seconds=1e-3 * factor, algorithm=name, bytes_sent_per_rank_max=sent) for name, factor, sent in (("ring", 1, 112 << 20), ("naive", slower, 448 << 20))])
-        self.assertIn("8 ranks of b takes a ring 1 ms and the naive way 7 ms, 7 times as long: each rank sends 112 MiB, not 448 MiB", findings.ring(self.data).sentence)
+            self.write(
+                f"all_reduce_sim_{machine}",
+                [
+                    dict(RING, bytes=64 << 20, seconds=1e-3 * factor, algorithm=name, bytes_sent_per_rank_max=sent)
+                    for name, factor, sent in (("ring", 1, 112 << 20), ("naive", slower, 448 << 20))
+                ],
+            )
+        self.assertIn(
+            "8 ranks of b takes a ring 1 ms and the naive way 7 ms, 7 times as long: each rank sends 112 MiB, not"
+            " 448 MiB",
+            findings.ring(self.data).sentence,
+        )
 
     def test_overlap_names_best_and_worst_bucket(self):
-        self.write("ddp_sim_box", [dict(STEP, algorithm="overlap", microbatches=1, bucket_bytes=size, hidden_fraction=hidden) for size, hidden in ((1 << 20, 0.66), (25 << 20, 0.4), (100 << 20, None))])
-        self.assertIn("66 % of the averaging on box with buckets of 1 MiB (40 % with 25 MiB)", findings.overlap(self.data).sentence)
+        self.write(
+            "ddp_sim_box",
+            [
+                dict(STEP, algorithm="overlap", microbatches=1, bucket_bytes=size, hidden_fraction=hidden)
+                for size, hidden in ((1 << 20, 0.66), (25 << 20, 0.4), (100 << 20, None))
+            ],
+        )
+        self.assertIn(
+            "66 % of the averaging on box with buckets of 1 MiB (40 % with 25 MiB)",
+            findings.overlap(self.data).sentence,
+        )
 
     def test_memory_is_the_ledgers_and_says_how_far_the_formula_is_off(self):
-        rows = [{"stage": stage, "ranks": 4, "category": kind, "moment": "resident", "measured_bytes": 4e6 / (1 if stage == 0 else 4), "predicted_bytes": 4e6 / (1 if stage == 0 else 4)}
-                for stage in (0, 3) for kind in ("parameters", "gradients", "optimizer")]
+        rows = [
+            {
+                "stage": stage,
+                "ranks": 4,
+                "category": kind,
+                "moment": "resident",
+                "measured_bytes": 4e6 / (1 if stage == 0 else 4),
+                "predicted_bytes": 4e6 / (1 if stage == 0 else 4),
+            }
+            for stage in (0, 3)
+            for kind in ("parameters", "gradients", "optimizer")
+        ]
         self.write("zero_memory", rows + [dict(rows[0], moment="peak", measured_bytes=1e9)])
-        self.assertIn("ZeRO-3 keeps 3 MB of model state on each and DDP 12 MB, 4.0 times as much; the ledger holds what the formulas say, to the byte", findings.memory(self.data).sentence)
+        self.assertIn(
+            "ZeRO-3 keeps 3 MB of model state on each and DDP 12 MB, 4.0 times as much; the ledger holds what the"
+            " formulas say, to the byte",
+            findings.memory(self.data).sentence,
+        )
         self.write("zero_memory", [dict(rows[0], predicted_bytes=3e6), *rows[1:]])
         self.assertIn("at most 25.0 % off the ledger", findings.memory(self.data).sentence)
 
     def test_schedules_are_compared_at_the_same_microbatches(self):
         row = {"transfer_seconds": 0, "stages": 4}
-        self.write("pipeline", [dict(row, schedule=name, microbatches=m, bubble_of_total=3 / (m + 3), peak_in_flight=held) for name, m, held in (("gpipe", 8, 8), ("gpipe", 32, 32), ("1f1b", 8, 4))])
-        self.assertIn("4 stages and 8 microbatches both schedules idle 27.3 % of the time, but GPipe’s fullest stage holds the activations of 8 microbatches and 1F1B’s of 4", findings.bubble(self.data).sentence)
+        self.write(
+            "pipeline",
+            [
+                dict(row, schedule=name, microbatches=m, bubble_of_total=3 / (m + 3), peak_in_flight=held)
+                for name, m, held in (("gpipe", 8, 8), ("gpipe", 32, 32), ("1f1b", 8, 4))
+            ],
+        )
+        self.assertIn(
+            "4 stages and 8 microbatches both schedules idle 27.3 % of the time, but GPipe’s fullest stage holds the"
+            " activations of 8 microbatches and 1F1B’s of 4",
+            findings.bubble(self.data).sentence,
+        )
 
     def test_predictions_are_counted_by_kind_and_calibration_is_none(self):
-        found = [results("a.json", [dict(RING, seconds=1.0, predicted_seconds=1.1), dict(STEP, seconds=1.0, predicted_seconds=0.5), dict(STEP, seconds=2.0, predicted_seconds=1.0),
-                                    dict(STEP, emulated=True, seconds=1.0, predicted_seconds=1.02), dict(STEP, kind="message", seconds=1.0, predicted_seconds=9.0), dict(STEP, predicted_seconds=None)])]
-        self.assertIn("simulated ones by 10.0 % (1 row), measured ones by 50.0 % (2 rows), emulated ones by 2.0 % (1 row)", findings.truth(found).sentence)
+        found = [
+            results(
+                "a.json",
+                [
+                    dict(RING, seconds=1.0, predicted_seconds=1.1),
+                    dict(STEP, seconds=1.0, predicted_seconds=0.5),
+                    dict(STEP, seconds=2.0, predicted_seconds=1.0),
+                    dict(STEP, emulated=True, seconds=1.0, predicted_seconds=1.02),
+                    dict(STEP, kind="message", seconds=1.0, predicted_seconds=9.0),
+                    dict(STEP, predicted_seconds=None),
+                ],
+            )
+        ]
+        self.assertIn(
+            "simulated ones by 10.0 % (1 row), measured ones by 50.0 % (2 rows), emulated ones by 2.0 % (1 row)",
+            findings.truth(found).sentence,
+        )
 
     def test_the_headline_counts_what_was_measured_quietly(self):
-        noisy, quiet = dict(STEP, seconds=1.0, predicted_seconds=0.5, quiet=False), dict(STEP, seconds=1.0, predicted_seconds=0.9, quiet=True)
+        noisy, quiet = (
+            dict(STEP, seconds=1.0, predicted_seconds=0.5, quiet=False),
+            dict(STEP, seconds=1.0, predicted_seconds=0.9, quiet=True),
+        )
         said = lambda *rows: findings.truth([results("a.json", list(rows))]).sentence
-        self.assertIn("measured ones by 10.0 % (1 row on a quiet computer; 50.0 % over all 3 rows)", said(noisy, noisy, quiet))
-        self.assertIn("measured ones by an unknown amount, because the computer was not quiet in any row (50.0 % over all 2 rows)", said(noisy, noisy))
+        self.assertIn(
+            "measured ones by 10.0 % (1 row on a quiet computer; 50.0 % over all 3 rows)", said(noisy, noisy, quiet)
+        )
+        self.assertIn(
+            "measured ones by an unknown amount, because the computer was not quiet in any row (50.0 % over all 2"
+            " rows)",
+            said(noisy, noisy),
+        )
 
     def test_what_is_missing_is_left_out(self):
         self.assertEqual(findings.all_of(self.data, []), [])
-        self.write("pipeline", [{"transfer_seconds": 0, "stages": 4, "schedule": "gpipe", "microbatches": 8, "bubble_of_total": 0.2, "peak_in_flight": 8}])
+        self.write(
+            "pipeline",
+            [
+                {
+                    "transfer_seconds": 0,
+                    "stages": 4,
+                    "schedule": "gpipe",
+                    "microbatches": 8,
+                    "bubble_of_total": 0.2,
+                    "peak_in_flight": 8,
+                }
+            ],
+        )
         self.assertIsNone(findings.bubble(self.data))
 
     def test_the_page_opens_with_them(self):
-        self.write("all_reduce_sim_b", [dict(RING, bytes=64 << 20, algorithm=name, bytes_sent_per_rank_max=1) for name in ("ring", "naive")])
+        self.write(
+            "all_reduce_sim_b",
+            [dict(RING, bytes=64 << 20, algorithm=name, bytes_sent_per_rank_max=1) for name in ("ring", "naive")],
+        )
         out = self.data / "report"
         (out / "data").mkdir(parents=True)
         (self.data / "all_reduce_sim_b.json").rename(out / "data" / "all_reduce_sim_b.json")
@@ -527,7 +966,10 @@ class Findings(unittest.TestCase):
 
 class Full(unittest.TestCase):
     def test_a_full_report_has_every_table_open_and_prints_it(self):
-        parts = ['<section id="a"><h2>A</h2><details><summary>The numbers</summary>42</details><details open>1</details></section>']
+        parts = [
+            '<section id="a"><h2>A</h2><details><summary>The numbers</summary>42</details><details'
+            " open>1</details></section>"
+        ]
         short, full = html_parts.document("t", parts), html_parts.document("t", parts, full=True)
         self.assertEqual((short.count("<details>"), full.count("<details>"), full.count("<details open>")), (1, 0, 2))
         self.assertNotIn('<body class="full">', short)
@@ -562,16 +1004,28 @@ class LeftOut(unittest.TestCase):
             (out / "data" / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
             self.assertEqual(page_module.Report(out, [], True).later("batch_"), "")
             # The suite's own steps, each said somewhere on the page.
-            steps = [name for path in sorted((ROOT / "bench" / "report").glob("week*.sh")) for name in re.findall(r'^ *(?:extra|\$kind) "?([a-z_]+)', path.read_text(encoding="utf-8"), re.M)]
+            steps = [
+                name
+                for path in sorted((ROOT / "bench" / "report").glob("week*.sh"))
+                for name in re.findall(r'^ *(?:extra|\$kind) "?([a-z_]+)', path.read_text(encoding="utf-8"), re.M)
+            ]
             self.assertGreater(len(steps), 5)
-            names = [*steps, "compress_sgd_none", "batch_1e-3_none", "batch_1e-3_sqrt"]  # the last are the names that loops make
+            names = [
+                *steps,
+                "compress_sgd_none",
+                "batch_1e-3_none",
+                "batch_1e-3_sqrt",
+            ]  # the last are the names that loops make
             for name in names:
                 (out / "data" / f"{name}.later").write_text(f"<what> {name.split('_')[0]} gives: {name}\n")
             found, skipped = sources.read_folder(out / "data")
             self.assertEqual(([r.name for r in found], skipped), (["a.json"], []))
             report = page_module.Report(out, found, True)
             self.assertIn(f"{len(names)} more steps", report.run())
-            self.assertEqual(report.later("batch_"), html_parts.note("With <code>./lab report --full</code>: &lt;what&gt; batch gives."))
+            self.assertEqual(
+                report.later("batch_"),
+                html_parts.note("With <code>./lab report --full</code>: &lt;what&gt; batch gives."),
+            )
             asked = []
             report.later = lambda *stems: asked.extend(stems) or ""
             page_module.weeks(report, out, ROOT)
@@ -580,23 +1034,47 @@ class LeftOut(unittest.TestCase):
 
 class Compare(unittest.TestCase):
     def test_virtual_times_differ_by_any_amount_and_measured_ones_beyond_their_intervals(self):
-        mine = results("a.json", [RING, dict(RING, bytes=1 << 21), STEP, dict(STEP, algorithm="no_overlap"), dict(RING, algorithm="tree")])
-        other = results("a.json", [dict(RING, bytes=1 << 21, seconds=1.000001e-3), RING, dict(STEP, seconds=0.69), dict(STEP, algorithm="no_overlap", seconds=1.0, seconds_low=0.8, seconds_high=1.2)])
+        mine = results(
+            "a.json",
+            [RING, dict(RING, bytes=1 << 21), STEP, dict(STEP, algorithm="no_overlap"), dict(RING, algorithm="tree")],
+        )
+        other = results(
+            "a.json",
+            [
+                dict(RING, bytes=1 << 21, seconds=1.000001e-3),
+                RING,
+                dict(STEP, seconds=0.69),
+                dict(STEP, algorithm="no_overlap", seconds=1.0, seconds_low=0.8, seconds_high=1.2),
+            ],
+        )
         pairs, alone = compare.pairs_of([mine], [other])
-        self.assertEqual({(p.a["algorithm"], p.a.get("bytes")): p.differs() for p in pairs}, {("ring", 1 << 20): False, ("ring", 1 << 21): True, ("overlap", None): False, ("no_overlap", None): True})
+        self.assertEqual(
+            {(p.a["algorithm"], p.a.get("bytes")): p.differs() for p in pairs},
+            {("ring", 1 << 20): False, ("ring", 1 << 21): True, ("overlap", None): False, ("no_overlap", None): True},
+        )
         self.assertEqual(alone, {"a.json": 1})
         said = compare.summary(pairs)
         self.assertIn("Simulated: 2 rows, 1 differs; B takes 1 times as long", said[0])
-        self.assertIn("Measured: 2 rows, 1 differs; B takes 2 times as long (median of those), at most 2 times (a.json).", said[1])
+        self.assertIn(
+            "Measured: 2 rows, 1 differs; B takes 2 times as long (median of those), at most 2 times (a.json).", said[1]
+        )
 
     def test_rows_that_say_the_same_are_told_apart_by_their_order(self):
-        pairs, alone = compare.pairs_of([results("a.json", [RING, dict(RING, seconds=2e-3)])], [results("a.json", [RING, dict(RING, seconds=4e-3)])])
+        pairs, alone = compare.pairs_of(
+            [results("a.json", [RING, dict(RING, seconds=2e-3)])], [results("a.json", [RING, dict(RING, seconds=4e-3)])]
+        )
         self.assertEqual([p.ratio() for p in pairs], [1.0, 2.0])
         self.assertEqual(alone, {})
 
     def test_the_page_names_both_places_and_what_differs(self):
-        text, said = compare.page(("left", "right"), [results("a.json", [RING])], [results("a.json", [dict(RING, seconds=3e-3)], commit="other00")])
-        self.assertEqual(said, ["Simulated: 1 row, 1 differs; B takes 3 times as long (median of those), at most 3 times (a.json)."])
+        text, said = compare.page(
+            ("left", "right"),
+            [results("a.json", [RING])],
+            [results("a.json", [dict(RING, seconds=3e-3)], commit="other00")],
+        )
+        self.assertEqual(
+            said, ["Simulated: 1 row, 1 differs; B takes 3 times as long (median of those), at most 3 times (a.json)."]
+        )
         for word in ("left", "right", "commit other00", "3.000", "dgx-a100"):
             self.assertIn(word, text)
         text, said = compare.page(("left", "right"), [results("a.json", [RING])], [results("a.json", [RING])])
@@ -611,7 +1089,10 @@ class WriteUp(unittest.TestCase):
             asked = writeup.questions(text)
             self.assertEqual(len(asked), text.count(writeup.ASKED), week)
             self.assertTrue(all(name.startswith(f"{week}.") and len(questions) >= 2 for name, questions in asked), week)
-        text = "## 1 One\n### Check yourself\n\n1. Why\n   so?\n2. And?\n\nAnswers: there.\n### Go further\n1. No question.\n"
+        text = (
+            "## 1 One\n### Check yourself\n\n1. Why\n   so?\n2. And?\n\nAnswers: there.\n### Go further\n1. No"
+            " question.\n"
+        )
         self.assertEqual(writeup.questions(text), [("1 One", ["Why so?", "And?"])])
 
     def test_it_holds_predictions_figures_questions_and_room(self):
@@ -619,9 +1100,23 @@ class WriteUp(unittest.TestCase):
             out = pathlib.Path(home)
             (out / "data").mkdir()
             (out / "figures").mkdir()
-            row = {"question": "23.2/bytes", "ask": "How many bytes?", "guess": 2.0, "measured": 4.0, "formula": 4.0, "unit": "MB", "date": "2026-01-02"}
-            (out / "predictions.json").write_text(json.dumps({"rows": [row, dict(row, question="21.2/time"), dict(row, question="23.3/later", measured=None)]}))
-            (out / "data" / "a.json").write_text(json.dumps({"context": {**CONTEXT, "code": "yours: 23.2"}, "rows": [STEP]}))
+            row = {
+                "question": "23.2/bytes",
+                "ask": "How many bytes?",
+                "guess": 2.0,
+                "measured": 4.0,
+                "formula": 4.0,
+                "unit": "MB",
+                "date": "2026-01-02",
+            }
+            (out / "predictions.json").write_text(
+                json.dumps(
+                    {"rows": [row, dict(row, question="21.2/time"), dict(row, question="23.3/later", measured=None)]}
+                )
+            )
+            (out / "data" / "a.json").write_text(
+                json.dumps({"context": {**CONTEXT, "code": "yours: 23.2"}, "rows": [STEP]})
+            )
             (out / "figures" / "tp.png").write_bytes(b"")
             (out / "figures" / "tp.svg").write_text('<svg width="100pt"></svg>')
             report = page_module.Report(out, sources.read_folder(out / "data")[0], False)
@@ -648,7 +1143,7 @@ class Sheets(unittest.TestCase):
         with tempfile.TemporaryDirectory() as data:
             row = {"chunks": 1, "stages": 16, "accumulate": 192, "bubble_of_ideal": 0.088}
             (pathlib.Path(data) / "phantom_175b.json").write_text(json.dumps({"context": CONTEXT, "rows": [row]}))
-            (question, unit, predicted, measured, how), = predict.everything_together(data)
+            ((question, unit, predicted, measured, how),) = predict.everything_together(data)
             self.assertIn("192 microbatches", question)
             self.assertAlmostEqual(predicted, 100 * 15 / 192)
             self.assertAlmostEqual(measured, 8.8)
@@ -659,14 +1154,21 @@ class Sheets(unittest.TestCase):
     def test_the_page_names_what_predicts(self):
         here = {"predicted_from": "a ping-pong", "alpha_seconds": 1e-6, "beta_seconds_per_byte": 1e-10}
         self.assertIn("α = 1 µs, 1/β = 10.00 GB/s", page_module.prices_of(here))
-        self.assertEqual(page_module.prices_of({"predicted_from": "a host, by ./lab calibrate"}), "from a host, by ./lab calibrate")
+        self.assertEqual(
+            page_module.prices_of({"predicted_from": "a host, by ./lab calibrate"}), "from a host, by ./lab calibrate"
+        )
 
     def test_what_pages_load_some_step_writes(self):
         steps = "".join(path.read_text() for path in (ROOT / "bench" / "report").glob("*.sh"))
-        written = [re.sub(r"\$\{[^}]*\}|\$\w+", "*", name) for name in re.findall(r'\$data/([^"]*?)\.(?:json|csv)"', steps)]
+        written = [
+            re.sub(r"\$\{[^}]*\}|\$\w+", "*", name) for name in re.findall(r'\$data/([^"]*?)\.(?:json|csv)"', steps)
+        ]
         patterns = [re.compile(".*".join(map(re.escape, name.split("*"))) + "$") for name in written]
         for path in HERE.glob("*.py"):
             if path.name.startswith("report_"):
                 continue
             for name in re.findall(r'load(?:_csv)?\((?:self\.|report\.)?data, "(\w[\w-]*)"\)', path.read_text()):
-                self.assertTrue(any(p.match(name) for p in patterns), f"{path.name} loads {name}, which no step of bench/report writes")
+                self.assertTrue(
+                    any(p.match(name) for p in patterns),
+                    f"{path.name} loads {name}, which no step of bench/report writes",
+                )

@@ -29,11 +29,12 @@ def load_csv(data, name):
 
 
 def losses(runs):
-    """Some rows and columns for a table of several runs' losses, by name, the serial one's first; and the largest distance
+    """Some rows and columns for a table of several runs' losses, by name, the serial one's first; and the largest
+    distance
     of any from the first at one step."""
     names = list(runs)
     rows = [dict(zip(["step", *names], [at[0]["step"], *(float(r["loss"]) for r in at)])) for at in zip(*runs.values())]
-    columns = {"step": "step"} | {name: (lambda r, name=name: f"{r[name]:.6f}") for name in names}
+    columns = {"step": "step"} | {name: lambda r, name=name: f"{r[name]:.6f}" for name in names}
     gap = max(abs(r[name] - r[names[0]]) for r in rows for name in names)
     return rows[:: max(1, len(rows) // 12)] + [rows[-1]], columns, gap
 
@@ -79,5 +80,13 @@ def seconds_text(seconds):
 
 
 # All-reduce on 8 A100 SXM with NCCL: bytes, busbw in GB/s (stas00/ml-engineering, network/README.md).
-NCCL_8_A100 = [(32 << 10, 1.31), (128 << 10, 4.43), (512 << 10, 11.41), (2 << 20, 36.18), (8 << 20, 109.93),
-               (32 << 20, 138.49), (128 << 20, 176.92), (512 << 20, 222.72)]
+NCCL_8_A100 = [
+    (32 << 10, 1.31),
+    (128 << 10, 4.43),
+    (512 << 10, 11.41),
+    (2 << 20, 36.18),
+    (8 << 20, 109.93),
+    (32 << 20, 138.49),
+    (128 << 20, 176.92),
+    (512 << 20, 222.72),
+]

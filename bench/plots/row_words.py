@@ -1,4 +1,5 @@
-"""What a row of results is called and how its numbers are written: its machine, its mesh, its times, and where a step's time went. Standard library only."""
+"""What a row of results is called and how its numbers are written: its machine, its mesh, its times, and where a step's
+time went. Standard library only."""
 
 from results import is_seconds, seconds_text
 from sources import kind_of, span
@@ -9,18 +10,22 @@ def has(*fields):
 
 
 def times(name):
-    """A value with its interval, where there is one: not of a single sample, nor where virtual time gives the same again and again."""
+    """A value with its interval, where there is one: not of a single sample, nor where virtual time gives the same
+    again and again."""
+
     def text(row):
         value, low, high = (row.get(name + end) for end in ("", "_low", "_high"))
         if value is None:
             return "refused: no core each" if row.get("fits_cores") is False else "–"
         show = seconds_text if is_seconds(name) else (lambda v: f"{v:.3g}")
         return show(value) + (f" ({show(low)} to {show(high)})" if has_width(row, name) else "")
+
     return text
 
 
 def has_width(row, name):
-    """Whether a field of a row has an interval that says more than the field: not of one sample, and wider than rounding."""
+    """Whether a field of a row has an interval that says more than the field: not of one sample, and wider than
+    rounding."""
     low, high = (row.get(name + end) for end in ("_low", "_high"))
     return low is not None and high is not None and row.get("samples") != 1 and high - low > 1e-9 * abs(high)
 
@@ -42,11 +47,18 @@ def mesh(row):
 
 
 def what_trains(row):
-    """The name of a plan or training run: what it does beyond plain data parallelism. A run without stages has a schedule too, which says nothing."""
+    """The name of a plan or training run: what it does beyond plain data parallelism. A run without stages has a
+    schedule too, which says nothing."""
     on = mesh(row)
-    parts = [row.get("schedule") if on["pp"] > 1 else "", f"ZeRO-{row['zero']}" if row.get("zero") else "", row.get("compress"),
-             f"recompute {row['recompute']}" if row.get("recompute") not in (None, "", "none") else ""]
-    return ", ".join(p for p in parts if p) or ("serial" if set(on.values()) == {1} else "tensor-parallel" if on["tp"] > 1 else "data-parallel")
+    parts = [
+        row.get("schedule") if on["pp"] > 1 else "",
+        f"ZeRO-{row['zero']}" if row.get("zero") else "",
+        row.get("compress"),
+        f"recompute {row['recompute']}" if row.get("recompute") not in (None, "", "none") else "",
+    ]
+    return ", ".join(p for p in parts if p) or (
+        "serial" if set(on.values()) == {1} else "tensor-parallel" if on["tp"] > 1 else "data-parallel"
+    )
 
 
 def what(row):
@@ -63,7 +75,11 @@ def what(row):
 
 def what_and_mesh(row):
     parts = [what(row), *(f"{letters} {size}" for letters, size in mesh(row).items() if size > 1)]
-    parts += [words.format(row[field]) for field, words in (("microbatches", "m = {}"), ("microbatch", "microbatches of {}"), ("chunks", "{} chunks")) if (row.get(field) or 1) > 1]
+    parts += [
+        words.format(row[field])
+        for field, words in (("microbatches", "m = {}"), ("microbatch", "microbatches of {}"), ("chunks", "{} chunks"))
+        if (row.get(field) or 1) > 1
+    ]
     return ", ".join(parts + ([f"hop {seconds_text(row['transfer_seconds'])}"] if row.get("transfer_seconds") else []))
 
 
@@ -78,7 +94,12 @@ def ranks(row):
 
 def duration(row):
     """The time of a step with its interval, by whatever name."""
-    return times(next((name for name in ("step_seconds", "makespan_seconds") if row.get("seconds") is None and row.get(name)), "seconds"))(row)
+    return times(
+        next(
+            (name for name in ("step_seconds", "makespan_seconds") if row.get("seconds") is None and row.get(name)),
+            "seconds",
+        )
+    )(row)
 
 
 def on(row):
@@ -87,9 +108,11 @@ def on(row):
 
 
 def breakdown(row):
-    """Where the time of a step went: {"compute", "exposed", "idle", "other"} in seconds, or None where the row does not say.
+    """Where the time of a step went: {"compute", "exposed", "idle", "other"} in seconds, or None where the row does not
+    say.
 
-    exposed: communication that nothing hides. idle: waiting for a turn, bubbles and unequal work. other: launches, the optimizer, data.
+    exposed: communication that nothing hides. idle: waiting for a turn, bubbles and unequal work. other: launches, the
+    optimizer, data.
     """
     get = lambda *names: sum(max(0.0, row.get(n) or 0.0) for n in names)
     total = row.get("seconds") or row.get("step_seconds") or row.get("makespan_seconds")
@@ -101,13 +124,32 @@ def breakdown(row):
         idle = min(left - exposed, get("lost_to_bubble_seconds", "lost_to_imbalance_seconds"))
         return {"compute": total - left, "exposed": exposed, "idle": idle, "other": left - exposed - idle}
     if "idle_seconds" in row and "tensor_seconds" in row:  # a phantom step of a mesh
-        return {"compute": get("compute_seconds"), "exposed": get("tensor_seconds", "data_seconds"), "idle": get("idle_seconds"), "other": get("update_seconds")}
+        return {
+            "compute": get("compute_seconds"),
+            "exposed": get("tensor_seconds", "data_seconds"),
+            "idle": get("idle_seconds"),
+            "other": get("update_seconds"),
+        }
     if "bubble_seconds" in row:  # a plan
-        return {"compute": get("compute_seconds", "recompute_seconds"), "exposed": get("tensor_seconds", "data_seconds", "hop_seconds"),
-                "idle": get("bubble_seconds"), "other": get("update_seconds")}
+        return {
+            "compute": get("compute_seconds", "recompute_seconds"),
+            "exposed": get("tensor_seconds", "data_seconds", "hop_seconds"),
+            "idle": get("bubble_seconds"),
+            "other": get("update_seconds"),
+        }
     if "busy_seconds" in row:  # a pipeline
-        return {"compute": get("busy_seconds"), "exposed": 0.0, "idle": get("idle_seconds", "waiting_seconds"), "other": 0.0}
+        return {
+            "compute": get("busy_seconds"),
+            "exposed": 0.0,
+            "idle": get("idle_seconds", "waiting_seconds"),
+            "other": 0.0,
+        }
     if row.get("exposed_seconds") is not None and row.get("algorithm") not in ("communication",):
         exposed, update = min(total, get("exposed_seconds")), get("optimizer_seconds")
-        return {"compute": max(0.0, total - exposed - update), "exposed": exposed, "idle": 0.0, "other": min(update, total - exposed)}
+        return {
+            "compute": max(0.0, total - exposed - update),
+            "exposed": exposed,
+            "idle": 0.0,
+            "other": min(update, total - exposed),
+        }
     return None

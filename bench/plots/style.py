@@ -14,16 +14,36 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 # Okabe and Ito's palette, darkest first.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
-MORE_COLOURS = ["#882255", "#999933", "#44AA99", "#777777", "#332288", "#AA4499", "#663300"]  # Tol's, for figures of many curves
+MORE_COLOURS = [
+    "#882255",
+    "#999933",
+    "#44AA99",
+    "#777777",
+    "#332288",
+    "#AA4499",
+    "#663300",
+]  # Tol's, for figures of many curves
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 HATCHES = ["", "//", "..", "xx", "--", "\\\\"]
 LINES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), "-"]
 
-matplotlib.rcParams.update({
-    "svg.fonttype": "path", "svg.hashsalt": "lockstep", "font.size": 10, "axes.grid": True, "grid.color": "#dddddd",
-    "grid.linewidth": 0.6, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
-    "legend.frameon": False, "figure.constrained_layout.use": True, "lines.markersize": 4.5, "lines.linewidth": 1.4,
-})
+matplotlib.rcParams.update(
+    {
+        "svg.fonttype": "path",
+        "svg.hashsalt": "lockstep",
+        "font.size": 10,
+        "axes.grid": True,
+        "grid.color": "#dddddd",
+        "grid.linewidth": 0.6,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+        "figure.constrained_layout.use": True,
+        "lines.markersize": 4.5,
+        "lines.linewidth": 1.4,
+    }
+)
 
 
 def look(i):
@@ -38,19 +58,26 @@ def distinct(i):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a figure is to stand. `width` in inches, None: as the figure asks; `text`: its letters, over those on the page."""
+    """Where a figure is to stand. `width` in inches, None: as the figure asks; `text`: its letters, over those on the
+    page."""
+
     folder: str
     kinds: tuple
     suffix: str = ""
     width: float = None
     text: float = 1.0
     stacked: bool = False  # panels one under the other
-    wide: bool = False     # 16:9
+    wide: bool = False  # 16:9
 
 
-LAYOUTS = {"page": [Layout("figures", ("svg", "pdf", "png"))],
-           "paper": [Layout("paper", ("pdf",), "_column", 3.3, 0.74, stacked=True), Layout("paper", ("pdf",), "_page", 7.0, 0.74)],
-           "slides": [Layout("slides", ("png",), wide=True)]}
+LAYOUTS = {
+    "page": [Layout("figures", ("svg", "pdf", "png"))],
+    "paper": [
+        Layout("paper", ("pdf",), "_column", 3.3, 0.74, stacked=True),
+        Layout("paper", ("pdf",), "_page", 7.0, 0.74),
+    ],
+    "slides": [Layout("slides", ("png",), wide=True)],
+}
 
 
 TALLEST = 6.2  # inches of panels one under the other: below them a column of a paper holds the caption
@@ -58,11 +85,13 @@ TALLEST = 6.2  # inches of panels one under the other: below them a column of a 
 
 class Drawing:
     """The layout that figures are drawn in: a figure's function says what is in it, this how large it is."""
+
     layout = LAYOUTS["page"][0]
 
 
 def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
-    """`columns` panels beside each other, as axes[0][i]; stacked where the layout is one column of a paper. With `bars` a panel is
+    """`columns` panels beside each other, as axes[0][i]; stacked where the layout is one column of a paper. With `bars`
+    a panel is
     as high as so many horizontal ones need."""
     layout = Drawing.layout
     height = max(1.6, 0.9 + 0.3 * bars) if bars else height
@@ -81,7 +110,10 @@ def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
 
 def doubling_axis(axis, ticks, label):
     """A logarithmic x axis with exactly these ticks; with every other one where they would touch."""
-    if sum(len(f"{t:,}") + 1.5 for t in ticks) * 0.085 * Drawing.layout.text > axis.get_position().width * axis.figure.get_figwidth():
+    if (
+        sum(len(f"{t:,}") + 1.5 for t in ticks) * 0.085 * Drawing.layout.text
+        > axis.get_position().width * axis.figure.get_figwidth()
+    ):
         ticks = ticks[::2]
     axis.set_xscale("log", base=2)
     axis.set_xticks(ticks)
@@ -111,7 +143,10 @@ def speedup_axis(axis, most, label, least=1.0):
 
 def plain_log_axis(axis, steps=(1, 2, 5)):
     """A matplotlib axis (of x or of y), logarithmic, with plain numbers at 1, 2, 5, 10 …, as far as it goes."""
-    scale, limits, ticks, labels = (getattr(axis.axes, f"{verb}_{axis.axis_name}{noun}") for verb, noun in (("set", "scale"), ("get", "lim"), ("set", "ticks"), ("set", "ticklabels")))
+    scale, limits, ticks, labels = (
+        getattr(axis.axes, f"{verb}_{axis.axis_name}{noun}")
+        for verb, noun in (("set", "scale"), ("get", "lim"), ("set", "ticks"), ("set", "ticklabels"))
+    )
     scale("log")
     low, high = limits()
     places = [s * 10.0**k for k in range(-12, 13) for s in steps if low <= s * 10.0**k <= high]
@@ -122,8 +157,19 @@ def plain_log_axis(axis, steps=(1, 2, 5)):
 
 def beside_line(axis, x, y, text):
     """Names the vertical line at x, upright, left of it, at height y of the axis; what lies below stays legible."""
-    axis.annotate(text, (x, y), xycoords=("data", "axes fraction"), xytext=(-2, 0), textcoords="offset points", rotation=90, fontsize=7, color="#555555", ha="right",
-                  va="top" if y > 0.5 else "bottom", bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6})
+    axis.annotate(
+        text,
+        (x, y),
+        xycoords=("data", "axes fraction"),
+        xytext=(-2, 0),
+        textcoords="offset points",
+        rotation=90,
+        fontsize=7,
+        color="#555555",
+        ha="right",
+        va="top" if y > 0.5 else "bottom",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6},
+    )
 
 
 def whiskers(rows, field, scale=1):
@@ -153,7 +199,17 @@ def stacked_bars(axis, names, parts, unit=1.0):
     whole = sum(map(sum, parts.values()))
     for k, (part, values) in enumerate(parts.items()):
         if sum(values) > 1e-3 * whole:
-            axis.barh(range(len(names)), [v / unit for v in values], 0.72, left=left, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part)
+            axis.barh(
+                range(len(names)),
+                [v / unit for v in values],
+                0.72,
+                left=left,
+                color=COLOURS[k],
+                alpha=0.85,
+                hatch=HATCHES[k],
+                edgecolor="white",
+                label=part,
+            )
         left = [a + v / unit for a, v in zip(left, values)]
     name_bars(axis, names)
     return left
@@ -163,7 +219,18 @@ def stacked_columns(axis, parts, width, **line):
     """Vertical bars in parts, {part: a value for each bar}, each with a hatch of its own."""
     bottom = None
     for k, (part, values) in enumerate(parts.items()):
-        axis.bar(range(len(values)), values, width, bottom=bottom, color=COLOURS[k], alpha=0.85, hatch=HATCHES[k], edgecolor="white", label=part, **line)
+        axis.bar(
+            range(len(values)),
+            values,
+            width,
+            bottom=bottom,
+            color=COLOURS[k],
+            alpha=0.85,
+            hatch=HATCHES[k],
+            edgecolor="white",
+            label=part,
+            **line,
+        )
         bottom = [a + b for a, b in zip(bottom or [0.0] * len(values), values)]
 
 
@@ -194,9 +261,13 @@ def losses_figure(serial, others):
     steps = lambda rows: [int(r["step"]) for r in rows]
     axes[0][0].plot(steps(serial), loss(serial), color=COLOURS[5], linewidth=4, alpha=0.6, label="serial")
     for i, (name, rows) in enumerate(others.items()):
-        axes[0][0].plot(steps(rows), loss(rows), color=COLOURS[i], linewidth=1.2, linestyle=("--", ":", "-.")[i % 3], label=name)
+        axes[0][0].plot(
+            steps(rows), loss(rows), color=COLOURS[i], linewidth=1.2, linestyle=("--", ":", "-.")[i % 3], label=name
+        )
         gap = [max(abs(a - b), 1e-9) for a, b in zip(loss(serial), loss(rows))]
-        axes[0][1].plot(steps(rows), gap, color=COLOURS[i], marker=MARKERS[i], linestyle="none", markersize=3, label=name)
+        axes[0][1].plot(
+            steps(rows), gap, color=COLOURS[i], marker=MARKERS[i], linestyle="none", markersize=3, label=name
+        )
     axes[0][0].set_ylabel("loss, nats per token")
     axes[0][0].set_title("training loss, the same global batch")
     axes[0][0].legend()
@@ -211,7 +282,8 @@ def losses_figure(serial, others):
 
 
 def save(figure, out, name, written=()):
-    """Into the layout's folder of `out`, in each of its formats but those that are written already; letters of print are never below 5.5 points."""
+    """Into the layout's folder of `out`, in each of its formats but those that are written already; letters of print
+    are never below 5.5 points."""
     layout = Drawing.layout
     if layout.text != 1:
         for text in figure.findobj(matplotlib.text.Text):
@@ -221,11 +293,18 @@ def save(figure, out, name, written=()):
         for axis in figure.axes[1:]:
             if first.get_shared_y_axes().joined(first, axis):
                 axis.set_ylabel(axis.get_ylabel() or first.get_ylabel())
-    metadata = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None, "Producer": None}, "png": {"Software": None}}
+    metadata = {
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Producer": None},
+        "png": {"Software": None},
+    }
     folder = out / layout.folder
     folder.mkdir(parents=True, exist_ok=True)
     for kind in (kind for kind in layout.kinds if kind not in written):
-        figure.savefig(folder / f"{name}{layout.suffix}.{kind}", metadata=metadata[kind],
-                       dpi=1920 / figure.get_figwidth() if layout.wide else 160)
+        figure.savefig(
+            folder / f"{name}{layout.suffix}.{kind}",
+            metadata=metadata[kind],
+            dpi=1920 / figure.get_figwidth() if layout.wide else 160,
+        )
         figure.set_constrained_layout(False)  # the first format has placed everything
     plt.close(figure)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 MOST_ROWS = 40
 STEP = re.compile(r"([FBIW])(\d+)(?:\.(\d+))?$")  # of a pipeline: its work, microbatch, chunk
-LINK = re.compile(r"(down|up) (even|odd|around)(?:, back)?$")  # a queue of a pipeline's link (24.1), and which way it goes
+LINK = re.compile(
+    r"(down|up) (even|odd|around)(?:, back)?$"
+)  # a queue of a pipeline's link (24.1), and which way it goes
 WORK = {"F": "forward", "B": "backward", "I": "backward, input gradient", "W": "backward, weight gradients"}
 
 
@@ -20,6 +22,7 @@ class Event:
 @dataclass
 class Row:
     """A queue of a rank; without work, its transfers alone."""
+
     rank: int
     queue: str
     compute: list = field(default_factory=list)
@@ -35,9 +38,14 @@ class Row:
 
 
 def rows_of(path):
-    """The Rows of a file in Chrome's trace-event format that one of our commands wrote, by rank, then as they stand there."""
+    """The Rows of a file in Chrome's trace-event format that one of our commands wrote, by rank, then as they stand
+    there."""
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    queues = {(e["pid"], e["tid"]): re.sub(r"(: transfers)?( \(\d+\))?$", "", e["args"]["name"]) for e in events if e["name"] == "thread_name"}
+    queues = {
+        (e["pid"], e["tid"]): re.sub(r"(: transfers)?( \(\d+\))?$", "", e["args"]["name"])
+        for e in events
+        if e["name"] == "thread_name"
+    }
     rows = {}
     spans = [e for e in events if e["ph"] == "X"]
     pipeline = all(STEP.match(e["name"]) for e in spans if e["cat"] == "compute")
@@ -51,8 +59,11 @@ def rows_of(path):
 
 def messages_of(e, event, way):
     """What a stage receives on a link, as its sender's: a receive is posted long before its bytes move."""
-    return [((peer, way), Event(event.name, event.end - seconds, event.end))
-            for kind, peer, _, _, seconds in e["args"].get("messages", []) if kind == "receive"]
+    return [
+        ((peer, way), Event(event.name, event.end - seconds, event.end))
+        for kind, peer, _, _, seconds in e["args"].get("messages", [])
+        if kind == "receive"
+    ]
 
 
 def too_long(path):

@@ -1,13 +1,27 @@
-"""Timelines for print and for slides, drawn from the traces of the runs; on the page stand those that the runs drew themselves."""
+"""Timelines for print and for slides, drawn from the traces of the runs; on the page stand those that the runs drew
+themselves."""
 
 from pipeline_figures import SCHEDULES
 from style import Drawing, figure_legend, subplots
 from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, too_long
 
-# How each kind of work is filled, and its letters. They differ in lightness as well: a black and white print keeps them apart.
-LOOKS = {"computing": ("#0072B2", "", "white"), "forward": ("#0072B2", "", "white"), "backward": ("#F0B27A", "", "black"), "backward, input gradient": ("#F0B27A", "", "black"),
-         "backward, weight gradients": ("#D3EFE4", "", "black"), "waiting": ("white", "//////", "black"), "bytes moving": ("#E69F00", "", "black")}
-WORK, STRIP, REGION, GAP = 0.8, 0.26, 0.42, 0.1  # heights: of a queue's work, of its transfers below it, of regions above it; below all of these
+# How each kind of work is filled, and its letters. They differ in lightness as well: a black and white print keeps them
+# apart.
+LOOKS = {
+    "computing": ("#0072B2", "", "white"),
+    "forward": ("#0072B2", "", "white"),
+    "backward": ("#F0B27A", "", "black"),
+    "backward, input gradient": ("#F0B27A", "", "black"),
+    "backward, weight gradients": ("#D3EFE4", "", "black"),
+    "waiting": ("white", "//////", "black"),
+    "bytes moving": ("#E69F00", "", "black"),
+}
+WORK, STRIP, REGION, GAP = (
+    0.8,
+    0.26,
+    0.42,
+    0.1,
+)  # heights: of a queue's work, of its transfers below it, of regions above it; below all of these
 EDGE = {"edgecolor": "#444444", "linewidth": 0.4}
 
 
@@ -18,7 +32,9 @@ class Timeline:
         self.axis, self.rows = axis, rows
         self.begin = min(e.begin for row in rows for e in row.all())
         self.end = max(e.end for row in rows for e in row.all())
-        self.unit, self.unit_name = next((u for u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if self.end - self.begin >= u[0]), (1e-6, "µs"))
+        self.unit, self.unit_name = next(
+            (u for u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if self.end - self.begin >= u[0]), (1e-6, "µs")
+        )
 
     def bars(self, spans, top, height, fill, label=None, **more):
         """spans: (begin, length) in seconds."""
@@ -38,7 +54,14 @@ class Timeline:
         for paler in (False, True):
             mine = [e for e in events if int(STEP.match(e.name)[3] or 0) % 2 == paler]
             if mine:
-                self.bars([(e.begin, e.end - e.begin) for e in mine], top, WORK, LOOKS[kind], None if paler else label, alpha=0.6 if paler else 1)
+                self.bars(
+                    [(e.begin, e.end - e.begin) for e in mine],
+                    top,
+                    WORK,
+                    LOOKS[kind],
+                    None if paler else label,
+                    alpha=0.6 if paler else 1,
+                )
         for event in events:
             self.word(STEP.match(event.name)[2], event, top + WORK / 2, LOOKS[kind][2])
 
@@ -70,7 +93,8 @@ def height(row):
 
 
 def timeline_figure(path):
-    """A row a queue: its work, above it phases and collectives, below it what it transfers. None without a trace that can be drawn."""
+    """A row a queue: its work, above it phases and collectives, below it what it transfers. None without a trace that
+    can be drawn."""
     if path is None or not path.exists() or too_long(path):
         return None
     rows = rows_of(path)
@@ -108,4 +132,4 @@ def legend_of_numbers(rows):
 def of_report(data):
     """{name: function that draws it} of the report's own timelines."""
     names = ("timeline_no_overlap", "timeline_overlap", *(f"schedule_{name}" for name in SCHEDULES))
-    return {name: (lambda name=name: timeline_figure(data / f"{name}.trace")) for name in names}
+    return {name: lambda name=name: timeline_figure(data / f"{name}.trace") for name in names}

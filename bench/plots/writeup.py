@@ -1,6 +1,7 @@
 """What a learner hands in beside the code; page.py writes it for ./lab report --week N. Standard library only.
 
-writeup.md and writeup.html: whose code ran, what was predicted before, the figures with what each says, the week's questions with space
+writeup.md and writeup.html: whose code ran, what was predicted before, the figures with what each says, the week's
+questions with space
 for answers, and what a reader of it looks for. Figures and numbers are the report's; the words are the learner's.
 """
 
@@ -51,20 +52,50 @@ def questions(text):
 def prediction_line(row):
     off = f", off by {100 * (row['guess'] / row['measured'] - 1):+.0f} %" if row["measured"] else ""
     formula = "" if row.get("formula") is None else f"; by formula {row['formula']:.4g}"
-    return f"{row['question'].split('/')[0]}, {row['ask']} I said {row['guess']:.4g} {row['unit']}{formula}; measured {row['measured']:.4g} {row['unit']}{off}."
+    return (
+        f"{row['question'].split('/')[0]}, {row['ask']} I said {row['guess']:.4g} {row['unit']}{formula}; measured"
+        f" {row['measured']:.4g} {row['unit']}{off}."
+    )
 
 
 def markdown(week, report, asked, rows):
     """The write-up; each empty line after a "…" is the learner's."""
     found = list(report.found.values())
-    lines = [f"# Week {week}: what I built and what I measured", "", f"Code: {'; '.join(codes_of(found))}. Commit {found[0].context['commit']}, {found[0].context['date'][:10]}, on {found[0].context['machine']}.",
-             "", "## In three sentences", "", "…", "", "## What I predicted", ""]
-    lines += [f"- {prediction_line(row)} Why: …" for row in rows] or ["Nothing was written down with `./lab predict` before it was measured."]
+    lines = [
+        f"# Week {week}: what I built and what I measured",
+        "",
+        (
+            f"Code: {'; '.join(codes_of(found))}. Commit {found[0].context['commit']}, {found[0].context['date'][:10]},"
+            f" on {found[0].context['machine']}."
+        ),
+        "",
+        "## In three sentences",
+        "",
+        "…",
+        "",
+        "## What I predicted",
+        "",
+    ]
+    lines += [f"- {prediction_line(row)} Why: …" for row in rows] or [
+        "Nothing was written down with `./lab predict` before it was measured."
+    ]
     lines += ["", "## What I measured", ""]
     for entry in report.entries:
         drawn = report.out / "figures" / f"{entry.name}.png"
-        lines += [f"![{entry.name}](figures/{entry.name}.png)" if drawn.exists() else f"`{entry.name}`: its numbers are on the report's page.", "", plain(entry.caption), "", *(f"*{line}*" for line in entry.provenance), "",
-                  "What it says, and where it leaves the prediction: …", ""]
+        lines += [
+            (
+                f"![{entry.name}](figures/{entry.name}.png)"
+                if drawn.exists()
+                else f"`{entry.name}`: its numbers are on the report's page."
+            ),
+            "",
+            plain(entry.caption),
+            "",
+            *(f"*{line}*" for line in entry.provenance),
+            "",
+            "What it says, and where it leaves the prediction: …",
+            "",
+        ]
     lines += ["## Questions", ""]
     for name, of_exercise in asked:
         lines += [f"### {name}", ""]
@@ -81,7 +112,11 @@ def marked(text):
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"(?<!\w)\*([^*]+)\*(?!\w)", r"<em>\1</em>", text)
     text = text.replace("[ ]", '<input type="checkbox">')
-    return text.replace("…", '<textarea rows="2" aria-label="your words"></textarea>') if text.strip().endswith("…") else text
+    return (
+        text.replace("…", '<textarea rows="2" aria-label="your words"></textarea>')
+        if text.strip().endswith("…")
+        else text
+    )
 
 
 def page(text, figures):
@@ -97,12 +132,24 @@ def page(text, figures):
             parts.append(f"<h{level}>{marked(heading[2])}</h{level}>")
         elif line.strip():
             parts.append(f"<p>{marked(line.removeprefix('- '))}</p>")
-    style = STYLE + "textarea { display: block; width: 100%; font: inherit; margin: .3rem 0; } @media print { textarea { min-height: 3rem; border: 1px solid #ccc; } }"
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(text.splitlines()[0].removeprefix('# '))}</title><style>{style}</style></head><body>{''.join(parts)}</body></html>\n")
+    style = (
+        STYLE + "textarea { display: block; width: 100%; font: inherit; margin: .3rem 0; } @media print { textarea {"
+        " min-height: 3rem; border: 1px solid #ccc; } }"
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport"'
+        f' content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(text.splitlines()[0].removeprefix('# '))}</title><style>{style}</style></head>"
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
 
 
 def write(report, week, root, figures):
-    text = markdown(week, report, questions(handout(root, week)), [r for r in measured_predictions(report.out) if r["question"].startswith(f"{week}.")])
+    text = markdown(
+        week,
+        report,
+        questions(handout(root, week)),
+        [r for r in measured_predictions(report.out) if r["question"].startswith(f"{week}.")],
+    )
     (report.out / "writeup.md").write_text(text, encoding="utf-8")
     (report.out / "writeup.html").write_text(page(text, figures), encoding="utf-8")

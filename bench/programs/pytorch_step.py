@@ -2,7 +2,8 @@
 """The training step of ./lab train and ./lab bench gpt in PyTorch, for comparison: same model, shapes and optimizer.
 
   python3 bench/programs/pytorch_step.py --model small --batch 64 --sequence 64 --steps 50 --data data/austen.txt
-  python3 bench/programs/pytorch_step.py --model gpt2-124m --device cuda --dtype bf16 --batch 16 --sequence 1024 --compile both
+  python3 bench/programs/pytorch_step.py --model gpt2-124m --device cuda --dtype bf16 --batch 16 --sequence 1024
+  --compile both
 
 Eager, and with --compile also through torch.compile. bf16 is PyTorch's own mixed precision: fp32 parameters, autocast
 around forward and loss. Without --data the tokens are random and each step has the same ones. Prints tokens a second
@@ -22,7 +23,9 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common", "gpt", "model", "golden"))
+sys.path.insert(
+    0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common", "gpt", "model", "golden")
+)
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -46,7 +49,9 @@ def options():
     for name, value in dict(batch=64, accumulate=1, steps=50, warmup=20, threads=2, seed=1).items():
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--samples", type=int, help="instead of --steps: steps to time after six untimed ones")
-    parser.add_argument("--budget", type=float, default=20.0, help="seconds that --samples may take; at least five anyway")
+    parser.add_argument(
+        "--budget", type=float, default=20.0, help="seconds that --samples may take; at least five anyway"
+    )
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--data", help="a text, read as bytes")
     parser.add_argument("--untied", action="store_true")
@@ -85,8 +90,10 @@ def batches(o):
         data = torch.tensor(list(file.read()), dtype=torch.long).to(o.device)
     while True:
         starts = torch.randint(0, len(data) - o.sequence - 1, (rows,)).tolist()
-        yield (torch.stack([data[s : s + o.sequence] for s in starts]),
-               torch.stack([data[s + 1 : s + o.sequence + 1] for s in starts]))
+        yield (
+            torch.stack([data[s : s + o.sequence] for s in starts]),
+            torch.stack([data[s + 1 : s + o.sequence + 1] for s in starts]),
+        )
 
 
 def wait_for(o):
@@ -161,9 +168,12 @@ def train(o, compiled):
         if o.samples and step == UNTIMED:  # which takes as long as the others
             steps = UNTIMED + 1 + max(5, min(o.samples, int(o.budget / slowest(seconds[-1], o))))
         if not o.samples and (step % o.report_every == 0 or step + 1 == steps):
-            print(f"step {step + 1:5d}  loss {losses_seen[-1]:.4f}  {o.batch * o.sequence / seconds[-1]:.0f} tokens/s", flush=True)
+            print(
+                f"step {step + 1:5d}  loss {losses_seen[-1]:.4f}  {o.batch * o.sequence / seconds[-1]:.0f} tokens/s",
+                flush=True,
+            )
         step += 1
-    counted = seconds[UNTIMED + 1:] if o.samples else seconds[min(UNTIMED, len(seconds) - 1):]
+    counted = seconds[UNTIMED + 1 :] if o.samples else seconds[min(UNTIMED, len(seconds) - 1) :]
     return counted, losses_seen, sum(p.numel() for p in model.parameters())
 
 
@@ -174,16 +184,26 @@ def commit():
         with open(os.path.join(root, "commit.txt")) as file:
             return file.read().strip()
     except OSError:
-        told = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-                              capture_output=True, text=True)
+        told = subprocess.run(
+            ["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            capture_output=True,
+            text=True,
+        )
         return told.stdout.strip() or "unknown"
 
 
 def write(path, o, rows):
     device = torch.cuda.get_device_name() if o.device == "cuda" else f"CPU, {o.threads} threads"
-    context = {"machine": device, "cores": o.threads, "compiler": "PyTorch", "build": "Release", "commit": commit(),
-               "versions": {"torch": torch.__version__, "cuda": torch.version.cuda}, "command": "pytorch_step",
-               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    context = {
+        "machine": device,
+        "cores": o.threads,
+        "compiler": "PyTorch",
+        "build": "Release",
+        "commit": commit(),
+        "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
+        "command": "pytorch_step",
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
     with open(path + ".part", "w") as file:
         json.dump({"context": context, "rows": rows}, file, indent=1)
     os.replace(path + ".part", path)
@@ -202,13 +222,30 @@ def main():
         kind = "compiled" if compiled else "eager"
         tokens = o.ranks * o.batch * o.sequence / median
         flop = tokens * step_flop_per_token(o)
-        rows.append({"algorithm": kind, "model": o.model, "parameters": parameters, "dtype": o.dtype,
-                     "batch_sequences": o.ranks * o.batch, "sequence_tokens": o.sequence, "backend": "pytorch",
-                     "ranks": o.ranks, "samples": len(seconds), "seconds": median, "sample_seconds": seconds,
-                     "tokens_per_second": tokens, "flop_per_second": flop, "first_loss": losses[0],
-                     "last_loss": losses[-1]})
-        print(f"PyTorch {torch.__version__}, {kind}, {o.device}, {o.dtype}, {parameters} parameters: "
-              f"median step {median * 1e3:.1f} ms, {tokens:.0f} tokens/s, {flop / 1e12:.3g} TFLOP/s", flush=True)
+        rows.append(
+            {
+                "algorithm": kind,
+                "model": o.model,
+                "parameters": parameters,
+                "dtype": o.dtype,
+                "batch_sequences": o.ranks * o.batch,
+                "sequence_tokens": o.sequence,
+                "backend": "pytorch",
+                "ranks": o.ranks,
+                "samples": len(seconds),
+                "seconds": median,
+                "sample_seconds": seconds,
+                "tokens_per_second": tokens,
+                "flop_per_second": flop,
+                "first_loss": losses[0],
+                "last_loss": losses[-1],
+            }
+        )
+        print(
+            f"PyTorch {torch.__version__}, {kind}, {o.device}, {o.dtype}, {parameters} parameters: "
+            f"median step {median * 1e3:.1f} ms, {tokens:.0f} tokens/s, {flop / 1e12:.3g} TFLOP/s",
+            flush=True,
+        )
         if o.json:
             write(o.json, o, rows)  # now: compiling may fail, or take longer than there is time
     if o.ranks > 1:

@@ -7,6 +7,7 @@
 A figure is a function in figures/, named as its file, that returns a Canvas. Time in the simulator is virtual, so the
 same suite draws the same bytes.
 """
+
 import argparse
 import pathlib
 import sys
@@ -14,9 +15,23 @@ import sys
 from figures import all_reduce, data_parallel, mesh, messages, pipeline, tensor, zero
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-FIGURES = [messages.deadlock, messages.barrier, messages.ports, all_reduce.ring_one_rank, all_reduce.butterfly,
-           all_reduce.rails, all_reduce.regimes, data_parallel.buckets, zero.zero_bars, zero.fsdp_timeline,
-           zero.activations, tensor.tensor_shards, tensor.sequence_parallel, pipeline.schedules, mesh.mesh]
+FIGURES = [
+    messages.deadlock,
+    messages.barrier,
+    messages.ports,
+    all_reduce.ring_one_rank,
+    all_reduce.butterfly,
+    all_reduce.rails,
+    all_reduce.regimes,
+    data_parallel.buckets,
+    zero.zero_bars,
+    zero.fsdp_timeline,
+    zero.activations,
+    tensor.tensor_shards,
+    tensor.sequence_parallel,
+    pipeline.schedules,
+    mesh.mesh,
+]
 
 
 def differs(figure):

@@ -1,7 +1,8 @@
 """The ring all-reduce of 21.2 in PyTorch's words, on processors (gloo); each rank is a process.
 
-  torchrun --standalone --nproc_per_node 2 ring_torch.py [NUMBERS]
+torchrun --standalone --nproc_per_node 2 ring_torch.py [NUMBERS]
 """
+
 import statistics
 import sys
 import time
@@ -41,7 +42,9 @@ for turn in range(8):  # the first is not timed
 dist.all_reduce(wrong)
 if r == 0:
     took = statistics.median(seconds)
-    print(f"PyTorch: {p} ranks, {4 * n} bytes, {'WRONG' if wrong else 'right'}; median {took * 1e3:.3f} ms, "
-          f"busbw {2 * (p - 1) / p * 4 * n / took / 1e9:.2f} GB/s")
+    print(
+        f"PyTorch: {p} ranks, {4 * n} bytes, {'WRONG' if wrong else 'right'}; median {took * 1e3:.3f} ms, "
+        f"busbw {2 * (p - 1) / p * 4 * n / took / 1e9:.2f} GB/s"
+    )
 dist.destroy_process_group()
 sys.exit(1 if wrong else 0)

@@ -4,6 +4,7 @@
 Right answers (the reference's), wrong ones (its planted mistakes), skeletons, empty files and missing ones, in folders
 and archives; every sixth submission is hostile: in its name, its files or its archive.
 """
+
 import argparse
 import json
 import pathlib
@@ -11,17 +12,27 @@ import random
 import tarfile
 import zipfile
 
-HOSTILE_NAMES = ['"><img src=x onerror=alert(1)>', "=HYPERLINK(1)", "a..b", "\u202etxt.exe", "<script>alert(1)<script>",
-                 "a'b&amp;c"]
+HOSTILE_NAMES = [
+    '"><img src=x onerror=alert(1)>',
+    "=HYPERLINK(1)",
+    "a..b",
+    "\u202etxt.exe",
+    "<script>alert(1)<script>",
+    "a'b&amp;c",
+]
 CHEATS = {
-    "forges a verdict and leaves": '#include <cstdlib>\n#include <cstdio>\nnamespace { const int k = [] { std::puts("21.1 PASS"); '
-                                   "std::exit(0); return 0; }(); }\n",
+    "forges a verdict and leaves": (
+        '#include <cstdlib>\n#include <cstdio>\nnamespace { const int k = [] { std::puts("21.1 PASS"); '
+        "std::exit(0); return 0; }(); }\n"
+    ),
     "calls the kernel": 'void never_called() { asm volatile("nop"); }\n',
     "includes the reference": '#include "solutions/week21_data_parallel/ddp.cpp"\n',
     "never ends": "namespace { const int k = [] { for (volatile int i = 0;; i = i + 1) {} return 0; }(); }\n",
     "prints a page": '#include <cstdio>\nnamespace { const int k = std::puts("<script>alert(2)</script>\\x1b[2J"); }\n',
-    "shows its arguments": '#include <fstream>\n#include <iostream>\nnamespace { const int k = [] { std::ifstream in("/proc/self/cmdline"); '
-                           "std::cout << in.rdbuf(); return 0; }(); }\n",
+    "shows its arguments": (
+        "#include <fstream>\n#include <iostream>\nnamespace { const int k = [] { std::ifstream"
+        ' in("/proc/self/cmdline"); std::cout << in.rdbuf(); return 0; }(); }\n'
+    ),
 }
 
 
@@ -33,8 +44,16 @@ def answers_of(source, week):
     for e in exercises:
         right = (source / "solutions" / folder / (e["name"] + ".cpp")).read_text()
         mistakes = source / "tools/mutants" / folder / (e["name"] + ".json")
-        wrong = [right.replace(m["replace"], m["with"]) for m in json.loads(mistakes.read_text())] if mistakes.exists() else []
-        answers[e["name"]] = {"right": right, "wrong": wrong, "skeleton": (source / "labs" / folder / (e["name"] + ".cpp")).read_text()}
+        wrong = (
+            [right.replace(m["replace"], m["with"]) for m in json.loads(mistakes.read_text())]
+            if mistakes.exists()
+            else []
+        )
+        answers[e["name"]] = {
+            "right": right,
+            "wrong": wrong,
+            "skeleton": (source / "labs" / folder / (e["name"] + ".cpp")).read_text(),
+        }
     return folder, answers
 
 
@@ -83,8 +102,11 @@ def hostile(out, draw, number, folder, answers):
 
 def broken(out, number):
     """What cannot be graded at all."""
-    kinds = [lambda f: f.with_suffix(".zip").write_bytes(b"PK\x03\x04no archive"), lambda f: f.mkdir(),
-             lambda f: f.with_suffix(".tar.gz").write_bytes(b"")]
+    kinds = [
+        lambda f: f.with_suffix(".zip").write_bytes(b"PK\x03\x04no archive"),
+        lambda f: f.mkdir(),
+        lambda f: f.with_suffix(".tar.gz").write_bytes(b""),
+    ]
     kinds[number % len(kinds)](out / f"broken{number}")
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""without_calls.py CALL[,CALL…] COMMAND…: runs it as on a kernel that lacks these: landlock, seccomp. They answer that there are none.
+"""without_calls.py CALL[,CALL…] COMMAND…: runs it as on a kernel that lacks these: landlock, seccomp. They answer that
+there are none.
 
 For the tests of ./lab grade, which has to say what is not confined then. Linux on x86-64 or AArch64.
 """
+
 import ctypes
 import os
 import platform
@@ -19,7 +21,9 @@ def main():
     calls, command = sys.argv[1].split(","), sys.argv[2:]
     program = struct.pack("HBBI", LOAD, 0, 0, 0)  # the call's number
     for call in calls:
-        program += struct.pack("HBBI", EQUAL, 0, 1, NUMBERS[call][platform.machine()]) + struct.pack("HBBI", ANSWER, 0, 0, NO_SUCH_CALL)
+        program += struct.pack("HBBI", EQUAL, 0, 1, NUMBERS[call][platform.machine()]) + struct.pack(
+            "HBBI", ANSWER, 0, 0, NO_SUCH_CALL
+        )
     program += struct.pack("HBBI", ANSWER, 0, 0, ALLOWED)
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))

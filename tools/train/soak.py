@@ -6,6 +6,7 @@ commit, over SIGKILL and SIGTERM, and over layouts of ranks.
   soak.py --train PROGRAM [--train-mpi PROGRAM --launcher mpirun.sh] --text FILE [--kills N] [--seed N] [--result FILE]
 
 Exit code 1 where something was lost or hung. What stands in --result is that of the last soak."""
+
 import argparse
 import collections
 import concurrent.futures
@@ -85,16 +86,46 @@ class Job:
         self.folder = folder
         program = soak.programs[name] if self.ranks else soak.sim
         self.name = os.path.basename(program)
-        command = [program, "--data", soak.text, "--model", "tiny", "--layers", "2", "--d-model", "32", "--heads", "2",
-                   "--batch", "4", "--sequence", "16", "--threads", "1", "--steps", str(STEPS), "--sample", "0",
-                   "--log-every", "1", "--validate-every", str(STEPS), "--checkpoint-every", str(EVERY),
-                   "--checkpoint", folder, "--resume", folder] + options
+        command = [
+            program,
+            "--data",
+            soak.text,
+            "--model",
+            "tiny",
+            "--layers",
+            "2",
+            "--d-model",
+            "32",
+            "--heads",
+            "2",
+            "--batch",
+            "4",
+            "--sequence",
+            "16",
+            "--threads",
+            "1",
+            "--steps",
+            str(STEPS),
+            "--sample",
+            "0",
+            "--log-every",
+            "1",
+            "--validate-every",
+            str(STEPS),
+            "--checkpoint-every",
+            str(EVERY),
+            "--checkpoint",
+            folder,
+            "--resume",
+            folder,
+        ] + options
         if self.ranks:
             command = ["sh", soak.launcher, "-n", str(self.ranks), "--grace", "60"] + command
         self.log = folder + ".log"
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                            start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
         self.began = time.monotonic()
 
     def said(self):
@@ -277,8 +308,11 @@ class Soak:
                 if self.disturb(layout, folder):
                     self.compare(layout, folder)
                 turns.append(layout)
-                print(f"{self.count()} kills, {self.rounds} trainings ended; lost {len(self.lost)}, hangs "
-                      f"{len(self.hangs)}", flush=True)
+                print(
+                    f"{self.count()} kills, {self.rounds} trainings ended; lost {len(self.lost)}, hangs "
+                    f"{len(self.hangs)}",
+                    flush=True,
+                )
 
         with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as jobs:
             for job in [jobs.submit(work) for _ in range(self.arguments.jobs)]:
@@ -289,10 +323,16 @@ class Soak:
     def report(self):
         processor = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
         lines = [
-            "# Soak: kills of training runs", "",
-            "Each run is killed at a random moment and resumed, until its training is done; its last checkpoint must be "
-            "that of a run which nobody disturbed, byte for byte. `.ci/run soak` repeats it and writes this page to outputs/ci/soak.md.", "",
-            "| | |", "|---|---|",
+            "# Soak: kills of training runs",
+            "",
+            (
+                "Each run is killed at a random moment and resumed, until its training is done; its last checkpoint"
+                " must be that of a run which nobody disturbed, byte for byte. `.ci/run soak` repeats it and writes"
+                " this page to outputs/ci/soak.md."
+            ),
+            "",
+            "| | |",
+            "|---|---|",
             f"| date | {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC |",
             f"| commit | {self.arguments.commit} |",
             f"| processor | {processor[1] if processor else 'unknown'}, {len(os.sched_getaffinity(0))} cores |",
@@ -300,11 +340,22 @@ class Soak:
             f"| kills | {self.count()} |",
             f"| trainings that ended, of {STEPS} steps, saved every {EVERY} | {self.rounds} |",
             f"| lost | {len(self.lost)} |",
-            f"| hangs | {len(self.hangs)} |", "",
-            "| killed in | SIGKILL | SIGTERM |", "|---|---|---|"]
+            f"| hangs | {len(self.hangs)} |",
+            "",
+            "| killed in | SIGKILL | SIGTERM |",
+            "|---|---|---|",
+        ]
         lines += [f"| {p} | {self.kills[p]['SIGKILL']} | {self.kills[p]['SIGTERM']} |" for p in PHASES]
-        lines += ["", "*start*: before the first step; *save*: while ranks write their files; *commit*: while the manifest "
-                  "is written, the directory renamed, older ones removed.", "", "| layout | kills |", "|---|---|"]
+        lines += [
+            "",
+            (
+                "*start*: before the first step; *save*: while ranks write their files; *commit*: while the manifest "
+                "is written, the directory renamed, older ones removed."
+            ),
+            "",
+            "| layout | kills |",
+            "|---|---|",
+        ]
         lines += [f"| {name} | {kills} |" for name, kills in self.by_layout.items()]
         for title, found in (("Lost", self.lost), ("Hangs", self.hangs)):
             if found:

@@ -1,4 +1,5 @@
 """Week 21: the ring, and all-reduces beyond it."""
+
 import math
 
 from figures import suite
@@ -37,10 +38,14 @@ def ring_one_rank():
     p = 4
     values = [[10**r * (c + 1) for c in range(p)] for r in range(p)]
     total = [sum(column) for column in zip(*values)]
-    c = Canvas("ring_one_rank", (720, 432), "In the ring, a rank passes on what it has just received and added",
-               "Ring all-reduce of four ranks, seen by rank 0. In each of six steps it sends one chunk to rank 1 "
-               "and receives another from rank 3: three times it adds what arrives, then three times it keeps it. "
-               "The chunk that it sends is the one that arrived in the step before.")
+    c = Canvas(
+        "ring_one_rank",
+        (720, 432),
+        "In the ring, a rank passes on what it has just received and added",
+        "Ring all-reduce of four ranks, seen by rank 0. In each of six steps it sends one chunk to rank 1 "
+        "and receives another from rank 3: three times it adds what arrives, then three times it keeps it. "
+        "The chunk that it sends is the one that arrived in the step before.",
+    )
     c.text(235, 62, "from rank 3", "end small soft")
     for chunk in range(p):
         c.text(285 + 74 * chunk, 62, f"chunk {chunk}", "mid small soft")
@@ -62,8 +67,15 @@ def ring_one_rank():
         c.text(596, y + 19, f"{before[sent[0]]}")
         c.text(636 if before[sent[0]] > 9 else 610, y + 19, f"chunk {sent[0]}", "small soft")
         y += 36
-    c.legend(16, y + 26, [("comm", "just received"), ("memory final", "complete sum (thick border)"),
-                           ("cell", "rank 0's own, or partial")])
+    c.legend(
+        16,
+        y + 26,
+        [
+            ("comm", "just received"),
+            ("memory final", "complete sum (thick border)"),
+            ("cell", "rank 0's own, or partial"),
+        ],
+    )
     return c
 
 
@@ -105,10 +117,14 @@ def butterfly_of(canvas, x, y, ranks, gap):
 
 
 def butterfly():
-    c = Canvas("butterfly", (860, 380), "Recursive doubling: the ranks in a sum double with every step",
-               "Left, eight ranks exchange their sums with partners 1, 2 and 4 away, and after three steps each "
-               "holds the sum of eight. Right, six ranks: 4 and 5 first give their numbers to 0 and 1, four ranks "
-               "make a butterfly of two steps, and 4 and 5 get the result back.")
+    c = Canvas(
+        "butterfly",
+        (860, 380),
+        "Recursive doubling: the ranks in a sum double with every step",
+        "Left, eight ranks exchange their sums with partners 1, 2 and 4 away, and after three steps each "
+        "holds the sum of eight. Right, six ranks: 4 and 5 first give their numbers to 0 and 1, four ranks "
+        "make a butterfly of two steps, and 4 and 5 get the result back.",
+    )
     c.text(16, 56, "p = 8: a power of two", "head")
     butterfly_of(c, 86, 106, 8, 96)
     c.text(440, 56, "p = 6: ranks 4 and 5 are spare", "head")
@@ -158,10 +174,14 @@ def crossing(canvas, x, y, links, node):
 def rails():
     ranks, node = 8, 4
     found = [flat_ring(ranks, node), on_rails(ranks, node)]
-    c = Canvas("rails", (720, 352), "A flat ring leaves a node through one port, rails use them all",
-               "Two nodes of four ranks, each rank with a port of its own. In the flat ring only rank 3 sends to "
-               "the other node from node 0, and only rank 7 from node 1. In the hierarchical all-reduce every rank "
-               "exchanges with the rank of the same place on the other node.")
+    c = Canvas(
+        "rails",
+        (720, 352),
+        "A flat ring leaves a node through one port, rails use them all",
+        "Two nodes of four ranks, each rank with a port of its own. In the flat ring only rank 3 sends to "
+        "the other node from node 0, and only rank 7 from node 1. In the hierarchical all-reduce every rank "
+        "exchanges with the rank of the same place on the other node.",
+    )
     for x, name, (links, steps) in zip((16, 372), ("Flat ring", "Hierarchical: one rail per rank"), found):
         leaving = [amount for (source, _), amount in links.items() if source < node]
         c.text(x, 62, name, "head")
@@ -185,19 +205,38 @@ def crossover(sizes, first, second):
 
 def regimes():
     names, ranks = ["ring", "recursive_doubling"], 16
-    found = suite.rows("bench", "all_reduce", "--machine", "uniform", "--ranks", str(ranks), "--bytes", "64:16MiB",
-                       "--algorithm", ",".join(names), "--phantom")
+    found = suite.rows(
+        "bench",
+        "all_reduce",
+        "--machine",
+        "uniform",
+        "--ranks",
+        str(ranks),
+        "--bytes",
+        "64:16MiB",
+        "--algorithm",
+        ",".join(names),
+        "--phantom",
+    )
     sizes = sorted({r["bytes"] for r in found})
     seconds_of = {(r["algorithm"], r["bytes"]): r["predicted_seconds"] for r in found}
     ring, doubling = ([seconds_of[name, size] for size in sizes] for name in names)
     meet, seconds = crossover(sizes, ring, doubling)
-    c = Canvas("regimes", (720, 452), "Small arrays pay for messages, large ones for bytes",
-               f"Predicted time of an all-reduce on {ranks} ranks of the machine uniform against the array's size, "
-               f"both axes logarithmic. The ring is flat at {time_text(ring[0])} while messages dominate, and then "
-               f"grows with the bytes. Recursive doubling begins lower, is equal at {size_text(meet)}, and ends "
-               "higher.")
-    c.text(16, 52, f"{ranks} ranks of uniform: α = 1 µs, links of 1 GB/s, γ = 0.1 ns per byte; time by 21.5's formulas",
-           "small soft")
+    c = Canvas(
+        "regimes",
+        (720, 452),
+        "Small arrays pay for messages, large ones for bytes",
+        f"Predicted time of an all-reduce on {ranks} ranks of the machine uniform against the array's size, "
+        f"both axes logarithmic. The ring is flat at {time_text(ring[0])} while messages dominate, and then "
+        f"grows with the bytes. Recursive doubling begins lower, is equal at {size_text(meet)}, and ends "
+        "higher.",
+    )
+    c.text(
+        16,
+        52,
+        f"{ranks} ranks of uniform: α = 1 µs, links of 1 GB/s, γ = 0.1 ns per byte; time by 21.5's formulas",
+        "small soft",
+    )
     x, y = log_place(sizes[0], sizes[-1], 78, 600), log_place(1e-6, 0.1, 406, -330)
     log_axes(c, x, y, [64 * 8**k for k in range(7)], [10**k * 1e-6 for k in range(6)])
     c.path([(x(s), y(t)) for s, t in zip(sizes, ring)], "go")

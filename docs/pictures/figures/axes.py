@@ -1,4 +1,5 @@
 """Axes of figures, and numbers with their units."""
+
 import math
 
 

@@ -1,31 +1,74 @@
 """An SVG picture in the course's look. A colour has one meaning in every figure, and none is told by colour alone: what
 moves is dotted, what waits is hatched, what is not here has a dashed border, and boxes say what they are."""
+
 import math
 from xml.sax.saxutils import escape
 
-LIGHT = {"paper": "#ffffff", "ink": "#1c2430", "soft": "#55606e", "line": "#c8ced6", "cell": "#f2f4f7",
-         "edge": "#8b96a3", "compute": "#0072b2", "compute-fill": "#d3e7f6", "second-fill": "#93c6ea",
-         "comm": "#a86f00", "comm-fill": "#ffedc2", "comm-dot": "#f0d08a", "wait": "#7d8794", "wait-fill": "#f4f4f4",
-         "wait-dash": "#b9c0c8", "memory": "#00795a", "memory-fill": "#cdeee2", "memory-dot": "#6fc3a8",
-         "stop": "#b3261e"}
-DARK = {"paper": "#0d1117", "ink": "#e6edf3", "soft": "#a3afbc", "line": "#3d4754", "cell": "#1c232d",
-        "edge": "#657180", "compute": "#5bb0e6", "compute-fill": "#12395a", "second-fill": "#235f91",
-        "comm": "#f0b13c", "comm-fill": "#4a3508", "comm-dot": "#6e500f", "wait": "#8994a1", "wait-fill": "#1c232d",
-        "wait-dash": "#525d69", "memory": "#35c39a", "memory-fill": "#0c4434", "memory-dot": "#1a6b54",
-        "stop": "#ff8a80"}
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1c2430",
+    "soft": "#55606e",
+    "line": "#c8ced6",
+    "cell": "#f2f4f7",
+    "edge": "#8b96a3",
+    "compute": "#0072b2",
+    "compute-fill": "#d3e7f6",
+    "second-fill": "#93c6ea",
+    "comm": "#a86f00",
+    "comm-fill": "#ffedc2",
+    "comm-dot": "#f0d08a",
+    "wait": "#7d8794",
+    "wait-fill": "#f4f4f4",
+    "wait-dash": "#b9c0c8",
+    "memory": "#00795a",
+    "memory-fill": "#cdeee2",
+    "memory-dot": "#6fc3a8",
+    "stop": "#b3261e",
+}
+DARK = {
+    "paper": "#0d1117",
+    "ink": "#e6edf3",
+    "soft": "#a3afbc",
+    "line": "#3d4754",
+    "cell": "#1c232d",
+    "edge": "#657180",
+    "compute": "#5bb0e6",
+    "compute-fill": "#12395a",
+    "second-fill": "#235f91",
+    "comm": "#f0b13c",
+    "comm-fill": "#4a3508",
+    "comm-dot": "#6e500f",
+    "wait": "#8994a1",
+    "wait-fill": "#1c232d",
+    "wait-dash": "#525d69",
+    "memory": "#35c39a",
+    "memory-fill": "#0c4434",
+    "memory-dot": "#1a6b54",
+    "stop": "#ff8a80",
+}
 
 # Of a box: what it stands for, its fill and its border. Patterns tell kinds of memory apart, lightness kinds of work.
-KINDS = {"compute": ("compute-fill", "compute"), "second": ("second-fill", "compute"), "third": ("paper", "compute"),
-         "comm": ("comm-fill", "comm"), "wait": ("wait-fill", "wait"), "memory": ("memory-fill", "memory"),
-         "second-memory": ("memory-fill", "memory"), "third-memory": ("memory-fill", "memory"),
-         "cell": ("cell", "edge"), "paper": ("paper", "edge")}
+KINDS = {
+    "compute": ("compute-fill", "compute"),
+    "second": ("second-fill", "compute"),
+    "third": ("paper", "compute"),
+    "comm": ("comm-fill", "comm"),
+    "wait": ("wait-fill", "wait"),
+    "memory": ("memory-fill", "memory"),
+    "second-memory": ("memory-fill", "memory"),
+    "third-memory": ("memory-fill", "memory"),
+    "cell": ("cell", "edge"),
+    "paper": ("paper", "edge"),
+}
 
 # Over a fill: dots for what moves, slanted lines for what waits, others for kinds of memory.
 DOT, SLANT = '<circle cx="{0}" cy="{0}" r=".9" class="comm-dot"/>', "M0 0L6 6M-1 5L1 7M5 -1L7 1"
-PATTERNS = {"comm": DOT.format(1.5) + DOT.format(4.5),
-            "wait": '<path d="M0 6L6 0M-1 1L1 -1M5 7L7 5" class="wait-dash"/>',
-            "second-memory": f'<path d="{SLANT}" class="memory-dash"/>',
-            "third-memory": f'<path d="{SLANT}M0 6L6 0M-1 1L1 -1M5 7L7 5" class="memory-dash"/>'}
+PATTERNS = {
+    "comm": DOT.format(1.5) + DOT.format(4.5),
+    "wait": '<path d="M0 6L6 0M-1 1L1 -1M5 7L7 5" class="wait-dash"/>',
+    "second-memory": f'<path d="{SLANT}" class="memory-dash"/>',
+    "third-memory": f'<path d="{SLANT}M0 6L6 0M-1 1L1 -1M5 7L7 5" class="memory-dash"/>',
+}
 
 
 def variables(colours):
@@ -125,15 +168,26 @@ class Canvas:
 
     def patterns(self):
         """Those that the figure uses."""
-        return [f'<pattern id="{self.name}-{kind}" width="6" height="6" patternUnits="userSpaceOnUse">{shape}</pattern>'
-                for kind, shape in PATTERNS.items() if any(f"url(#{self.name}-{kind})" in part for part in self.parts)]
+        return [
+            f'<pattern id="{self.name}-{kind}" width="6" height="6" patternUnits="userSpaceOnUse">{shape}</pattern>'
+            for kind, shape in PATTERNS.items()
+            if any(f"url(#{self.name}-{kind})" in part for part in self.parts)
+        ]
 
     def svg(self):
         size = f'width="{self.width}" height="{self.height}"'
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" {size} role="img" '
-                f'aria-labelledby="{self.name}-title {self.name}-desc">')
-        lines = [head, f'<title id="{self.name}-title">{escape(self.title)}</title>',
-                 f'<desc id="{self.name}-desc">{escape(self.about)}</desc>', f"<style>\n{STYLE}</style>",
-                 f"<defs>{''.join(self.patterns())}</defs>", f'<rect {size} class="paper-fill"/>', *self.parts,
-                 "</svg>"]
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" {size} role="img" '
+            f'aria-labelledby="{self.name}-title {self.name}-desc">'
+        )
+        lines = [
+            head,
+            f'<title id="{self.name}-title">{escape(self.title)}</title>',
+            f'<desc id="{self.name}-desc">{escape(self.about)}</desc>',
+            f"<style>\n{STYLE}</style>",
+            f"<defs>{''.join(self.patterns())}</defs>",
+            f'<rect {size} class="paper-fill"/>',
+            *self.parts,
+            "</svg>",
+        ]
         return "\n".join(lines) + "\n"

@@ -1,4 +1,5 @@
 """Week 25: the mesh."""
+
 from figures.canvas import Canvas
 
 AXES = ("tp", "dp", "pp")  # innermost first
@@ -34,7 +35,7 @@ def corner(place):
 def nodes(canvas, at, size):
     """A box around the ranks of each node."""
     for first in range(0, len(at), size):
-        xs, ys = zip(*at[first:first + size])
+        xs, ys = zip(*at[first : first + size])
         canvas.rect(min(xs) - 44, min(ys) - 28, max(xs) - min(xs) + 80, max(ys) - min(ys) + 56, "cell", 12)
         canvas.text(max(xs) + 26, max(ys) + 16, f"node {first // size}", "end head")
 
@@ -54,12 +55,16 @@ def mesh():
     shape, size, marked = (2, 2, 2), 4, 5
     p = shape[0] * shape[1] * shape[2]
     at = [corner(coordinates(r, shape)) for r in range(p)]
-    c = Canvas("mesh", (720, 400), "Every rank is in three groups, one per axis of the mesh",
-               "Eight ranks as the corners of a cube, tp to the right, dp into the page, pp down, on two nodes of "
-               "four. " +
-               " ".join(f"Rank {marked}'s {name} group is {group(marked, i, shape)}." for i, name in enumerate(AXES)))
-    c.text(16, 52, "mesh of tp = dp = pp = 2 on nodes of 4, in the order tp, dp, pp: rank = tp + 2 dp + 4 pp",
-           "small soft")
+    c = Canvas(
+        "mesh",
+        (720, 400),
+        "Every rank is in three groups, one per axis of the mesh",
+        "Eight ranks as the corners of a cube, tp to the right, dp into the page, pp down, on two nodes of four. "
+        + " ".join(f"Rank {marked}'s {name} group is {group(marked, i, shape)}." for i, name in enumerate(AXES)),
+    )
+    c.text(
+        16, 52, "mesh of tp = dp = pp = 2 on nodes of 4, in the order tp, dp, pp: rank = tp + 2 dp + 4 pp", "small soft"
+    )
     nodes(c, at, size)
     pairs = [(r, other, axis) for r in range(p) for axis in range(3) for other in group(r, axis, shape) if other > r]
     for r, other, axis in sorted(pairs, key=lambda pair: marked in pair[:2]):

@@ -1,4 +1,5 @@
 """Week 21's first figures: who waits for whom, who has heard from whom, and which ports are busy."""
+
 from figures import suite
 from figures.axes import ms, spread, time_axis
 from figures.canvas import Canvas
@@ -53,10 +54,14 @@ def exchange_lanes(canvas, y, trace):
 def deadlock():
     trace = suite.check_trace("21.0d", "PartnersSwapAtAnySize", 2, 4096)
     programs = [[("send", 1), ("receive", 1)], [("send", 0), ("receive", 0)]]
-    c = Canvas("deadlock", (720, 408), "Two ranks that both send first wait for each other forever",
-               "Two swim lanes. Above, each rank sends to the other before it receives: a send of an array too "
-               "large to be buffered waits for its receive, which neither rank reaches. Below, both halves of each "
-               "rank's exchange begin together, and both ranks finish.")
+    c = Canvas(
+        "deadlock",
+        (720, 408),
+        "Two ranks that both send first wait for each other forever",
+        "Two swim lanes. Above, each rank sends to the other before it receives: a send of an array too "
+        "large to be buffered waits for its receive, which neither rank reaches. Below, both halves of each "
+        "rank's exchange begin together, and both ranks finish.",
+    )
     c.text(16, 62, "First send, then receive, 16 KiB each: deadlock", "head")
     blocked_lanes(c, 76, programs)
     c.text(16, 218, "Both halves in one exchange: they begin together", "head")
@@ -89,10 +94,16 @@ def heard_block(canvas, x, y, before, now):
 
 def barrier():
     ranks, rounds = 8, heard(8)
-    c = Canvas("barrier", (860, 380), f"After {len(rounds)} rounds each of {ranks} ranks has heard from all",
-               f"A barrier by dissemination on {ranks} ranks. " + " ".join(
-                   f"In round {k} each rank sends to the one {d} further on, and has then heard from {len(known[0])}."
-                   for k, (d, known) in enumerate(rounds)))
+    c = Canvas(
+        "barrier",
+        (860, 380),
+        f"After {len(rounds)} rounds each of {ranks} ranks has heard from all",
+        f"A barrier by dissemination on {ranks} ranks. "
+        + " ".join(
+            f"In round {k} each rank sends to the one {d} further on, and has then heard from {len(known[0])}."
+            for k, (d, known) in enumerate(rounds)
+        ),
+    )
     before, y, x = [{r} for r in range(ranks)], 110, 74
     c.text(x, 74, "at first: 1 rank", "small bold")
     heard_block(c, x, y, before, before)
@@ -135,15 +146,30 @@ def port_rows(canvas, axis, y, busy, ranks):
 
 def ports():
     ranks, names = 4, ["naive", "ring"]
-    _, traces = suite.bench("all_reduce", names, "--machine", "uniform", "--ranks", str(ranks), "--bytes", "1MB",
-                            "--algorithm", ",".join(names), "--phantom")
+    _, traces = suite.bench(
+        "all_reduce",
+        names,
+        "--machine",
+        "uniform",
+        "--ranks",
+        str(ranks),
+        "--bytes",
+        "1MB",
+        "--algorithm",
+        ",".join(names),
+        "--phantom",
+    )
     times = [port_times(t, ranks) for t in traces]
     ends = [max(end for spans in busy.values() for _, end in spans) for busy in times]
-    c = Canvas("ports", (720, 494), "Naive keeps rank 0's ports busy, the ring keeps all ports busy",
-               "All-reduce of 1 MB on four ranks with links of 1 GB/s: when each rank's port is busy sending and "
-               "receiving. Naive, every array passes through rank 0, one after the other, and it takes "
-               f"{ms(ends[0])}. In the ring all ports send a quarter of the array in each of six steps, and it "
-               f"takes {ms(ends[1])}.")
+    c = Canvas(
+        "ports",
+        (720, 494),
+        "Naive keeps rank 0's ports busy, the ring keeps all ports busy",
+        "All-reduce of 1 MB on four ranks with links of 1 GB/s: when each rank's port is busy sending and "
+        "receiving. Naive, every array passes through rank 0, one after the other, and it takes "
+        f"{ms(ends[0])}. In the ring all ports send a quarter of the array in each of six steps, and it "
+        f"takes {ms(ends[1])}.",
+    )
     axis = (110, 590 / ends[0])
     for busy, end, y, words in zip(times, ends, (62, 256), ("Naive, through rank 0", "Ring")):
         c.text(16, y, f"{words}: {ms(end)}", "head")

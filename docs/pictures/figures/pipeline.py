@@ -1,10 +1,16 @@
 """Week 24: pipelines, as ./lab pipeline runs them."""
+
 from figures import suite
 from figures.axes import ms, spread, time_axis
 from figures.canvas import Canvas
 
-NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved, 2 chunks", "zb-h1": "ZB-H1",
-         "zb-v": "ZB-V, 2 chunks"}
+NAMES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved, 2 chunks",
+    "zb-h1": "ZB-H1",
+    "zb-v": "ZB-V, 2 chunks",
+}
 WORK = {"F": "compute", "B": "second", "I": "second", "W": "third"}
 
 
@@ -33,12 +39,20 @@ def schedules():
     stages, microbatches = 4, 8
     runs = [(name, *suite.schedule_trace(name, stages, microbatches)) for name in NAMES]
     longest = max(row["makespan_seconds"] for _, _, row in runs)
-    c = Canvas("schedules", (860, 714),
-               "The same work in five schedules, which differ in what idles and in what is kept",
-               "Four stages, eight microbatches, forward, input gradient and weight gradient of 1 ms each. " +
-               ". ".join(f"{NAMES[name]}: {facts(row)}" for name, _, row in runs) + ".")
-    c.text(16, 52, "4 stages, 8 microbatches; forward, input gradient and weight gradient of a microbatch 1 ms each",
-           "small soft")
+    c = Canvas(
+        "schedules",
+        (860, 714),
+        "The same work in five schedules, which differ in what idles and in what is kept",
+        "Four stages, eight microbatches, forward, input gradient and weight gradient of 1 ms each. "
+        + ". ".join(f"{NAMES[name]}: {facts(row)}" for name, _, row in runs)
+        + ".",
+    )
+    c.text(
+        16,
+        52,
+        "4 stages, 8 microbatches; forward, input gradient and weight gradient of a microbatch 1 ms each",
+        "small soft",
+    )
     axis = (76, 768 / longest)
     for i, (name, trace, row) in enumerate(runs):
         y = 84 + 114 * i
@@ -47,9 +61,17 @@ def schedules():
         gantt(c, axis, y + 9, trace, row)
     time_axis(c, axis, 84 + 114 * len(runs) - 16, longest, 5)
     y = 84 + 114 * len(runs) + 38
-    c.legend(16, y, [("compute", "forward"), ("second", "backward, or its input gradient"),
-                     ("third", "weight gradient"), ("wait", "idle")])
+    c.legend(
+        16,
+        y,
+        [
+            ("compute", "forward"),
+            ("second", "backward, or its input gradient"),
+            ("third", "weight gradient"),
+            ("wait", "idle"),
+        ],
+    )
     c.rect(610, y - 11, 22, 13, "third")
-    c.line(611, y + .5, 631, y + .5, "work")
+    c.line(611, y + 0.5, 631, y + 0.5, "work")
     c.text(638, y, "chunk 1: thick lower edge", "small soft")
     return c

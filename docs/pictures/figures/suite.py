@@ -1,4 +1,5 @@
 """What the suite's programs say, for the figures: rows of their JSON files, and traces of runs in virtual time."""
+
 import json
 import pathlib
 import subprocess
@@ -29,8 +30,11 @@ class Trace:
         self.queues = {(e["pid"], e["tid"]): e["args"]["name"] for e in self.events if e["name"] == "thread_name"}
 
     def spans(self, rank, queue, category):
-        found = [e for e in self.events if e["ph"] == "X" and e["pid"] == rank and e["cat"] == category and
-                 self.queues[rank, e["tid"]] == queue]
+        found = [
+            e
+            for e in self.events
+            if e["ph"] == "X" and e["pid"] == rank and e["cat"] == category and self.queues[rank, e["tid"]] == queue
+        ]
         return [(e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6, e) for e in sorted(found, key=lambda e: e["ts"])]
 
     def blocks(self, rank, category):

@@ -1,4 +1,5 @@
 """Week 23: which part of which matrix a rank holds."""
+
 from figures.canvas import Canvas
 
 RANKS = 2
@@ -39,14 +40,24 @@ def mlp_of_rank(canvas, rank, middle):
 
 
 def tensor_shards():
-    c = Canvas("tensor_shards", (860, 488), "Up by columns, Down by rows: the MLP needs one sum, at its end",
-               "Megatron's MLP on two ranks. Both hold the whole input x. Each has half of the columns of Up and "
-               "so computes half of the columns of h, to which GELU applies element by element. Each has the "
-               "matching half of the rows of Down, and its product is a partial sum of the whole y. An all-reduce "
-               "adds the two.")
+    c = Canvas(
+        "tensor_shards",
+        (860, 488),
+        "Up by columns, Down by rows: the MLP needs one sum, at its end",
+        "Megatron's MLP on two ranks. Both hold the whole input x. Each has half of the columns of Up and "
+        "so computes half of the columns of h, to which GELU applies element by element. Each has the "
+        "matching half of the rows of Down, and its product is a partial sum of the whole y. An all-reduce "
+        "adds the two.",
+    )
     c.text(16, 52, "y = gelu(x · Up) · Down with N tokens and C channels, on two ranks", "small soft")
-    heads = [(106, "x", "N × C"), (228, "Up", "C × 4C"), (400, "h = gelu(x · Up)", "N × 4C"), (522, "Down", "4C × C"),
-             (598, "partial", "N × C"), (802, "y", "N × C")]
+    heads = [
+        (106, "x", "N × C"),
+        (228, "Up", "C × 4C"),
+        (400, "h = gelu(x · Up)", "N × 4C"),
+        (522, "Down", "4C × C"),
+        (598, "partial", "N × C"),
+        (802, "y", "N × C"),
+    ]
     for x, name, shape in heads:
         c.text(x, 84, name, "mid head")
         c.text(x, 101, shape, "mid small soft")
@@ -61,12 +72,15 @@ def tensor_shards():
     for middle, way in zip(middles, (-1, 1)):
         c.arrow(624, middle - 14 * way, 686, centre + 18 * way)
         c.arrow(720, centre + 18 * way, 776, middle - 14 * way)
-    for x, width, words in ((84, 364, "column-parallel: adds dx, in the backward pass only"),
-                            (484, 340, "row-parallel: adds y, in the forward pass only")):
+    for x, width, words in (
+        (84, 364, "column-parallel: adds dx, in the backward pass only"),
+        (484, 340, "row-parallel: adds y, in the forward pass only"),
+    ):
         c.line(x, 418, x + width, 418, "ink")
         c.text(x + width / 2, 437, words, "mid small")
-    c.legend(16, 472, [("memory", "held by this rank"), ("away", "held by the other rank"),
-                       ("second-memory", "partial sum")])
+    c.legend(
+        16, 472, [("memory", "held by this rank"), ("away", "held by the other rank"), ("second-memory", "partial sum")]
+    )
     return c
 
 
@@ -107,21 +121,38 @@ def block_row(canvas, y, layouts, before, after):
 
 
 def sequence_parallel():
-    c = Canvas("sequence_parallel", (860, 412), "Sequence parallelism shards what tensor parallelism leaves whole",
-               f"The activations along one block, and what one of {P} ranks holds of them. With tensor parallelism "
-               "norms and residuals are whole on every rank, and inside attention and MLP each rank has its heads "
-               "or hidden units. With sequence parallelism each rank has its rows of norms and residuals: "
-               "all-gathers and reduce-scatters take the place of all-reduces.")
-    c.text(16, 52, f"what rank 0 of {P} holds of N rows (down) and their channels (across), in the forward pass",
-           "small soft")
-    rows = [("Tensor parallelism", f"4 + 12/p = {4 + 12 // P}", ["all", "columns", "all"] * 2, "f", "Σ"),
-            ("With sequence parallelism", f"16/p = {16 // P}", ["rows", "columns", "rows"] * 2, "AG", "RS")]
+    c = Canvas(
+        "sequence_parallel",
+        (860, 412),
+        "Sequence parallelism shards what tensor parallelism leaves whole",
+        f"The activations along one block, and what one of {P} ranks holds of them. With tensor parallelism "
+        "norms and residuals are whole on every rank, and inside attention and MLP each rank has its heads "
+        "or hidden units. With sequence parallelism each rank has its rows of norms and residuals: "
+        "all-gathers and reduce-scatters take the place of all-reduces.",
+    )
+    c.text(
+        16,
+        52,
+        f"what rank 0 of {P} holds of N rows (down) and their channels (across), in the forward pass",
+        "small soft",
+    )
+    rows = [
+        ("Tensor parallelism", f"4 + 12/p = {4 + 12 // P}", ["all", "columns", "all"] * 2, "f", "Σ"),
+        ("With sequence parallelism", f"16/p = {16 // P}", ["rows", "columns", "rows"] * 2, "AG", "RS"),
+    ]
     for i, (words, kept, layouts, before, after) in enumerate(rows):
         y = 86 + 144 * i
         c.text(16, y, words, "head")
         c.text(844, y, f"a block's activations on a rank: N·C times {kept}", "end")
         block_row(c, y + 36, layouts, before, after)
-    c.legend(16, 374, [("memory", "held by rank 0"), ("away", "the whole activation"),
-                       ("cell", "f: sends nothing in the forward pass")])
+    c.legend(
+        16,
+        374,
+        [
+            ("memory", "held by rank 0"),
+            ("away", "the whole activation"),
+            ("cell", "f: sends nothing in the forward pass"),
+        ],
+    )
     c.legend(16, 398, [("comm", "Σ: all-reduce, AG: all-gather, RS: reduce-scatter")])
     return c

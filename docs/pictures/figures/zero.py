@@ -1,10 +1,14 @@
 """Week 22: ZeRO, FSDP and activations, whose memory is what the calculator computes or a run's trace holds."""
+
 from figures import suite
 from figures.axes import gb, ms, size_text, spread, time_axis
 from figures.canvas import Canvas
 
-STATE = [("parameter_bytes", "memory", "parameters"), ("gradient_bytes", "second-memory", "gradients"),
-         ("optimizer_bytes", "third-memory", "optimizer state")]
+STATE = [
+    ("parameter_bytes", "memory", "parameters"),
+    ("gradient_bytes", "second-memory", "gradients"),
+    ("optimizer_bytes", "third-memory", "optimizer state"),
+]
 ZERO = ["nothing sharded", "optimizer state", "+ gradients", "+ parameters"]
 
 
@@ -12,11 +16,15 @@ def zero_bars():
     found = suite.rows("memory", "--params", "7.5e9", "--ranks", "64")
     most, limit = max(r["total_bytes"] for r in found), 80e9
     fits = next(r["stage"] for r in found if r["total_bytes"] <= limit)
-    c = Canvas("zero_bars", (720, 326), "Each ZeRO stage shards one more kind of state over the ranks",
-               "Bytes on each of 64 GPUs for a model of 7.5 B parameters in bf16: " +
-               ", ".join(f"stage {r['stage']} {gb(r['total_bytes'])}" for r in found) +
-               f". A GPU of {gb(limit)} holds a rank's state from stage {fits} on. Stages 0 to 2 send as many bytes in a "
-               "step, stage 3 half as many again.")
+    c = Canvas(
+        "zero_bars",
+        (720, 326),
+        "Each ZeRO stage shards one more kind of state over the ranks",
+        "Bytes on each of 64 GPUs for a model of 7.5 B parameters in bf16: "
+        + ", ".join(f"stage {r['stage']} {gb(r['total_bytes'])}" for r in found)
+        + f". A GPU of {gb(limit)} holds a rank's state from stage {fits} on. Stages 0 to 2 send as many bytes in a "
+        "step, stage 3 half as many again.",
+    )
     c.text(16, 52, "7.5 B parameters in bf16 on 64 GPUs: what each GPU holds between two steps", "small soft")
     left, scale = 150, 380 / most
     c.text(704, 78, "sent per step", "end small soft")
@@ -102,10 +110,14 @@ def fsdp_timeline():
     trace = suite.check_trace("22.4d", "GatheringHidesBehindTheModel", 4, 8)
     origin, end = trace.spans(0, "comm", "region")[0][0], max(e for _, e, _ in trace.spans(0, "main", "wait"))
     axis, base, per_byte = (92, 740 / (end - origin)), 356, 9 / unit
-    c = Canvas("fsdp_timeline", (860, 436), "FSDP gathers a unit just before its use and releases it just after",
-               "A step of eight layers of 1 MiB on four ranks, gathered two ahead. Of main's time only the first "
-               "gather of each pass and the last reduction are exposed. Below, what a rank holds: its shards, the "
-               "gathered units, and gradients until they are reduced; never the whole model.")
+    c = Canvas(
+        "fsdp_timeline",
+        (860, 436),
+        "FSDP gathers a unit just before its use and releases it just after",
+        "A step of eight layers of 1 MiB on four ranks, gathered two ahead. Of main's time only the first "
+        "gather of each pass and the last reduction are exposed. Below, what a rank holds: its shards, the "
+        "gathered units, and gradients until they are reduced; never the whole model.",
+    )
     c.text(16, 52, "8 layers of 1 MiB on 4 ranks, prefetch 2: rank 0, with the layers' numbers", "small soft")
     for y, words in ((86, "main"), (116, "all-gather"), (146, "reduce")):
         c.text(16, y, words)
@@ -122,8 +134,17 @@ def fsdp_timeline():
     c.text(axis[0] + 250, base - per_byte * most - 8, f"at most {most // unit} MiB", "small bold")
     time_axis(c, axis, base + 8, end - origin, 5)
     exposed = sum(b - a for a, b in waits)
-    c.legend(16, 424, [("compute", "forward, backward"), ("comm", "on queue comm"), ("wait", f"exposed: {ms(exposed)}"),
-                       ("memory", "parameters"), ("second-memory", "gradients")])
+    c.legend(
+        16,
+        424,
+        [
+            ("compute", "forward, backward"),
+            ("comm", "on queue comm"),
+            ("wait", f"exposed: {ms(exposed)}"),
+            ("memory", "parameters"),
+            ("second-memory", "gradients"),
+        ],
+    )
     return c
 
 
@@ -165,20 +186,37 @@ def activation_curve(canvas, axis, base, per_byte, spans, end):
 
 
 def activations():
-    layers, modes = 24, {"none": "None: every activation is kept", "selective": "Selective: only probabilities again",
-                         "full": "Full: every block again from its input"}
-    found, traces = suite.bench("activations", [f"materialised-{mode}" for mode in modes], "--model", "gpt2-355m",
-                                "--batch", "4", "--phantom")
+    layers, modes = (
+        24,
+        {
+            "none": "None: every activation is kept",
+            "selective": "Selective: only probabilities again",
+            "full": "Full: every block again from its input",
+        },
+    )
+    found, traces = suite.bench(
+        "activations", [f"materialised-{mode}" for mode in modes], "--model", "gpt2-355m", "--batch", "4", "--phantom"
+    )
     found = [r for r in found if r["attention"] == "materialised"]
     runs = {r["recompute"]: r for r in found if "measured_bytes" in r}
     ends = [max(e for _, e, _ in t.spans(0, "main", "compute")) for t in traces]
-    c = Canvas("activations", (720, 486), "Recomputation trades memory for time",
-               "Activations over the forward and backward pass of GPT-2 355M. They pile up while the forward pass "
-               "runs and are used up by the backward pass. " +
-               " ".join(f"{words}: at most {size_text(runs[m]['measured_bytes'])}, {runs[m]['seconds']:.3g} s."
-                        for m, words in modes.items()))
-    c.text(16, 52, "GPT-2 355M, bf16, 4 × 1,024 tokens, attention's probabilities in memory: "
-           "what the backward pass still needs", "small soft")
+    c = Canvas(
+        "activations",
+        (720, 486),
+        "Recomputation trades memory for time",
+        "Activations over the forward and backward pass of GPT-2 355M. They pile up while the forward pass "
+        "runs and are used up by the backward pass. "
+        + " ".join(
+            f"{words}: at most {size_text(runs[m]['measured_bytes'])}, {runs[m]['seconds']:.3g} s."
+            for m, words in modes.items()
+        ),
+    )
+    c.text(
+        16,
+        52,
+        "GPT-2 355M, bf16, 4 × 1,024 tokens, attention's probabilities in memory: what the backward pass still needs",
+        "small soft",
+    )
     axis, per_byte = (40, 660 / max(ends)), 78 / max(r["measured_bytes"] for r in runs.values())
     for i, (mode, trace, end) in enumerate(zip(modes, traces, ends)):
         base, most = 182 + 120 * i, runs[mode]["measured_bytes"]

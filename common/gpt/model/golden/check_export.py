@@ -1,7 +1,8 @@
 """check_export.py FOLDER: PyTorch's logits of what ./lab export wrote there against trained_logits of gpt2.txt, or of
 llama_trained.txt.
 
-By our model in PyTorch (gpt.py, llama.py), and by transformers where that is installed. Exits with 1 where one differs by 1e-5.
+By our model in PyTorch (gpt.py, llama.py), and by transformers where that is installed. Exits with 1 where one differs
+by 1e-5.
 """
 
 import json
@@ -16,8 +17,14 @@ import make_llama_golden
 from gpt import Gpt
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-INSIDE = {"ln_1": "norm1", "attn.c_attn": "qkv", "attn.c_proj": "projection", "ln_2": "norm2", "mlp.c_fc": "up",
-          "mlp.c_proj": "down"}
+INSIDE = {
+    "ln_1": "norm1",
+    "attn.c_attn": "qkv",
+    "attn.c_proj": "projection",
+    "ln_2": "norm2",
+    "mlp.c_fc": "up",
+    "mlp.c_proj": "down",
+}
 OUTSIDE = {"wte": "token_embedding", "wpe": "position_embedding", "ln_f": "norm", "lm_head": "head"}
 
 
@@ -38,9 +45,17 @@ def read(path):
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         numbers = bytearray(file.read())
     header.pop("__metadata__", None)
-    return {name: torch.frombuffer(numbers, dtype=torch.float32, offset=said["data_offsets"][0],
-                                   count=(said["data_offsets"][1] - said["data_offsets"][0]) // 4).view(said["shape"])
-            for name, said in header.items()}
+    return {
+        name: (
+            torch.frombuffer(
+                numbers,
+                dtype=torch.float32,
+                offset=said["data_offsets"][0],
+                count=(said["data_offsets"][1] - said["data_offsets"][0]) // 4,
+            ).view(said["shape"])
+        )
+        for name, said in header.items()
+    }
 
 
 def ours(name, tensor):
@@ -71,19 +86,22 @@ def main(folder):
         config = json.load(file)
     llama = config["model_type"] == "llama"
     with open(FOLDER + ("/llama_trained.txt" if llama else "/gpt2.txt"), encoding="utf-8") as file:
-        expected = next(torch.tensor([float(v) for v in line.split()[2:]]) for line in file if line.startswith("trained"))
+        expected = next(
+            torch.tensor([float(v) for v in line.split()[2:]]) for line in file if line.startswith("trained")
+        )
     tokens = torch.tensor([[(17 * n + 5) % config["vocab_size"] for n in range(16)]])
     model = (llama_of if llama else gpt2_of)(config, read(folder + "/model.safetensors"))
     programs = {"PyTorch": lambda: model(tokens)}
     try:
         import transformers
+
         theirs = transformers.LlamaForCausalLM if llama else transformers.GPT2LMHeadModel
         programs["transformers"] = lambda: theirs.from_pretrained(folder).eval()(tokens).logits
     except ImportError:
         pass
     for name, logits in programs.items():
         with torch.no_grad():
-            gap = float((logits().flatten()[-len(expected):] - expected).abs().max())
+            gap = float((logits().flatten()[-len(expected) :] - expected).abs().max())
         print(f"{name}: {len(expected)} logits, off by at most {gap:.1e}")
         if gap > 1e-5:
             sys.exit(1)

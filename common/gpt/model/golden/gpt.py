@@ -83,4 +83,6 @@ def optimizer_of(model, learning_rate, weight_decay=0.1, fused=False):
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), eps=1e-8, **({"fused": True} if fused else {}))
+    return torch.optim.AdamW(
+        groups, lr=learning_rate, betas=(0.9, 0.95), eps=1e-8, **({"fused": True} if fused else {})
+    )

@@ -1,4 +1,5 @@
-"""A Llama in PyTorch, as transformers' LlamaForCausalLM computes it, with this project's names: RMSNorm, rotary positions
+"""A Llama in PyTorch, as transformers' LlamaForCausalLM computes it, with this project's names: RMSNorm, rotary
+positions
 (a head's first half turned with its second), grouped queries, SwiGLU, no biases. "qkv" is the rows of q, of k and of v,
 "up" those of the gate and of up.
 

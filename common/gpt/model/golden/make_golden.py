@@ -59,7 +59,10 @@ def case(name, model):
     loss = model.loss(tokens, targets)
     loss.backward()
     line(f"{name}.gradient_norms", [p.grad.norm() for _, p in parameters])
-    line(f"{name}.gradient_samples", [p.grad.flatten()[k * (p.numel() - 1) // 3] for _, p in parameters for k in range(4)])
+    line(
+        f"{name}.gradient_samples",
+        [p.grad.flatten()[k * (p.numel() - 1) // 3] for _, p in parameters for k in range(4)],
+    )
     line(f"{name}.total_norm", [math.sqrt(sum(float(p.grad.norm()) ** 2 for _, p in parameters))])
 
     optimizer = optimizer_of(model, LEARNING_RATE)

@@ -47,8 +47,10 @@ def line(file, key, values):
 def golden(model, logits_of, path, peak=PEAK):
     """Logits of tokens by formula, losses of five steps, and logits after them."""
     probe = torch.tensor([[(17 * n + 5) % VOCABULARY for n in range(LENGTH)]])
-    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
-              {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
+        {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0},
+    ]
     optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), eps=1e-8)
     with open(path, "w", encoding="utf-8") as file:
         line(file, "logits", logits_of(probe).detach().flatten()[-2 * VOCABULARY :])
@@ -67,14 +69,21 @@ def golden(model, logits_of, path, peak=PEAK):
         line(file, "trained_logits", logits_of(probe).detach().flatten()[-2 * VOCABULARY :])
 
 
-
 def main():
     import transformers
 
     torch.manual_seed(20)
     config = transformers.GPT2Config(
-        n_layer=LAYERS, n_head=HEADS, n_embd=CHANNELS, n_positions=CONTEXT, vocab_size=VOCABULARY,
-        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, initializer_range=0.1)
+        n_layer=LAYERS,
+        n_head=HEADS,
+        n_embd=CHANNELS,
+        n_positions=CONTEXT,
+        vocab_size=VOCABULARY,
+        resid_pdrop=0,
+        embd_pdrop=0,
+        attn_pdrop=0,
+        initializer_range=0.1,
+    )
     model = transformers.GPT2LMHeadModel(config)
     with torch.no_grad():  # biases and norms that are not 0 and 1
         for name, p in model.named_parameters():

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes llama_trained.txt, which tools/train/weights_test.cpp and check_export.py compare --init and ./lab export with,
+"""Writes llama_trained.txt, which tools/train/weights_test.cpp and check_export.py compare --init and ./lab export
+with,
 for the model of llama.json, as make_gpt2_golden.py does for GPT-2.
 
   python3 common/gpt/model/golden/make_llama_golden.py             (needs torch)
@@ -22,16 +23,28 @@ from make_golden import initial
 from make_gpt2_golden import golden
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-INSIDE = {"norm1": ["input_layernorm"], "norm2": ["post_attention_layernorm"], "projection": ["self_attn.o_proj"],
-          "qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], "up": ["mlp.gate_proj", "mlp.up_proj"],
-          "down": ["mlp.down_proj"]}
+INSIDE = {
+    "norm1": ["input_layernorm"],
+    "norm2": ["post_attention_layernorm"],
+    "projection": ["self_attn.o_proj"],
+    "qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+    "up": ["mlp.gate_proj", "mlp.up_proj"],
+    "down": ["mlp.down_proj"],
+}
 OUTSIDE = {"token_embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 
 
 def model_of(config):
-    return Llama(config["num_hidden_layers"], config["num_attention_heads"], config["hidden_size"], config["vocab_size"],
-                 config["num_key_value_heads"], config["intermediate_size"], config["rope_theta"],
-                 config["tie_word_embeddings"])
+    return Llama(
+        config["num_hidden_layers"],
+        config["num_attention_heads"],
+        config["hidden_size"],
+        config["vocab_size"],
+        config["num_key_value_heads"],
+        config["intermediate_size"],
+        config["rope_theta"],
+        config["tie_word_embeddings"],
+    )
 
 
 def places(model):
@@ -53,14 +66,14 @@ def places(model):
 def theirs(model):
     """State of transformers' model."""
     state = model.state_dict()
-    return {name: state[ours][first:first + rows] for name, ours, first, rows in places(model)}
+    return {name: state[ours][first : first + rows] for name, ours, first, rows in places(model)}
 
 
 def load(model, tensors):
     """The inverse of theirs()."""
     state = model.state_dict()
     for name, ours, first, rows in places(model):
-        state[ours][first:first + rows] = tensors[name]
+        state[ours][first : first + rows] = tensors[name]
     model.load_state_dict(state)
 
 
@@ -93,7 +106,9 @@ def main():
     except ImportError:
         transformers = None
     if transformers:
-        other = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)).eval()  # some versions know fp32 alone
+        other = transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**config)
+        ).eval()  # some versions know fp32 alone
         other.load_state_dict({name: tensor.float() for name, tensor in theirs(model).items()})
         tokens = torch.tensor([[(17 * n + 5) % config["vocab_size"] for n in range(16)]])
         gap = float((other(tokens).logits - model(tokens)).abs().max())
