@@ -32,6 +32,86 @@ Apart apart(const std::string& name, double week24::PublishedRates::*published) 
   return most;
 }
 
+/// Problems 1 to 5: the head, GPipe's microbatches, hops behind a longer warm-up, and chunks.
+void problems_of_equal_stages(Page& page) {
+  using namespace week24;
+  const GptConfig small = gpt_preset("gpt2-124m");
+  const double head = static_cast<double>(small.vocabulary) / (12.0 * static_cast<double>(small.d_model)),
+               blocks = static_cast<double>(small.layers) / 4;
+  page.says("The head is worth about {} blocks, so the last stage has {} blocks' work.",
+            {fixed(head, 1), fixed(blocks + head, 1)});
+  page.says("The slowest stage then has {}, and the first split takes {} times as long.",
+            {fixed(std::max(head, small.layers / 3.0), 1), fixed((blocks + head) / head, 2)});
+  page.cites("the problem's own", {"With p = 2 and m = 2, for example", "With p = 2 and m = 2, stage 0 has the list"});
+
+  int m = 1;
+  while (bubble_of_total({8, m}) > 0.2) ++m;
+  page.cites("the problem's own", {"the bubble is at most 20 % of the time", "(p − 1)/(m + p − 1) = 7/(m + 7)"});
+  page.says("For 20 % we need m + 7 = {}, that is m = {}, or {} times as many microbatches as stages.",
+            {fixed(m + 7), fixed(m), fixed(m / 8.0, 1)});
+
+  // Interleaving's warm-up with one chunk is 2(p − 1 − s).
+  page.says("Stage 0 holds 2p − 1 = {} microbatches instead of {}.",
+            {fixed(peak_in_flight(interleaved({4, 32}, 0))), fixed(peak_in_flight(one_f_one_b({4, 32}, 0)))});
+  page.says("in units of F, GPipe takes {}, 1F1B takes {}, and with the longer warm-up it takes {} again.",
+            {fixed(numbers::makespan("gpipe", 4, 32, 0.1), 1), fixed(numbers::makespan("1f1b", 4, 32, 0.1), 1),
+             fixed(numbers::makespan("interleaved", 4, 32, 0.1, 1), 1)});
+
+  const int chunks = peak_in_flight(interleaved({8, 16, 2}, 0));
+  page.says("Without chunks it is 7/(16 + 7), that is {} %. With two it is 7/(32 + 7), that is {} %.",
+            {fixed(100 * bubble_of_total({8, 16}), 1), fixed(100 * bubble_of_total({8, 16, 2}), 1)});
+  page.says("{} of half a stage, which is {} times 1F1B's {}.",
+            {fixed(chunks), fixed(chunks / 2.0 / 8, 2), fixed(peak_in_flight(one_f_one_b({8, 16}, 0)))});
+}
+
+/// Problem 6: table 5's first row, without hops.
+void problem_of_zero_bubble(Page& page) {
+  const week24::PublishedRates& row = week24::kPublishedRates[0];
+  EXPECT_TRUE(row.stages == 8 && row.microbatches == 24);
+  StepTimes times = row.times();
+  page.says(
+      "p = 8, m = 24 and F = {}, B = {}, W = {} ms.",
+      {fixed(1e3 * times.forward, 3), fixed(1e3 * times.input_gradient, 3), fixed(1e3 * times.weight_gradient, 3)});
+  page.says("The published rates are {}, {} and {} %.",
+            {fixed(100 * row.one_f_one_b, 2), fixed(100 * row.zb_h1, 2), fixed(100 * row.zb_h2, 2)});
+  page.says("hops of {} ms", {fixed(1e3 * times.transfer, 3)});
+  times.transfer = 0;
+  const double turn = times.forward + times.input_gradient + times.weight_gradient;
+  page.says("A turn is {} ms, and {} of them are the work.", {fixed(1e3 * turn, 3), fixed(row.microbatches)});
+  page.says("The bubbles are 7 turns for 1F1B, and {} times {} and {} ms for ZB-H1 and ZB-H2.",
+            {fixed(row.stages - 1), fixed(1e3 * (turn - 2 * times.weight_gradient), 3),
+             fixed(1e3 * (turn - 3 * times.weight_gradient), 3)});
+  const auto rate = [&](const char* name) {
+    const PipelineShape shape = week24::shape_of(name, row.stages, row.microbatches, 1);
+    double span = 0;
+    for (const auto& stage : time_schedule(week24::make_schedule(name, shape), shape, times))
+      span = std::max(span, stage.back().end - stage.front().begin);
+    return fixed(100 * (1 - row.microbatches * turn / span), 2);
+  };
+  page.says("As shares that is {}, {} and {} %.", {rate("1f1b"), rate("zb-h1"), rate("zb-h2")});
+}
+
+/// Problem 8: the last stage has 1.5 times the others' work, and all together as much as before.
+void problem_of_unequal_stages(Page& page) {
+  const PipelineShape shape{4, 8};
+  const double equal = numbers::makespan("1f1b", 4, 8, 0), other = 4 / 4.5, last = 1.5 * other, work = 8 * 3;
+  std::vector<StepTimes> stages(3, {other, other, other, 0});
+  stages.push_back({last, last, last, 0});
+  double run = 0;
+  for (const auto& stage : time_schedule(week24::make_schedule("1f1b", shape), shape, stages))
+    run = std::max(run, stage.back().end);
+  page.cites("an example of a bubble, that of the table", {"has a bubble of 37.5 %"});
+  page.says("Four stages with {} ms of work each, m = {}, take {} ms under 1F1B.",
+            {fixed(work), fixed(shape.microbatches), fixed(equal)});
+  page.cites("the problem's own", {"until it has 1.5 times as much as each of the others"});
+  page.says("The run now takes {} ms.", {fixed(run)});
+  page.says("The ideal was {} ms and the bubble {} %.", {fixed(work), fixed(100 * (1 - work / equal))});
+  page.says("the last stage works for {} ms, and the bubble is {} of {} ms, which is {} %.",
+            {fixed(work * last), fixed(run - work * last), fixed(run), fixed(100 * (1 - work * last / run))});
+  page.says("Over the serial {} ms the speedup has fallen from {} to {}.",
+            {fixed(4 * work), fixed(4 * work / equal, 1), fixed(4 * work / run, 1)});
+}
+
 TEST(Week24, Theory) {
   using namespace week24;
   Page page("docs/theory/week24.md");
@@ -77,6 +157,9 @@ TEST(Week24, Theory) {
     EXPECT_LT(apart(name, published).absolute, 0.00006) << name;
   page.says("to four decimals for 1F1B, ZB-H1 and ZB-H2, within {} % for interleaving",
             {fixed(std::ceil(100 * apart("interleaved", &PublishedRates::interleaved).relative))});
+  problems_of_equal_stages(page);
+  problem_of_zero_bubble(page);
+  problem_of_unequal_stages(page);
   page.expect_all_known();
 }
 
