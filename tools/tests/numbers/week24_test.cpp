@@ -41,7 +41,7 @@ void problems_of_equal_stages(Page& page) {
   page.says("The head is worth about {} blocks, so the last stage has {} blocks' work.",
             {fixed(head, 1), fixed(blocks + head, 1)});
   page.says("The slowest stage then has {}, and the first split takes {} times as long.",
-            {fixed(std::max(head, small.layers / 3.0), 1), fixed((blocks + head) / head, 2)});
+            {fixed(std::max(head, blocks * 4 / 3), 1), fixed((blocks + head) / head, 2)});
   page.cites("the problem's own", {"With p = 2 and m = 2, for example", "With p = 2 and m = 2, stage 0 has the list"});
 
   int m = 1;
