@@ -114,7 +114,8 @@ struct Counts {
 /// "" where `price` counts so; else a line for each number that it counts otherwise, to the ninth digit, after `of`.
 inline std::string wrong_counts(const std::function<double(CostModel)>& price, Counts expected, const std::string& of) {
   const auto line = [&](const char* symbol, double seen, double right, const char* what) -> std::string {
-    if (std::isnan(seen)) return fmt::format("{}: what counts {} is 0/0 or ∞ − ∞, expected {:.10g}: {}\n", of, symbol, right, what);
+    if (std::isnan(seen))
+      return fmt::format("{}: what counts {} is 0/0 or ∞ − ∞, expected {:.10g}: {}\n", of, symbol, right, what);
     return std::abs(seen - right) <= 1e-9 * right ? ""
                                                   : fmt::format("{}: {} counts {:.10g} time{}, expected {:.10g}: {}\n",
                                                                 of, symbol, seen, seen == 1 ? "" : "s", right, what);
