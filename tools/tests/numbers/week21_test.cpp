@@ -22,12 +22,12 @@ const CostModel kLink = {.alpha = 2e-6, .beta = 1 / 25e9};
 CostModel uniform() { return cost_model(find_machine("uniform", kMachines), 4); }
 double message(CostModel cost, double bytes) { return cost.alpha + bytes * cost.beta; }
 
-/// Seconds that main waits after a backward pass of B with b buckets, whose all-reduces take R together: the schedule,
+/// Seconds that main waits after a backward pass with b buckets, whose all-reduces take so long together: the schedule,
 /// bucket after bucket.
-double exposed(double B, int b, double R) {
+double exposed(double backward, int buckets, double communication) {
   double end = 0;
-  for (int i = 1; i <= b; ++i) end = std::max(end, i * B / b) + R / b;
-  return end - B;
+  for (int i = 1; i <= buckets; ++i) end = std::max(end, i * backward / buckets) + communication / buckets;
+  return end - backward;
 }
 
 void averages(Page& page) {
