@@ -204,12 +204,11 @@ void overlap(Page& page) {
   const auto ms = [](double milliseconds, int digits = 0) { return fixed(milliseconds, digits); };
   page.says("(PyTorch: {} MB, the first {} MB)", {fixed(static_cast<double>(DdpOptions{}.bucket_bytes >> 20)),
                                                   fixed(static_cast<double>(DdpOptions{}.first_bucket_bytes >> 20))});
-  page.cites("the example's",
-             {"your forward pass takes 2 ms and your backward pass 8 ms, in four layers of 2 ms. Each layer fills a "
-              "bucket, whose all-reduce takes 1.5 ms.",
-              "The first bucket is ready at 4 ms, and its all-reduce ends at 5.5,",
-              "a link on which a bucket's all-reduce takes 2 ms", "And with 2.5 ms?", "With 2 ms, R = 8 ms = B",
-              "With 2.5 ms, R is 10 ms."});
+  page.cites("the example's", {"your forward pass takes 2 ms and your backward pass 8 ms, in four layers of 2 ms.",
+                               "Each layer fills a bucket, whose all-reduce takes 1.5 ms.",
+                               "The first bucket is ready at 4 ms, and its all-reduce ends at 5.5,",
+                               "a link on which a bucket's all-reduce takes 2 ms", "And with 2.5 ms?",
+                               "With 2 ms, R = 8 ms = B", "With 2.5 ms, R is 10 ms."});
   const double waits = exposed(8, 4, 6);
   page.says("The last bucket is ready at {} ms,", {ms(2 + 8)});
   page.says("Main waits for it until {} ms. We call these {} ms *exposed*, and the other {} ms are hidden.",
