@@ -1,9 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a
-handout
-leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
-glossary has every verdict, and no word twice; the bridge has every option of ./lab train; every item of a list begins
-its
-line; no page has a word that CONTRIBUTING.md bans.
+handout leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
+glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the code of docs/api.md is
+tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
@@ -110,6 +108,16 @@ def wrong_handouts():
         yield f"the core takes {core} minutes, more than {CORE_HOURS} hours"
 
 
+API, API_TEST = "docs/api.md", "common/backends/tests/api_page_test.cpp"
+
+
+def wrong_api():
+    """The code of the page is that of the test, which runs on every backend."""
+    code = re.search(r"^```cpp\n(.*?)^```$", pathlib.Path(API).read_text(), re.M | re.S)
+    if not code or code[1] not in pathlib.Path(API_TEST).read_text():
+        yield f"{API}: its first code block is not in {API_TEST}"
+
+
 WORDS = "CONTRIBUTING.md"
 
 # The same words in another sense.
@@ -158,6 +166,7 @@ def main():
         + list(wrong_handouts())
         + list(wrong_glossary())
         + list(wrong_bridge())
+        + list(wrong_api())
         + list(wrong_words(files))
         + list(wrong_spelling())
     )
