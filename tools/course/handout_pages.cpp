@@ -36,8 +36,9 @@ at a terminal it asks before it uses `sudo`. [Where Lockstep runs](docs/install.
 exercise builds on one that you have not solved, it borrows the reference solution and says so. `./lab train` trains a
 GPT, and with `--mine` on your answers.
 
-If you come from PyTorch, read [one page of C++](docs/cpp-for-pytorch.md) first. The [glossary](docs/glossary.md)
-explains the words, and [every command](docs/commands.md) has an example.
+If you come from PyTorch, read [one page of C++](docs/cpp-for-pytorch.md) and [the API on one page](docs/api.md) first.
+The [glossary](docs/glossary.md) explains the words, [notation](docs/notation.md) the symbols, and
+[every command](docs/commands.md) has an example.
 
 ## Handing in
 
