@@ -1,7 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a
-handout leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25 hours; the
-glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the code of docs/api.md is
-tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
+handout leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25
+hours; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the code of
+docs/api.md is tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
