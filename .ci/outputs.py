@@ -1,10 +1,11 @@
 """What the handouts say a command prints is what it prints, and every mistake they describe causes the message beside
 it.
 
-  python3 .ci/outputs.py                 checks labs/*/README.md in this clone, whose labs/ it puts back afterwards
+  python3 .ci/outputs.py                 checks labs/*/README.md and the C++ page
   python3 .ci/outputs.py --write FILE…   replaces the blocks that differ, which leaves them to be shortened by hand
 
-A block of output follows a comment that says whose answer to the exercise of the command is run:
+The answers in labs/ are replaced meanwhile, and put back. A block of output follows a comment that says whose answer
+to the exercise of the command is run:
 
   <!-- output, todo: ./lab check 21.2 -->                        the skeleton; `reference`, or a mistake's name,
   likewise
@@ -142,7 +143,8 @@ def main():
     line.add_argument("--write", action="store_true")
     options = line.parse_args()
     exercises, count, faults = Exercises(), 0, []
-    for path in options.files or sorted(pathlib.Path("labs").glob("*/README.md")):
+    pages = [*sorted(pathlib.Path("labs").glob("*/README.md")), pathlib.Path("docs/cpp-for-pytorch.md")]
+    for path in options.files or pages:
         found, wrong = check(path, exercises, options.write)
         count, faults = count + found, faults + wrong
     print("\n".join(faults), end="\n" if faults else "")

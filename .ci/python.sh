@@ -3,6 +3,16 @@
 set -eu
 version=0.17.6
 
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/ruff-$version
+ruff=$venv/bin/ruff
+[ -x "$ruff" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q "ruff==$version"; } > /dev/null 2>&1 ||
+  { echo "python.sh: ruff $version cannot be installed here; only the lengths of lines are checked"; ruff=true; }
+check=--check
+[ "${1:-}" != --write ] || check=
+# shellcheck disable=SC2046,SC2086  # lists
+"$ruff" format --quiet $check $(git ls-files '*.py') ||
+  { echo 'python.sh: sh .ci/python.sh --write formats these:'; "$ruff" format --check $(git ls-files '*.py'); exit 1; }
+
 python3 - <<'PYTHON'
 import pathlib, subprocess, sys
 files = subprocess.run(["git", "ls-files", "*.py"], capture_output=True, text=True, check=True).stdout.split()
@@ -11,13 +21,3 @@ long = [f"{file}:{number}: more than 120 columns" for file in files
 print("\n".join(long), end="\n" if long else "")
 sys.exit(bool(long) or not files)
 PYTHON
-
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/ruff-$version
-ruff=$venv/bin/ruff
-[ -x "$ruff" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q "ruff==$version"; } > /dev/null 2>&1 ||
-  { echo "python.sh: ruff $version cannot be installed here; only the lengths of lines were checked"; exit 0; }
-check=--check
-[ "${1:-}" != --write ] || check=
-# shellcheck disable=SC2046,SC2086  # lists
-"$ruff" format --quiet $check $(git ls-files '*.py') ||
-  { echo 'python.sh: sh .ci/python.sh --write formats these:'; "$ruff" format --check $(git ls-files '*.py'); exit 1; }
