@@ -46,6 +46,21 @@ double too_short(const week25::Named& named) {
   return most;
 }
 
+/// What a rank of GPT-3 as (8, 8, 16) sends on each axis, by the table of section 1.
+void three_axes(Page& page) {
+  const plan::Task task = gpt3();
+  const double rows = static_cast<double>(task.length), channels = static_cast<double>(task.model.d_model),
+               microbatches = task.global_batch / 8.0, layers = static_cast<double>(task.model.layers) / 16,
+               parameters = static_cast<double>(task.model.parameters());
+  const double activations = microbatches * rows * channels, of_rank = parameters / (8 * 16), gb = 2 / 1e9;
+  page.says(
+      "tp: 8 · {} · {} · {} · {} · 7/8 elements of 2 bytes are {} GB. pp: 2 · {} · {} · {} elements are {} GB. dp: 2 · "
+      "{} billion · 7/8 elements are {} GB.",
+      {fixed(layers), fixed(microbatches), fixed(rows), fixed(channels), fixed(gb * 8 * layers * activations * 7 / 8),
+       fixed(microbatches), fixed(rows), fixed(channels), fixed(gb * 2 * activations, 1), fixed(of_rank / 1e9, 2),
+       fixed(gb * 2 * of_rank * 7 / 8, 1)});
+}
+
 void one_step_on_three_axes(Page& page) {
   page.cites("the first rank of a group", {"replicated tensors where tp = 0, the embedding where pp = 0"});
   page.cites("the example's", {"a norm √8 times too large"});
@@ -64,7 +79,7 @@ void one_step_on_three_axes(Page& page) {
 
 void choosing(Page& page) {
   const plan::Task task = gpt3();
-  page.says("For {} GPUs and a batch of {} there are {} of them; on a cluster, trying one takes minutes on 1,024 GPUs.",
+  page.says("For {} GPUs and a batch of {} there are {} of them. On a cluster, trying one takes minutes on 1,024 GPUs.",
             {fixed(task.cluster.gpus), fixed(task.global_batch), fixed(static_cast<double>(strategies(task).size()))});
   plan::Predictor predictor(task);
   const auto kept = [&](bool recompute) {  // of a block: six are a stage
@@ -87,9 +102,11 @@ void choosing(Page& page) {
   const week25::StepTime chunks = time({.dp = 8, .tp = 8, .pp = 16, .schedule = "interleaved", .chunks = 3});
   const week25::StepTime best = time({.dp = 32, .tp = 4, .pp = 8, .schedule = "interleaved", .chunks = 6, .zero = 1});
   page.says(
-      "dp 8, tp 8 and pp 16 with 1F1B and recomputation take {} s per step, and the best plan, 32 × 4 × 8, {} s: {} s "
-      "are the recomputed forward, {} s the bubble that six chunks per stage avoid. Without recomputation and with "
-      "chunks 8 × 8 × 16 takes {} s; the rest is tp = 8, whose shards are so thin that products run {} % slower and "
+      "dp 8, tp 8 and pp 16 with 1F1B and recomputation take {} s per step, and the best plan, 32 × 4 × 8, {} s. Of "
+      "the "
+      "difference {} s are the recomputed forward, {} s the bubble that six chunks per stage avoid. Without "
+      "recomputation and with chunks 8 × 8 × 16 takes {} s. The rest is tp = 8, whose shards are so thin that products "
+      "run {} % slower and "
       "all-reduces take {} s more.",
       {fixed(plain.total(), 1), fixed(best.total(), 1), fixed(plain.recomputed, 1),
        fixed(plain.bubble - best.bubble, 1), fixed(chunks.total(), 1), percent(chunks.compute / best.compute - 1, 0),
@@ -100,7 +117,52 @@ void choosing(Page& page) {
   Page("docs/claims.md")
       .says("| {} s a step, 65 % MFU; the planner's best, 32 × 4 × 8, {} s",
             {fixed(other.seconds, 1), fixed(best.total(), 1)});
-  page.cites("the cluster's", {"Jitter of 1,024 GPUs"});
+  page.cites("the cluster's", {"jitter of 1,024 GPUs"});
+}
+
+/// Problems 4 and 5: a pipeline that is extended, and what ZeRO exposes.
+void short_pipelines_and_exposed_sums(Page& page) {
+  const auto seconds = [](int m) { return makespan("1f1b", 4, m, 0); };  // 3 for each microbatch of a stage
+  const double more = seconds(12) - seconds(8);
+  page.cites("the problem's", {"192 + 3 microbatches of 3 seconds"});
+  page.says("we have {} times four more, so we need {} + {} · {} or {} s.",
+            {fixed((192 - 12) / 4.0), fixed(seconds(12)), fixed((192 - 12) / 4.0), fixed(more), fixed(seconds(192))});
+  EXPECT_DOUBLE_EQ(seconds(12) + (192 - 12) / 4.0 * more, seconds(192)) << "a short simulation is enough";
+
+  week25::Workload work{.microbatches = 2};
+  work.stages = {{.forward = 2, .backward = 4, .window = 4, .parameters = 1e9}};
+  work.data = {.alpha = 0, .beta = 2e-9, .gamma = 1e-9, .launch = 0};  // gathers in 2 s, scatters in 3
+  const auto exposed = [&](int zero) { return fixed(exposed_data({.dp = 2, .zero = zero}, work, work.stages[0])); };
+  page.says("behind one backward, and exposes {} s.", {exposed(0)});
+  page.says("nothing hides its gather, so it exposes {} s.", {exposed(1)});
+  page.says("gathers once, and exposes {} s.", {exposed(2)});
+  page.says("behind each backward, and exposes {} s.", {exposed(3)});
+}
+
+/// Problems 6 and 7: a step by hand, and what it loses.
+void a_step_by_hand(Page& page) {
+  using week25::Limit;
+  const week25::StepLedgers step{.seconds = 20,
+                                 .latency = 1,
+                                 .seconds_per_byte = 1,
+                                 .ranks = {{.arithmetic = 8, .launch = 1},
+                                           {.arithmetic = 12, .launch = 1, .hidden = 1, .messages = 2, .bytes = 4}}};
+  const week25::Decomposition d = decompose(step), serial{.compute = 18, .launch = 1};
+  page.says(
+      "Compute is the mean of 7 and 11, {} ms. Launch is {} ms. Imbalance is 12 − 10, {} ms. The second rank waits for "
+      "{} "
+      "ms, of which {} ms are exposed and {} ms are the bubble. Together they are the {} ms.",
+      {fixed(d.compute), fixed(d.launch), fixed(d.imbalance), fixed(d.exposed + d.bubble), fixed(d.exposed),
+       fixed(d.bubble), fixed(d.seconds())});
+  const week25::Diagnosis named = name_limit(d, serial, 2, week25::Scaling::strong);
+  EXPECT_EQ(named.limit, Limit::not_overlapped) << "what problem 7 says";
+  page.says(
+      "Their share is {} ms, so they lose {} ms. Compute loses nothing, since {} ms is its share. Launch loses {} ms, "
+      "imbalance {} ms, the bubble {} ms, and exposed communication {} ms, which is the limit. The messages are {} ms "
+      "on "
+      "the wire, and compute and launch take {} ms",
+      {fixed(named.ideal, 1), fixed(named.lost, 1), fixed(serial.compute / 2), fixed(d.launch - serial.launch / 2, 1),
+       fixed(d.imbalance), fixed(d.bubble), fixed(named.most), fixed(d.wire), fixed(d.compute + d.launch)});
 }
 
 void what_limits_a_step(Page& page) {
@@ -112,7 +174,7 @@ void what_limits_a_step(Page& page) {
   const auto [least, most] = std::minmax_element(serial.begin(), serial.end() - 1);
   const week21::SerialFraction all = fit_amdahl(times);
   page.says(
-      "{} to {} on 2, 4 and 8 GPUs of a node, {} on 16 of two nodes; the fit over all gives {}, with an interval from "
+      "{} to {} on 2, 4 and 8 GPUs of a node, {} on 16 of two nodes. The fit over all gives {}, with an interval from "
       "{} to {}.",
       {fixed(*least, 3), fixed(*most, 3), fixed(serial.back(), 2), fixed(all.value, 2), fixed(all.low, 2),
        fixed(all.high, 2)});
@@ -123,6 +185,18 @@ void what_limits_a_step(Page& page) {
 void how_often_to_save(Page& page) {
   using week25::SavingCosts;
   page.cites("the formula's", {"e^((τ + δ)/M)·(1 − τ/M) = 1.", "at R = 0.)"});
+  const SavingCosts example{.save = 50, .restart = 100, .mtbf = 10'000};
+  const double tau = week25::best_intervals(example).young, restarts = example.restart / example.mtbf;
+  const auto saves = [&](double interval) { return example.save / interval; };
+  const auto lost = [&](double interval) { return interval / 2 / example.mtbf; };
+  page.says(
+      "The root of 2 · 50 · {} is {} s. We lose {} % of the work to saves, {} % to failures and {} % to restarts, "
+      "together {} %. With half the interval it is {} and {} %, with twice the interval the other way round, so {} % "
+      "with "
+      "restarts. Exactly, and as a share of all the time, we waste {} % at {} s.",
+      {fixed(example.mtbf), fixed(tau), percent(saves(tau), 0), percent(lost(tau), 0), percent(restarts, 0),
+       percent(saves(tau) + lost(tau) + restarts, 0), percent(saves(tau / 2), 0), percent(lost(tau / 2), 1),
+       percent(saves(2 * tau) + lost(2 * tau) + restarts, 1), percent(expected_waste(example, tau), 1), fixed(tau)});
   for (const double save : {0.0001, 0.01, 0.1, 0.5, 1.0}) {
     const SavingCosts costs{.save = save, .restart = 0, .mtbf = 1};
     const auto [young, daly] = week25::best_intervals(costs);
@@ -147,9 +221,12 @@ class Week25 : public Programs {};
 
 TEST_F(Week25, Theory) {
   Page page("docs/theory/week25.md");
+  three_axes(page);
   one_step_on_three_axes(page);
   choosing(page);
+  short_pipelines_and_exposed_sums(page);
   what_limits_a_step(page);
+  a_step_by_hand(page);
   how_often_to_save(page);
   for (const auto& [interval, name] : {std::pair{"Daly's / 4", ""},
                                        {"Daly's / 2", ""},
