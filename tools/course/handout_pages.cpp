@@ -62,7 +62,8 @@ Hand in `answers.zip`, unless your instructor asks for something else.
   Elsewhere the first command says that they do not fit. Then nothing can be borrowed, and an exercise that builds on
   others needs your own answers to them.
 {missing}
-If you get a newer handout, `./lab update NEW.zip` installs it here and keeps your answers.
+If you get a newer handout, `./lab update NEW.zip` installs it here and keeps your answers. A handout without the weeks
+that you have here goes into a folder of its own.
 )";
 
 /// Whether `at` is inside `code` of its line.

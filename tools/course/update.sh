@@ -1,8 +1,9 @@
 #!/bin/sh
-# ./lab update [VERSION | FOLDER | FILE.zip]: a newer Lockstep in this folder; your answers stay.
+# ./lab update [VERSION | FOLDER | FILE.zip] [--drop-weeks]: a newer Lockstep in this folder; your answers stay.
 #
 #   VERSION            in a git clone: a tag, branch or commit of origin (without: origin's newest tag, or its main)
 #   FOLDER, FILE.zip   a newer version as you were handed it
+#   --drop-weeks       also where it lacks weeks that this folder has: their exercises go, your answers are kept
 #
 # Exercises that you have not begun get today's skeleton. Answers stay, follow their exercise to another file, and have
 # names and paths of before rewritten; where a contract changed, the difference is kept for you to read. What became of
@@ -10,9 +11,20 @@
 set -eu
 fail() { echo "update: $*" >&2; exit 2; }
 case " $* " in *' -h '* | *' --help '*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; exit 0 ;; esac
+root=$1
+shift
+drop='' # weeks that the new version lacks
+for argument; do
+  shift
+  case $argument in
+    --drop-weeks) drop=$argument ;;
+    -*) fail "'$argument' is not an option: --drop-weeks is" ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+set -- "$root" "$@"
 case $# in 1 | 2 | 4) ;; *) fail "give at most one version, folder or archive" ;; esac
 
-root=$1
 what=${2:-}
 begun_at=${3:-$(date +%Y-%m-%d.%H%M%S)}
 new=${4:-} # set where the new version's own script goes on
@@ -52,7 +64,8 @@ if [ -z "$new" ]; then
     fail "this folder is not a git clone: ./lab update FILE.zip (or FOLDER) of the version you were handed"
   fi
   [ -f "$new/tools/course/update.sh" ] || fail "that is not a version of Lockstep to update to"
-  sh "$new/tools/course/update.sh" "$root" "$what" "$begun_at" "$new"
+  # shellcheck disable=SC2086  # the option or nothing
+  sh "$new/tools/course/update.sh" "$root" "$what" "$begun_at" "$new" $drop
   exit
 fi
 
@@ -62,6 +75,16 @@ trap 'rm -rf "$work"' EXIT
 # exercises TREE: "ID PATH" for each exercise of its course, PATH without the ending.
 exercises() {
   awk -F'"' '$2 == "folder" { folder = $4 } $2 == "id" { id = $4 } $2 == "name" { print id, "labs/" folder "/" $4 }' "$1/labs/course.json"
+}
+
+# weeks TREE LIST: the weeks whose exercises it has, of the course in LIST; a handout lists those of other weeks too.
+weeks() {
+  while read -r id path; do [ ! -f "$1/$path.cpp" ] || echo "${id%%.*}"; done < "$2" | sort -un
+}
+# in_words NUMBER…: "week 21", "weeks 21, 22".
+in_words() {
+  [ $# -eq 1 ] && printf 'week ' || printf 'weeks '
+  echo "$*" | sed 's/ /, /g'
 }
 
 # start PATH: the skeleton this folder began with.
@@ -75,16 +98,34 @@ code() { sed 's://.*::; s/[[:space:]]*$//; /^#include/d; /^$/d' "$1"; }
 
 if in_git; then base=$(git -C "$root" merge-base HEAD "$what"); fi
 
+# in_new ID: the exercise's path in the new version; fails where it is not there, or in a handout not handed out.
+in_new() {
+  path_of=$(awk -v id="$1" '$1 "" == id "" { print $2 }' "$work/after")
+  [ -f "$new/$path_of.cpp" ] && echo "$path_of"
+}
+
 # Answers: what differs from the skeleton it began as.
 exercises "$root" > "$work/before"
 exercises "$new" > "$work/after"
+
+# A handout of week 22 is not a newer version of week 21's.
+weeks "$root" "$work/before" > "$work/had"
+weeks "$new" "$work/after" > "$work/has"
+lost=$(grep -vxF -f "$work/has" "$work/had" || true)
+if [ -n "$lost" ] && [ -z "$drop" ]; then
+  # shellcheck disable=SC2046,SC2086  # words
+  fail "nothing was changed: this folder has $(in_words $(cat "$work/had")), and $what only $(in_words $(cat "$work/has")).
+Ask for a handout of $(in_words $(sort -un "$work/had" "$work/has")), or unpack this one in a folder of its own.
+./lab update --drop-weeks $what removes $(in_words $lost) anyway; your answers stay in outputs/updates."
+fi
+
 mkdir -p "$kept"
 unbegun=0
 : > "$work/begun"
 while read -r id path; do
   [ -f "$root/$path.cpp" ] || continue
   if start "$path.cpp" > "$work/start" && cmp -s "$work/start" "$root/$path.cpp"; then
-    unbegun=$((unbegun + 1))
+    ! in_new "$id" > /dev/null || unbegun=$((unbegun + 1))
   else
     echo "$id $path" >> "$work/begun"
     mkdir -p "$kept/answers/$(dirname "$path")" "$work/contracts/$(dirname "$path")"
@@ -123,10 +164,11 @@ if in_git; then replace_by_merge; else replace_by_copy; fi
 
 # What became of each answer.
 while read -r id path; do
-  now=$(awk -v id="$id" '$1 "" == id "" { print $2 }' "$work/after")
-  if [ -z "$now" ]; then
+  if ! now=$(in_new "$id"); then
     rm -f "$root/$path.cpp"
-    echo "$id: no longer in the course; your answer is ${kept#"$root/"}/answers/$path.cpp"
+    gone='no longer in the course'
+    ! grep -q "^$id " "$work/after" || gone='not in the new handout'
+    echo "$id: $gone; your answer is ${kept#"$root/"}/answers/$path.cpp"
     continue
   fi
   said=kept

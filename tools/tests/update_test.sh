@@ -123,4 +123,31 @@ update "$work/handed" "$work/new.zip" || fail "of a handout"
 carried "$work/handed"
 [ -d "$work/handed/build" ] || fail "the build is gone"
 ! update "$work/handed" "$work/said" || fail "takes what is no archive"
+
+# The handout of another week: it lists the exercises of this one, and has only their contracts.
+for copy in weeks dropped; do
+  before "$work/$copy"
+  mkdir -p "$work/$copy/prebuilt/skeletons"
+  cp -R "$work/$copy/$week" "$work/$copy/prebuilt/skeletons/"
+  answer "$work/$copy"
+done
+mkdir -p "$work/other/lockstep"
+after "$work/other/lockstep"
+rm "$work/other/lockstep/$week"/*.cpp
+mkdir "$work/other/lockstep/labs/week22_zero"
+sed -i 's/^{}]}]}$/{}]},{\n"folder": "week22_zero",\n"exercises": [\n{\n"id": "22.1",\n"name": "later"\n}]}]}/' "$work/other/lockstep/labs/course.json"
+echo '// skeleton' > "$work/other/lockstep/labs/week22_zero/later.cpp"
+(cd "$work/other" && cmake -E tar cf ../week22.zip --format=zip lockstep)
+cp -R "$work/weeks" "$work/weeks.before"
+! update "$work/weeks" "$work/week22.zip" || fail "removes a week that nobody asked it to remove"
+grep -q "this folder has week 21, and .*/week22.zip only week 22\.$" "$work/said" || fail "does not say which weeks are where"
+grep -q 'Ask for a handout of weeks 21, 22, ' "$work/said" || fail "does not say what to ask for"
+diff -r "$work/weeks.before" "$work/weeks" || fail "changed something"
+update "$work/dropped" --drop-weeks "$work/week22.zip" || fail "does not do what was asked for"
+grep -q "^21.1: not in the new handout; your answer is outputs/updates/.*/answers/$week/kept.cpp$" "$work/said" || fail "says nothing of 21.1"
+grep -q '^0 not begun' "$work/said" || fail "counts exercises that are gone"
+[ ! -e "$work/dropped/$week/kept.cpp" ] || fail "the week is still there"
+[ -e "$work/dropped/labs/week22_zero/later.cpp" ] || fail "the other week is not there"
+grep -q my_kept "$work/dropped"/outputs/updates/*/answers/$week/kept.cpp || fail "an answer of a week that is gone is lost"
+! update "$work/handed" --nosuch || fail "takes an option that there is not"
 echo PASS
