@@ -137,6 +137,8 @@ class Grader {
   std::string remarks() const {
     std::string text;
     if (submission_.empty()) text += submission_.found_instead(exercises_.front());
+    if (!submission_.opened.empty())
+      text += fmt::format("It is a folder, and the answers are those of {} in it.\n", submission_.opened);
     if (!submission_.archives.empty())
       text += fmt::format("These archives inside it were not opened: {}.\n", fmt::join(submission_.archives, ", "));
     if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))

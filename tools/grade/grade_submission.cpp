@@ -153,6 +153,46 @@ std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exerc
   return std::move(listed.others);
 }
 
+Submission read_archive(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch,
+                        const Tar& tar) {
+  std::map<std::string, std::string> refused;
+  std::vector<std::string> others = unpack(fs::absolute(archive), course, scratch, tar, refused);
+  Submission result = read_folder(scratch, course);
+  for (auto& [id, why] : refused) result.answers.erase(id), result.refused[id] = why;
+  for (const std::string& other : others) {
+    if (other.empty())
+      ++result.unreadable_names;
+    else if (!other.ends_with('/'))
+      ++result.files, note_ignored(result, course, other);
+  }
+  return result;
+}
+
+/// The only archive of a folder that has no lab file, wherever: course systems put what a student uploads into a folder.
+std::optional<fs::path> lone_archive(const Submission& found, const fs::path& folder) {
+  std::vector<fs::path> archives;
+  for (const fs::path inside : found.archives) {
+    const bool elsewhere = std::any_of(inside.begin(), inside.end(),
+                                       [](const fs::path& step) { return !may_contain_a_submission(step.string()); });
+    if (!elsewhere && fs::is_regular_file(fs::symlink_status(folder / inside))) archives.push_back(inside);
+  }
+  if (!found.empty() || !found.misplaced.empty() || archives.size() != 1) return {};
+  return archives.front();
+}
+
+/// The answers in that archive, and of the rest of the folder what a person should see.
+Submission read_in_folder(Submission around, const fs::path& archive, const fs::path& folder,
+                          const std::vector<Exercise>& course, const fs::path& scratch, const Tar& tar) {
+  Submission result = read_archive(folder / archive, course, scratch, tar);
+  result.opened = archive.string();
+  result.files += around.files - 1;
+  std::erase(around.archives, result.opened);
+  for (auto member : {&Submission::ignored, &Submission::archives})
+    (result.*member).insert((result.*member).end(), (around.*member).begin(), (around.*member).end());
+  result.misplaced.merge(around.misplaced);
+  return result;
+}
+
 }  // namespace
 
 ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course) {
@@ -184,6 +224,7 @@ std::string Submission::found_instead(const Exercise& example) const {
       fmt::format("No file of this submission is in an accepted place. Found: {} file{}", files, files == 1 ? "" : "s");
   std::vector<std::string> names = ignored;
   names.insert(names.end(), archives.begin(), archives.end());
+  if (!opened.empty()) text += fmt::format(", with those in {}", opened);
   if (!names.empty()) text += fmt::format(", among them {}", names.front());
   text += fmt::format("; expected, for example, {}.\n", places_of(example));
   if (unreadable_names > 0)
@@ -233,21 +274,15 @@ std::optional<std::string> confined_tar(const std::vector<std::string>& argument
 
 Submission read_submission(const fs::path& submission, const std::vector<Exercise>& course, const fs::path& scratch,
                            const Tar& tar) {
-  if (fs::is_directory(submission)) return read_folder(submission, course);
+  if (fs::is_directory(submission)) {
+    Submission found = read_folder(submission, course);
+    const std::optional<fs::path> archive = lone_archive(found, submission);
+    return archive ? read_in_folder(std::move(found), *archive, submission, course, scratch, tar) : found;
+  }
   if (!fs::is_regular_file(submission))
     throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.filename().string()));
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
-  std::map<std::string, std::string> refused;
-  std::vector<std::string> others = unpack(fs::absolute(submission), course, scratch, tar, refused);
-  Submission result = read_folder(scratch, course);
-  for (auto& [id, why] : refused) result.answers.erase(id), result.refused[id] = why;
-  for (const std::string& other : others) {
-    if (other.empty())
-      ++result.unreadable_names;
-    else if (!other.ends_with('/'))
-      ++result.files, note_ignored(result, course, other);
-  }
-  return result;
+  return read_archive(submission, course, scratch, tar);
 }
 
 }  // namespace lockstep::tools

@@ -18,6 +18,7 @@ struct Submission {
   std::vector<std::string> ignored;              ///< C++ files that are no lab's, for a person to see; at most 20
   std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name where none counts
   std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
+  std::string opened;                            ///< of a folder: the archive whose answers count; "": none
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
   bool empty() const { return answers.empty() && refused.empty(); }
@@ -54,10 +55,11 @@ using Tar = std::function<std::optional<std::string>(const std::vector<std::stri
 /// It knows every kind of archive. It runs confined: whatever is in the archive, it writes below `folder`.
 std::optional<std::string> confined_tar(const std::vector<std::string>& arguments, const std::filesystem::path& folder);
 
-/// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. Symbolic links, files that are not plain, those
-/// above 256 KiB and answers that are there twice are refused; links to folders are not followed. Of archives only
-/// what counts is unpacked, by `tar` into `scratch`; an entry that cannot be costs its own exercise. Throws
-/// Error(usage) where there is nothing to read, or no password to read it with.
+/// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. A folder in which no lab file counts, but one
+/// archive lies, is that archive. Symbolic links, files that are not plain, those above 256 KiB and answers that are
+/// there twice are refused; links to folders are not followed. Of archives only what counts is unpacked, by `tar` into
+/// `scratch`; an entry that cannot be costs its own exercise. Throws Error(usage) where there is nothing to read, or no
+/// password to read it with.
 Submission read_submission(const std::filesystem::path& submission, const std::vector<Exercise>& course,
                            const std::filesystem::path& scratch, const Tar& tar = confined_tar);
 

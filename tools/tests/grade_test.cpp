@@ -8,7 +8,9 @@
 #include <functional>
 
 #include "common/error.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/course/process.hpp"
 #include "tools/grade/grade_isolate.hpp"
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_object.hpp"
@@ -116,6 +118,57 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
       "No file of this submission is in an accepted place. Found: 3 files, among them " + deep +
           "; expected, for example, week21_data_parallel/ring_all_reduce.cpp at the top, below labs/ or below one "
           "more folder, or ring_all_reduce.cpp at the top.\n");
+}
+
+/// Packs what lies in `path`/from.
+void pack(const Folder& folder, const char* from, const std::filesystem::path& archive) {
+  Command tar{.arguments = {"cmake", "-E", "tar", "cf", (folder.path / archive).string(), "--format=zip", "."},
+              .folder = folder.path / from};
+  std::filesystem::create_directories((folder.path / archive).parent_path());
+  ASSERT_TRUE(run_command(tar).ok());
+}
+
+TEST(Grade, TheOnlyArchiveOfAFolderIsOpened) {
+  const Folder folder("lockstep_grade_moodle");
+  folder.write("week/labs/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
+  folder.write("week/deep/er/ddp.cpp", "// too deep\n");
+  pack(folder, "week", "in/Kim_7_file_/answers.zip");
+  folder.write("in/Kim_7_file_/readme.txt", "see answers.zip\n");
+  folder.write("in/Kim_7_file_/__MACOSX/._answers.zip", "");
+  const std::filesystem::path kim = folder.path / "in" / "Kim_7_file_";
+  const Submission found = folder.read(kim);
+  EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
+  EXPECT_EQ(found.opened, "answers.zip");
+  EXPECT_EQ(found.archives, std::vector<std::string>{"__MACOSX/._answers.zip"});
+  EXPECT_EQ(found.misplaced.count("21.7"), 1u);
+  EXPECT_EQ(found.files, 4u);
+
+  // With the limits of an archive that is handed in as it is.
+  folder.write("week/labs/week21_data_parallel/ring_all_reduce.cpp", std::string(300'000, '/').c_str());
+  pack(folder, "week", "in/long/answers.zip");
+  std::filesystem::remove_all(folder.path / "scratch");
+  EXPECT_NE(folder.read(folder.path / "in" / "long").refused.at("21.2").find("more than 262144 bytes"),
+            std::string::npos);
+  folder.write("in/broken/answers.zip", "My answers are below.\n");
+  EXPECT_NE(lockstep::refusal([&] {
+              folder.read(folder.path / "in" / "broken");
+            }).find("answers.zip is neither a complete .zip"),
+            std::string::npos);
+}
+
+TEST(Grade, AnArchiveBesideAnswersOrAnotherOrALinkIsNotOpened) {
+  const Folder folder("lockstep_grade_beside");
+  folder.write("week/ring_all_reduce.cpp", "// packed\n");
+  for (const char* archive : {"in/beside/old.zip", "in/two/a.zip", "in/two/b.zip", "elsewhere.zip"})
+    pack(folder, "week", archive);
+  folder.write("in/beside/ring_all_reduce.cpp", "// hers\n");
+  const Submission beside = folder.read(folder.path / "in" / "beside");
+  EXPECT_EQ(beside.answers.at("21.2"), "// hers\n");
+  EXPECT_EQ(beside.archives, std::vector<std::string>{"old.zip"});
+  EXPECT_EQ(folder.read(folder.path / "in" / "two").archives, (std::vector<std::string>{"a.zip", "b.zip"}));
+  std::filesystem::create_directories(folder.path / "in" / "link");
+  std::filesystem::create_symlink(folder.path / "elsewhere.zip", folder.path / "in" / "link" / "answers.zip");
+  EXPECT_TRUE(folder.read(folder.path / "in" / "link").empty());
 }
 
 TEST(Grade, ANameOfResultsIsShortAndReadable) {
