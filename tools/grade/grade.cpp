@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "common/error.hpp"
@@ -181,13 +182,18 @@ class Grader {
       const std::lock_guard lock(telling);
       judged[i] = std::move(rows);
       for (; told < judged.size() && judged[told]; ++told)
-        for (const GradedRow& row : *judged[told]) tell(row), grading.rows.push_back(row);
+        tell(*judged[told]), grading.rows.insert(grading.rows.end(), judged[told]->begin(), judged[told]->end());
     });
   }
 
-  static void tell(const GradedRow& row) {
-    fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
-    if (const std::string why = first_sentence(row); !why.empty()) fmt::print("       {}\n", why);
+  /// The rows of an exercise, each reason once.
+  static void tell(const std::vector<GradedRow>& rows) {
+    std::set<std::string> told;
+    for (const GradedRow& row : rows) {
+      fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
+      const std::string why = first_sentence(row);
+      if (!why.empty() && told.insert(why).second) fmt::print("       {}\n", why);
+    }
     std::fflush(stdout);
   }
 

@@ -25,11 +25,19 @@ struct GradedRow {
 /// submitted.
 std::string first_sentence(const GradedRow& row);
 
+/// What several parts are told, such as those of one file that is refused.
+struct Said {
+  std::string ids;  ///< "21.2a, 21.2b, 21.2"
+  std::string verdict, why;
+};
+/// The verdict and first sentence of all rows that do not pass, each once, in the order of the rows.
+std::vector<Said> said_once(const std::vector<GradedRow>& rows);
+
 struct Grading {
   std::vector<GradedRow> rows;
-  std::string remarks;  ///< on the whole submission, for the student
-  bool graded = true;   ///< else nothing could be judged, and the remarks say why
-  double seconds = 0;
+  std::string remarks;     ///< on the whole submission, for the student
+  bool graded = true;      ///< else nothing could be judged, and the remarks say why
+  double seconds = 0;      ///< without the build of the suite
   std::uint64_t seed = 0;  ///< of the tests' inputs; for instructors only
 
   int points() const;

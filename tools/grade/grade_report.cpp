@@ -75,6 +75,21 @@ std::string first_sentence(const GradedRow& row) {
   return without_controls(utf8(text));
 }
 
+std::vector<Said> said_once(const std::vector<GradedRow>& rows) {
+  std::vector<Said> all;
+  for (const GradedRow& row : rows) {
+    if (passed(row)) continue;
+    const std::string why = first_sentence(row);
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const Said& said) { return said.verdict == row.verdict && said.why == why; });
+    if (same == all.end())
+      all.push_back({row.id, row.verdict, why});
+    else
+      same->ids += ", " + row.id;
+  }
+  return all;
+}
+
 int Grading::points() const { return sum(rows, &GradedRow::points); }
 int Grading::most() const { return sum(rows, &GradedRow::most); }
 

@@ -20,12 +20,11 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestName = 120;  // bytes; a file's name has 255, and others are added to it
 
-/// "21.3a: with 2 ranks …; 21.4: …"
+/// "21.3a: with 2 ranks …; 21.4a, 21.4: …"
 std::string whys(const Grading& grading) {
   std::string text;
-  for (const GradedRow& row : grading.rows)
-    if (const std::string why = first_sentence(row); !why.empty())
-      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", row.id, why);
+  for (const Said& said : said_once(grading.rows))
+    if (!said.why.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", said.ids, said.why);
   return text;
 }
 

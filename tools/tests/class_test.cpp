@@ -101,6 +101,70 @@ TEST_F(AClass, ASubmissionWithoutAnyAnswerIsToBeChecked) {
   EXPECT_TRUE(doubts_of(row(data, "carol")).empty()) << "who handed in one of two";
 }
 
+TEST_F(AClass, WhatWaitsForAPartThatIsNotWrittenWasNotTried) {
+  add("eric", {.rows = {graded("21.1", 0, 5, "NOT IMPLEMENTED", "labs/x.cpp: TODO"),
+                        graded("21.2a", 0, 9, "BLOCKED BY 21.1", "21.1 first")}});
+  const std::vector<PartCount> parts = count_parts(read());
+  EXPECT_EQ(parts[0].missing, 1);
+  EXPECT_EQ(parts[1].missing, 2) << "beside carol, who did not hand it in";
+  EXPECT_EQ(parts[1].submitted(), 3);
+}
+
+TEST_F(AClass, AFileThatIsRefusedIsOneRow) {
+  const std::string why = "ring_all_reduce.cpp: it is a symbolic link";
+  Grading refused;
+  for (const char* id : {"21.2a", "21.2b", "21.2"}) refused.rows.push_back(graded(id, 0, 5, "REFUSED", why));
+  refused.rows.push_back(graded("21.7a", 0, 5, "REFUSED", "ddp.cpp: it is present more than once"));
+  add("fay", refused);
+  const ClassData data = read();
+  EXPECT_EQ(doubts_of(row(data, "fay")),
+            (std::vector<std::string>{"21.2a, 21.2b, 21.2 REFUSED: " + why,
+                                      "21.7a REFUSED: ddp.cpp: it is present more than once"}));
+  for (const SummaryRow& summary : read_summary(folder_))
+    if (summary.submission == "fay") EXPECT_TRUE(summary.why.starts_with("21.2a, 21.2b, 21.2: " + why)) << summary.why;
+  const std::string all = class_page(data, "class", "");
+  EXPECT_EQ(count_of(all, why), 3u) << "to check, among the failures, and why";
+  EXPECT_NE(all.find("<td>21.2b, 21.2 </td>"), all.npos) << "21.2a has passed elsewhere";
+  const std::string page = feedback_page(row(data, "fay"), course());
+  EXPECT_EQ(count_of(page, why), 1u);
+  EXPECT_NE(page.find("<h2>21.2a, 21.2b, 21.2: "), page.npos) << page;
+}
+
+/// What a student is told to do about a verdict on 21.2a.
+std::string next_for(const char* verdict) {
+  const std::string page = feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, "a reason")}},
+                                         Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"));
+  const std::size_t begin = page.find("<p>Next: ");
+  return begin == page.npos ? "" : page.substr(begin, page.find("</p>", begin) - begin);
+}
+
+TEST(Feedback, SaysWhatFitsTheVerdict) {
+  const Course course = Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json");
+  const std::string hint = for_html(course.exercise("21.2").parts.front().hints.front());
+  for (const char* verdict : {"FAIL", "NOT IMPLEMENTED"}) {
+    EXPECT_NE(next_for(verdict).find(hint), std::string::npos) << verdict;
+    EXPECT_NE(next_for(verdict).find("./lab hint 21.2a"), std::string::npos) << verdict;
+  }
+  for (const auto& [verdict, words] :
+       std::vector<std::pair<const char*, const char*>>{{"REFUSED", "change what the reason names"},
+                                                        {"DOES NOT COMPILE", "first error"},
+                                                        {"NOT SUBMITTED", "hand the file in"},
+                                                        {"NO VERDICT", "must return"},
+                                                        {"DEADLOCK", "which ranks wait"},
+                                                        {"RACE", "must wait for the other"},
+                                                        {"MISMATCH", "both sides"},
+                                                        {"UNREAD", "no rank receives"},
+                                                        {"USAGE", "the rule that it breaks"},
+                                                        {"TIMEOUT", "never ends"},
+                                                        {"CRASH", "beyond the end"},
+                                                        {"BLOCKED BY 21.2b", "write 21.2b first"}}) {
+    EXPECT_NE(next_for(verdict).find(words), std::string::npos) << next_for(verdict);
+    EXPECT_EQ(next_for(verdict).find(hint), std::string::npos) << verdict;
+    EXPECT_EQ(next_for(verdict).find("./lab hint"), std::string::npos) << verdict;
+    EXPECT_NE(next_for(verdict).find("./lab check 21.2"), std::string::npos) << verdict;
+  }
+}
+
 TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
   ClassData data = read();
   add_times(data, "submission,time\nanna,2026-11-20T10:00\n<i>,2026-11-20T10:00\n", "times.csv",
@@ -148,7 +212,7 @@ TEST_F(AClass, FeedbackStaysInItsFolderAndTellsNoSeed) {
     EXPECT_EQ(data.rows[i].name == "anna" || !data.rows[i].graded, page.find("Next:") == page.npos);
     if (data.rows[i].name == "carol") {
       EXPECT_NE(page.find("element 9 must be 4. Other."), std::string::npos);
-      EXPECT_NE(page.find("./lab hint 21.2a"), std::string::npos);
+      EXPECT_NE(page.find("./lab hint 21.1"), std::string::npos);
       EXPECT_NE(page.find("docs/questions.md#week-21-self-check"), std::string::npos);
     }
     EXPECT_EQ(data.rows[i].name == "=cmd|calc", page.find("seed SEED is known") != page.npos);

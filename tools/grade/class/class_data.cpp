@@ -57,7 +57,10 @@ std::string without_numbers(const std::string& text) {
   return result;
 }
 
-bool is_missing(const GradedRow& row) { return row.verdict == "NOT SUBMITTED" || row.verdict == "NOT IMPLEMENTED"; }
+/// BLOCKED BY an earlier part says that this one is not written: nothing of its own was tested.
+bool is_missing(const GradedRow& row) {
+  return row.verdict == "NOT SUBMITTED" || row.verdict == "NOT IMPLEMENTED" || row.verdict.starts_with("BLOCKED BY ");
+}
 bool is_passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
 /// By number: 21.2 before 21.10, and a part before the whole.
@@ -143,9 +146,9 @@ std::vector<std::string> doubts_of(const ClassRow& row) {
   const auto is_absent = [](const GradedRow& part) { return part.verdict == "NOT SUBMITTED"; };
   if (row.graded && std::all_of(row.parts.begin(), row.parts.end(), is_absent))
     doubts.push_back("there is no answer in it to what was graded. " + row.remarks);
-  for (const GradedRow& part : row.parts)
-    if (part.verdict == "REFUSED" || part.verdict == kNoVerdict)
-      doubts.push_back(fmt::format("{} {}: {}", part.id, part.verdict, first_sentence(part)));
+  for (const Said& said : said_once(row.parts))
+    if (said.verdict == "REFUSED" || said.verdict == kNoVerdict)
+      doubts.push_back(fmt::format("{} {}: {}", said.ids, said.verdict, said.why));
   return doubts;
 }
 

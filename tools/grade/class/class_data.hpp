@@ -54,7 +54,7 @@ std::string describe_delay(std::int64_t seconds);
 struct PartCount {
   std::string id, title;
   int most = 0;
-  int passed = 0, failed = 0, missing = 0;  ///< missing: not submitted, or nothing written yet
+  int passed = 0, failed = 0, missing = 0;  ///< missing: not submitted, or not written yet
   int submitted() const { return passed + failed; }
   std::string commonest;  ///< of the failures' first sentences, numbers aside
   int of_these = 0;       ///< how many say so
@@ -66,7 +66,7 @@ std::vector<PartCount> count_parts(const ClassData& data);
 /// How many submissions have 0 to under 10 % of the points, …, 90 to 100 %.
 std::vector<int> distribution(const ClassData& data);
 
-/// What a person should look at: it was not judged, or refused, and why.
+/// What a person should look at: it was not judged, or refused, and why; each reason once.
 std::vector<std::string> doubts_of(const ClassRow& row);
 
 }  // namespace lockstep::tools

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/support/json/escape.hpp"
+#include "common/testing/verdict.hpp"
 #include "tools/grade/class/feedback.hpp"
 #include "tools/grade/class/html.hpp"
 #include "tools/grade/grade_summary.hpp"
@@ -84,8 +85,25 @@ std::string chart(const ClassData& data) {
       kTop + kHeight + 38);
 }
 
+/// What is the same of all parts of an exercise, a file that does not compile say, once: "21.2a, 21.2b, 21.2".
+std::vector<PartCount> joined(const std::vector<PartCount>& parts) {
+  std::vector<PartCount> rows;
+  for (const PartCount& part : parts) {
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const PartCount& row) {
+      return testing::exercise_of(row.id.substr(0, row.id.find(','))) == testing::exercise_of(part.id) &&
+             row.commonest == part.commonest && row.of_these == part.of_these && row.failed == part.failed &&
+             row.passed == part.passed && row.missing == part.missing;
+    });
+    if (same == rows.end())
+      rows.push_back(part);
+    else
+      same->id += ", " + part.id, same->title.clear();
+  }
+  return rows;
+}
+
 std::string failures(const ClassData& data) {
-  std::vector<PartCount> counts = count_parts(data);
+  std::vector<PartCount> counts = joined(count_parts(data));
   std::erase_if(counts, [](const PartCount& count) { return count.failed == 0; });
   std::stable_sort(counts.begin(), counts.end(),
                    [](const PartCount& a, const PartCount& b) { return a.failed > b.failed; });
@@ -144,10 +162,10 @@ std::string reasons(const ClassData& data) {
   std::string text = "<h2>Why, submission by submission</h2>\n";
   for (const ClassRow& row : data.rows) {
     std::string items;
-    for (const GradedRow& part : row.parts)
-      if (const std::string why = first_sentence(part); !why.empty())
-        items += fmt::format("<li>{} <span class=\"bad\">{}</span> {}</li>\n", for_html(part.id),
-                             for_html(part.verdict), for_html(why));
+    for (const Said& said : said_once(row.parts))
+      if (!said.why.empty())
+        items += fmt::format("<li>{} <span class=\"bad\">{}</span> {}</li>\n", for_html(said.ids),
+                             for_html(said.verdict), for_html(said.why));
     if (items.empty()) continue;
     text += fmt::format("<details><summary>{}</summary>\n<ul>\n{}</ul></details>\n", name_in_html(row.name), items);
   }

@@ -11,6 +11,7 @@
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
 #include "tools/grade/class/html.hpp"
+#include "tools/grade/grade_judge.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -54,23 +55,91 @@ const char* first_hint(const Exercise& exercise, const std::string& id) {
   return exercise.hints.empty() ? nullptr : exercise.hints.front().c_str();
 }
 
-/// Where to go on with a part that has no points.
+/// Verdicts on the file: no test has run, and all parts of the exercise have the same one.
+bool is_about_the_file(const std::string& verdict) {
+  return verdict == "REFUSED" || verdict == to_string(Verdict::does_not_compile) || verdict == "NOT SUBMITTED";
+}
+
+/// Verdicts about which a hint says something: the answer is not written, or computes something else.
+bool has_hints(const std::string& verdict) {
+  return verdict == to_string(Verdict::fail) || verdict == to_string(Verdict::not_implemented);
+}
+
+/// What to do about a verdict, where that is not about the algorithm.
+struct Step {
+  std::string_view verdict;
+  const char* what;
+};
+constexpr Step kSteps[] = {
+    {"REFUSED",
+     "change what the reason names, and hand the file in again: an answer needs no more than its skeleton includes and "
+     "the contract offers."},
+    {"DOES NOT COMPILE", "correct the compiler's first error, shown above."},
+    {"NOT SUBMITTED", "hand the file in, with this name in this folder, however much of it works."},
+    {kNoVerdict, "the tests did not reach their end: an answer must return to them, and not print without end."},
+    {"DEADLOCK",
+     "the message says which ranks wait at which lines: look for the partner of each send and receive there, and start "
+     "both in one batch where two ranks send to each other."},
+    {"RACE", "the message names two uses of the same memory: one must wait for the other, or they need two slices."},
+    {"MISMATCH", "the message names both sides: they must agree on the size, the dtype and the order of their calls."},
+    {"UNREAD", "the message names a send that no rank receives: add its receive, or remove it."},
+    {"USAGE", "the message names the call and the rule that it breaks."},
+    {"TIMEOUT", "look for a loop that never ends."},
+    {"CRASH", "look for an index beyond the end of a slice or a vector, and for a reference to what no longer exists."},
+};
+
+/// What to do about a verdict, in HTML; `hint` is the first of the part's, which is about the algorithm.
+std::string step_for(const std::string& verdict, const char* hint) {
+  for (const Step& step : kSteps)
+    if (step.verdict == verdict) return for_html(step.what);
+  if (const std::string blocked = "BLOCKED BY "; verdict.starts_with(blocked))
+    return fmt::format("write {} first, which this part calls.", for_html(verdict.substr(blocked.size())));
+  return hint && has_hints(verdict) ? fmt::format("<i>{}</i>", for_html(hint)) : "";
+}
+
+/// Where to continue with a part that has no points.
 std::string next_steps(const Course& course, const GradedRow& part) {
   const std::string id = testing::exercise_of(part.id);
   const Selection known = course.select("");
   const auto exercise =
       std::find_if(known.exercises.begin(), known.exercises.end(), [&](const Exercise& each) { return each.id == id; });
   if (exercise == known.exercises.end()) return "";
-  std::string text = "<p>Next: ";
-  if (const char* hint = first_hint(*exercise, part.id)) text += fmt::format("<i>{}</i> ", for_html(hint));
+  std::string text = fmt::format("<p>Next: {} <code>./lab check {}</code> tests it",
+                                 step_for(part.verdict, first_hint(*exercise, part.id)), for_html(exercise->id));
+  if (is_about_the_file(part.verdict)) return text + ".</p>\n";
+  if (has_hints(part.verdict)) text += fmt::format(", <code>./lab hint {}</code> says more", for_html(part.id));
   text += fmt::format(
-      "Read <code>labs/{0}/{1}.hpp</code> and the exercise in <code>labs/{0}/README.md</code>; "
-      "<code>./lab check {2}</code> judges it, <code>./lab hint {3}</code> says more; questions of the "
-      "week: <code>docs/questions.md#week-{4}-self-check</code>",
-      for_html(exercise->folder), for_html(exercise->name), for_html(exercise->id), for_html(part.id), exercise->week);
+      ". The contract is <code>labs/{0}/{1}.hpp</code>, the exercise is in <code>labs/{0}/README.md</code>, and "
+      "questions of the week are in <code>docs/questions.md#week-{2}-self-check</code>",
+      for_html(exercise->folder), for_html(exercise->name), exercise->week);
   if (!exercise->questions.empty())
-    text += fmt::format(", and to predict: <code>./lab predict {}</code>", for_html(exercise->id));
+    text += fmt::format("; to predict: <code>./lab predict {}</code>", for_html(exercise->id));
   return text + ".</p>\n";
+}
+
+/// A verdict, why, and what to do about it; `ids` are of one exercise, and have all of it in common.
+std::string section(const std::string& ids, const GradedRow& part, const Course& course) {
+  std::string text = fmt::format("<h2>{}: <span class=\"bad\">{}</span></h2>\n", for_html(ids), for_html(part.verdict));
+  if (!part.reason.empty()) text += fmt::format("<pre>{}</pre>\n", for_html(part.reason));
+  return text + next_steps(course, part);
+}
+
+/// Of each part without points, or of a file's parts together.
+std::string sections(const ClassRow& row, const Course& course) {
+  std::string text;
+  for (auto part = row.parts.begin(); part != row.parts.end(); ++part) {
+    if (part->verdict == "PASS") continue;
+    std::string ids = part->id;
+    const GradedRow& first = *part;
+    const auto joins = [&](const GradedRow& other) {
+      return testing::exercise_of(other.id) == testing::exercise_of(first.id) && other.verdict == first.verdict &&
+             other.reason == first.reason;
+    };
+    while (is_about_the_file(first.verdict) && part + 1 != row.parts.end() && joins(*(part + 1)))
+      ids += ", " + (++part)->id;
+    text += section(ids == first.id ? first.id + " " + first.title : ids, first, course);
+  }
+  return text;
 }
 
 std::string verdict_table(const ClassRow& row) {
@@ -106,13 +175,7 @@ std::string feedback_page(const ClassRow& row, const Course& course) {
   if (row.late > 0) body += fmt::format("<p class=\"bad\">Handed in late by {}.</p>\n", describe_delay(row.late));
   if (!row.remarks.empty()) body += fmt::format("<pre>{}</pre>\n", for_html(row.remarks));
   body += verdict_table(row);
-  for (const GradedRow& part : row.parts) {
-    if (part.verdict == "PASS") continue;
-    body += fmt::format("<h2>{} {}: <span class=\"bad\">{}</span></h2>\n", for_html(part.id), for_html(part.title),
-                        for_html(part.verdict));
-    if (!part.reason.empty()) body += fmt::format("<pre>{}</pre>\n", for_html(part.reason));
-    body += next_steps(course, part);
-  }
+  body += sections(row, course);
   return without_number(html_page(row.name, body), row.seed);
 }
 
