@@ -193,7 +193,7 @@ int check(const Paths& paths, const CheckOptions& options) {
       std::all_of(rows.begin(), rows.end(), [](const Judgement& j) { return testing::severity(j.verdict) < 2; });
   if (passed && !options.solution && selection.part.empty() && options.backend == "sim") {
     if (const auto drill = next_drill(paths)) fmt::print("next: {}\n", describe_next(*drill));
-    if (const auto next = next_exercise(paths, all.back().exercise.id)) fmt::print("next: {}\n", describe_next(*next));
+    if (const auto next = next_exercise(paths)) fmt::print("next: {}\n", describe_next(*next));
   }
   return passed ? 0 : 1;
 }

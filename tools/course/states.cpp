@@ -19,15 +19,28 @@ State state_of(const Paths& paths, const Exercise& exercise) {
   return {record->judgement.ok(), untouched, false, record->judgement.verdict};
 }
 
-std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after) {
+std::optional<Exercise> last_edited(const Paths& paths) {
+  std::optional<Exercise> last;
+  std::filesystem::file_time_type when;
+  std::error_code none;
+  for (const Exercise& exercise : paths.course.select("").exercises) {
+    if (!paths.has(exercise) || is_untouched(paths, exercise)) continue;
+    const auto written = std::filesystem::last_write_time(paths.answer(exercise), none);
+    if (!last || written > when) last = exercise, when = written;
+  }
+  return last;
+}
+
+std::optional<Exercise> next_exercise(const Paths& paths) {
   std::vector<Exercise> all;
   for (const Exercise& exercise : paths.course.select("").exercises)
     if (paths.has(exercise)) all.push_back(exercise);
-  const auto here = std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.id == after; });
-  if (here != all.end()) std::rotate(all.begin(), here + 1, all.end());
+  if (const auto last = last_edited(paths))
+    std::rotate(all.begin(), std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.id == last->id; }),
+                all.end());
   for (const bool core : {true, false})
     for (const Exercise& exercise : all)
-      if (const State state = state_of(paths, exercise); exercise.core == core && exercise.id != after)
+      if (const State state = state_of(paths, exercise); exercise.core == core)
         if (!state.passes && !state.borrowed) return exercise;
   return std::nullopt;
 }

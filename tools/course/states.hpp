@@ -17,9 +17,12 @@ struct State {
 };
 State state_of(const Paths& paths, const Exercise& exercise);
 
-/// The exercise to go on with: the first of the core in the course's order that neither passes nor is borrowed, then
-/// the first extra one; `after` an exercise, the first of those behind it if there is any. Empty where all pass.
-std::optional<Exercise> next_exercise(const Paths& paths, const std::string& after = "");
+/// The exercise whose answer was written last, of those that were begun.
+std::optional<Exercise> last_edited(const Paths& paths);
+
+/// The exercise to go on with: of the core, in the course's order and beginning with the one that was edited last, the
+/// first that neither passes nor is borrowed; then the first extra one. Empty where all pass.
+std::optional<Exercise> next_exercise(const Paths& paths);
 
 /// A row of ./lab list, with its end, in 80 columns: long titles and states have several lines. `points` may be left
 /// out; `colour` is that of the state.

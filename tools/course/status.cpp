@@ -32,19 +32,6 @@ Count count_of(const Paths& paths, const Week& week) {
   return count;
 }
 
-/// The exercise whose answer was written last, of those that were begun.
-std::optional<Exercise> last_edited(const Paths& paths) {
-  std::optional<Exercise> last;
-  std::filesystem::file_time_type when;
-  std::error_code none;
-  for (const Exercise& exercise : paths.course.select("").exercises) {
-    if (!paths.has(exercise) || is_untouched(paths, exercise)) continue;
-    const auto written = std::filesystem::last_write_time(paths.answer(exercise), none);
-    if (!last || written > when) last = exercise, when = written;
-  }
-  return last;
-}
-
 std::string relative(const Paths& paths, const std::filesystem::path& file) {
   return std::filesystem::proximate(file, paths.source).string();
 }

@@ -1,6 +1,7 @@
 // Finding one's way: names of exercises, what comes next, and what is kept of what a learner did.
 #include "tools/course/course.hpp"
 
+#include <functional>
 #include <iostream>
 #include <sstream>
 
@@ -77,17 +78,34 @@ TEST_F(FindingOnesWay, AnExtraTakesNoNameFromTheCore) {
   EXPECT_EQ(refusal(paths_.course, "part"), "which 'part'? part_1 (1.1), part_2 (1.2).");
 }
 
+/// What a command prints.
+std::string printed(const std::function<void()>& command) {
+  ::testing::internal::CaptureStdout();
+  command();
+  std::fflush(stdout);
+  return ::testing::internal::GetCapturedStdout();
+}
+
 TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
+  auto when = std::filesystem::file_time_type::clock::now();
+  const auto edit = [&](const Exercise& exercise, const char* text) {
+    write_text(paths_.answer(exercise), text);
+    std::filesystem::last_write_time(paths_.answer(exercise), when += std::chrono::hours(1));
+  };
+  edit(second(), "int f() { return 1; }\n"), edit(first(), "int f() { return 1; }\n");
   EXPECT_EQ(next_exercise(paths_).value().id, "1.1");
   EXPECT_EQ(state_of(paths_, first()).words, "begun, not checked");
   keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "PASS"}}, Inputs(paths_).of(first(), {}));
   EXPECT_TRUE(state_of(paths_, first()).passes);
   EXPECT_EQ(next_exercise(paths_).value().id, "1.2");
-  EXPECT_EQ(next_exercise(paths_, "1.1").value().id, "1.2");
-  EXPECT_FALSE(next_exercise(paths_, "1.2"));
-  write_text(paths_.answer(first()), "int f() { return 4; }\n");
+  edit(first(), "int f() { return 4; }\n");
   EXPECT_EQ(state_of(paths_, first()).words, "edited since PASS");
-  EXPECT_EQ(next_exercise(paths_, "1.2").value().id, "1.1");  // it comes round
+  EXPECT_EQ(next_exercise(paths_).value().id, "1.1") << "it is being worked on";
+  edit(second(), "int f() { return 4; }\n");
+  EXPECT_EQ(next_exercise(paths_).value().id, "1.2") << "1.1 was left for later";
+  keep_verdict(paths_, second(), {.whole = {.id = "1.2", .verdict = "PASS"}}, Inputs(paths_).of(second(), {}));
+  EXPECT_EQ(next_exercise(paths_).value().id, "1.1") << "it comes round";
+  EXPECT_NE(printed([&] { status(paths_); }).find("next   1.1 t, 1 minute"), std::string::npos);
   EXPECT_EQ(describe_next(first()), "1.1 t, 1 minute: ./lab check 1.1");
 }
 
