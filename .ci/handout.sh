@@ -82,6 +82,10 @@ third='A loop over distance = 1, doubled each time'
 grep -qF "$third" labs/course.json || fail 'labs/course.json has no such hint any more: name another here'
 grep -rlF "$third" "$out" && fail 'a hint of level 3 is in it'
 grep -qF 'Draw the arrows first' "$out/labs/course.json" || fail 'the first hints are not in it'
+# Pages for students name no command that a handout refuses, but for README.md, which says so.
+# shellcheck disable=SC2016  # backquotes that are looked for
+(cd "$out" && grep -nE '(^|`)\./lab (test|mutants|reveal|handout|gpu-pack|class)( |`|$)' labs/*/README.md docs/commands.md) > "$work/log" &&
+  fail 'a page names a command that is not in it'
 unpack 24
 grep -rqF 'Draw the arrows first' "$out" && fail 'there is a hint in one without'
 
@@ -99,6 +103,12 @@ solved $week/cost_model 21.5
 wants 'borrowed from the reference: .*21\.2' '21.2 should be borrowed'
 ./lab check 23.1 > "$work/log" 2>&1 || :
 wants '^23\.1 .* SKIPPED \(not in this handout\)$' 'week 23 is not in it'
+./lab > "$work/log"
+! grep -q '^week 2[2-5]' "$work/log" || fail 'weeks that are not in it are counted'
+./lab list > "$work/log"
+wants '^Weeks 22, 23, 24, 25: not in this handout$' 'which weeks are not in it'
+./lab hint 21.2a --level 3 > "$work/log"
+wants '^  \(no hint of level 3 in this handout: the highest is 2\)$' 'there is no third hint'
 
 echo '-- graded as by GitHub Classroom: what the workflow runs'
 mkdir -p .github/classroom

@@ -258,7 +258,8 @@ class CommandLine {
   /// What was named; a command that changes something needs a name.
   const std::string& named(const std::string& command) const {
     if (!check_.what.empty()) return check_.what;
-    throw lockstep::Error(lockstep::Verdict::usage, fmt::format("which exercise? For example: ./lab {} 21.2", command));
+    throw lockstep::Error(lockstep::Verdict::usage,
+                          fmt::format("which exercise? For example: ./lab {} {}", command, paths_.example()));
   }
 
   bool has(const std::string& name) {
@@ -305,15 +306,17 @@ class CommandLine {
   std::string help(const std::string& name) {
     if (has(name)) return app_.get_subcommand(name)->help("./lab");
     if (name != "all")
-      return "./lab               where you are, and what comes next\n"
-             "./lab check 21.2    check your answer; watch 21.2 does so whenever you save\n"
-             "./lab hint 21.2     a hint\n"
-             "./lab view check 21.2 --ranks 4 --size 8   watch it run, in a web page\n"
-             "./lab list          the course\n"
-             "./lab drill         find out why a run went wrong\n"
-             "./lab train --mine  train the model with your code\n"
-             "./lab report        measure, and write outputs/report/index.html\n"
-             "./lab help all lists every command, ./lab help COMMAND its options.\n";
+      return fmt::format(
+          "./lab               where you are, and what comes next\n"
+          "./lab check {0}    check your answer; watch {0} does so whenever you save\n"
+          "./lab hint {0}     a hint\n"
+          "./lab view check {0} --ranks 4 --size 8   watch it run, in a web page\n"
+          "./lab list          the course\n"
+          "./lab drill         find out why a run went wrong\n"
+          "./lab train --mine  train the model with your code\n"
+          "./lab report        measure, and write outputs/report/index.html\n"
+          "./lab help all lists every command, ./lab help COMMAND its options.\n",
+          paths_.example());
     std::string text =
         "./lab COMMAND …; ./lab help COMMAND lists its options.\n"
         "  setup      install what is missing\n"

@@ -30,15 +30,15 @@ constexpr const char* kHelp =
     "./lab drill 21 --seed S   the same fault as everyone who uses this seed\n"
     "./lab drill 21 --mine     with your code in the program, where it passes\n";
 
-std::vector<Drill> all_drills(const Paths& paths) {
+std::vector<Drill> all_drills(const std::vector<Week>& weeks) {
   std::vector<Drill> all;
-  for (const Week& week : paths.course.weeks()) all.insert(all.end(), week.drills.begin(), week.drills.end());
+  for (const Week& week : weeks) all.insert(all.end(), week.drills.begin(), week.drills.end());
   return all;
 }
 
 Drill find_drill(const Paths& paths, const std::string& id) {
   std::vector<std::string> known;
-  for (const Drill& drill : all_drills(paths)) {
+  for (const Drill& drill : all_drills(paths.course.weeks())) {
     if (drill.id == id) return drill;
     known.push_back(drill.id);
   }
@@ -184,7 +184,7 @@ std::string format_drills(const Paths& paths, const std::vector<Drill>& drills) 
 }
 
 std::optional<Drill> next_drill(const Paths& paths) {
-  for (const Week& week : paths.course.weeks()) {
+  for (const Week& week : paths.weeks()) {
     const bool done = std::all_of(week.exercises.begin(), week.exercises.end(), [&](const Exercise& exercise) {
       const State state = state_of(paths, exercise);
       return !exercise.core || state.passes || state.borrowed;
@@ -201,7 +201,7 @@ std::string describe_next(const Drill& drill) {
 
 std::string count_drills(const Paths& paths) {
   int core = 0, solved = 0;
-  for (const Drill& drill : all_drills(paths))
+  for (const Drill& drill : all_drills(paths.weeks()))
     if (drill.core) ++core, solved += is_solved(paths, "drill-" + drill.id);
   return core == 0 ? "" : fmt::format("{} of {} core drills solved", solved, core);
 }
@@ -212,7 +212,7 @@ int play_drill(const Paths& paths, const std::vector<std::string>& arguments) {
 
 int drill(const Paths& paths, const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
-    fmt::print("{}{}\n", format_drills(paths, all_drills(paths)), count_drills(paths));
+    fmt::print("{}{}\n", format_drills(paths, all_drills(paths.weeks())), count_drills(paths));
     return 0;
   }
   if (arguments[0] == "--help" || arguments[0] == "-h") {

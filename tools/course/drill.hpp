@@ -12,7 +12,7 @@ namespace lockstep::tools {
 /// "drill 21   A data-parallel run that went wrong   20 min  core   open"; a line each, without the others' weeks where
 /// one is named.
 std::string format_drills(const Paths& paths, const std::vector<Drill>& drills);
-/// "1 of 3 core drills solved"; "" where the course has none.
+/// "1 of 3 core drills solved", of the weeks that are here; "" where these have none.
 std::string count_drills(const Paths& paths);
 
 /// The first core drill that is not solved, of a week whose core exercises all pass or are borrowed; empty where there

@@ -256,12 +256,14 @@ class Handout {
     write_text(tree() / "commit.txt", read_text(paths_.build / "commit.txt"));
   }
 
-  /// README.md is the handout's own, and no page links what is not in it.
+  /// README.md is the handout's own, and no page links or lists what is not in it.
   void write_pages() const {
     std::vector<Week> weeks;
     for (const Week& week : paths_.course.weeks())
       if (weeks_.contains(week.number)) weeks.push_back(week);
     write_text(tree() / "README.md", handout_readme(weeks, options_.hints, platform()));
+    const fs::path commands = tree() / "docs" / "commands.md";
+    write_text(commands, without_section(read_text(commands), kNoHandoutsCommands));
     for (const auto& entry : fs::recursive_directory_iterator(tree())) {
       if (entry.path().extension() != ".md") continue;
       const std::string page = read_text(entry.path());

@@ -32,8 +32,8 @@ at a terminal it asks before it uses `sudo`. [Where Lockstep runs](docs/install.
 |---|---|
 {table}
 
-`./lab list` shows all exercises with their minutes and points; those of other weeks are not in this handout. If an
-exercise builds on one that you have not solved, it borrows the reference solution and says so. `./lab train` trains a
+`./lab list` shows the exercises with their minutes and points. If an exercise builds on one that you have not solved,
+or on one of a week that is not in this handout, it borrows the reference solution and says so. `./lab train` trains a
 GPT, and with `--mine` on your answers.
 
 If you come from PyTorch, read [one page of C++](docs/cpp-for-pytorch.md) and [the API on one page](docs/api.md) first.
@@ -115,6 +115,14 @@ std::string handout_readme(const std::vector<Week>& weeks, int hints, const std:
       fmt::arg("first", first.id), fmt::arg("hint", hint), fmt::arg("table", table),
       fmt::arg("number", fmt::join(numbers, ",")), fmt::arg("folders", fmt::join(folders, " ")),
       fmt::arg("missing", missing), fmt::arg("platform", platform));
+}
+
+std::string without_section(const std::string& page, const std::string& heading) {
+  const std::string level = "\n" + heading.substr(0, heading.find(' ') + 1);
+  const std::size_t begin = page.find("\n" + heading + "\n");
+  if (begin == page.npos) return page;
+  const std::size_t end = page.find(level, begin + 1);
+  return page.substr(0, begin + 1) + (end == page.npos ? "" : page.substr(end + 1));
 }
 
 std::string without_dead_links(const std::string& page, const std::function<bool(const std::string& target)>& exists) {

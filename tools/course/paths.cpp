@@ -135,6 +135,25 @@ bool Paths::has(const Exercise& e) const {
          std::filesystem::exists(source / "labs" / e.folder / (e.name + "_test.cpp"));
 }
 
+std::vector<Week> Paths::weeks() const {
+  std::vector<Week> here;
+  for (const Week& week : course.weeks())
+    if (std::any_of(week.exercises.begin(), week.exercises.end(), [this](const Exercise& e) { return has(e); }))
+      here.push_back(week);
+  return here;
+}
+
+std::string Paths::example() const {
+  const std::string usual = "21.2";
+  std::string first;
+  for (const Exercise& exercise : course.select("").exercises) {
+    if (!has(exercise)) continue;
+    if (exercise.id == usual) return usual;
+    if (first.empty()) first = exercise.id;
+  }
+  return first.empty() ? usual : first;
+}
+
 Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what) {
   // Ninja does not expect two builds at a time in one tree.
   FolderLock lock(paths.mine(), fmt::format("building {}", what));

@@ -29,6 +29,10 @@ struct Paths {
   }
   /// False for an exercise that the course lists and the suite does not have yet.
   bool has(const Exercise& e) const;
+  /// The weeks of which an exercise is here: a handout's course lists all, and it has the files of some.
+  std::vector<Week> weeks() const;
+  /// An exercise that is here, for examples in messages: 21.2, or the first.
+  std::string example() const;
 };
 
 /// Held while something runs that expects a folder to itself, such as a build. Where another process holds it, `tell`

@@ -44,6 +44,13 @@ std::map<Event, std::vector<Entry>> read_scores(const Paths& paths) {
   return scores;
 }
 
+/// The first open task that is here; "": none.
+std::string open_task(const Paths& paths) {
+  for (const Exercise& exercise : paths.course.select("").exercises)
+    if (exercise.name.starts_with("open_") && paths.has(exercise)) return exercise.id;
+  return "";
+}
+
 bool less(const Entry& a, const Entry& b) { return a.score < b.score; }
 Entry best_of(const std::vector<Entry>& entries) { return *std::max_element(entries.begin(), entries.end(), less); }
 
@@ -88,7 +95,11 @@ std::string keep_scores(const Paths& paths, const testing::Judgement& judgement)
 
 int print_scores(const Paths& paths) {
   const auto scores = read_scores(paths);
-  if (scores.empty()) fmt::print("No scores yet: an open task has them, for example ./lab check 21.11.\n");
+  if (scores.empty()) {
+    const std::string task = open_task(paths);
+    fmt::print("No scores yet: an open task has them, {}.\n",
+               task.empty() ? "and there is none here" : "for example ./lab check " + task);
+  }
   std::string exercise;
   for (const auto& [event, entries] : scores) {
     if (event.first != exercise) fmt::print("{}\n", exercise = event.first);

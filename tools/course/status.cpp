@@ -1,8 +1,10 @@
 // ./lab alone, and ./lab list: where the learner stands.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
@@ -46,7 +48,7 @@ void print_what_to_do(const Paths& paths, const Exercise& exercise) {
 }  // namespace
 
 int status(const Paths& paths) {
-  for (const Week& week : paths.course.weeks())
+  for (const Week& week : paths.weeks())
     fmt::print("week {}  {}: {}\n", week.number, week.title, in_words(count_of(paths, week)));
   if (const std::string drills = count_drills(paths); !drills.empty()) fmt::print("drills   {}: ./lab drill\n", drills);
   if (const auto last = last_edited(paths))
@@ -64,17 +66,25 @@ int status(const Paths& paths) {
 int list(const Paths& paths, const std::string& what) {
   const Selection selection = paths.course.select(what);
   const std::vector<Deed> deeds = read_deeds(paths);
-  const auto print_drills = [&](int number) {
-    for (const Week& w : paths.course.weeks())
-      if (w.number == number) fmt::print("{}", format_drills(paths, w.drills));
+  const std::vector<Week> weeks = paths.weeks();
+  const auto find_week = [&](int number) {
+    return std::find_if(weeks.begin(), weeks.end(), [&](const Week& w) { return w.number == number; });
   };
+  const auto print_drills = [&](int number) {
+    if (const auto found = find_week(number); found != weeks.end())
+      fmt::print("{}", format_drills(paths, found->drills));
+  };
+  std::set<int> absent;
   int week = -1;
   for (const Exercise& exercise : selection.exercises) {
+    const auto found = find_week(exercise.week);
+    if (found == weeks.end()) {
+      absent.insert(exercise.week);
+      continue;
+    }
     if (exercise.week != week) {
       print_drills(week);
       week = exercise.week;
-      const auto& weeks = paths.course.weeks();
-      const auto found = std::find_if(weeks.begin(), weeks.end(), [&](const Week& w) { return w.number == week; });
       fmt::print("Week {}: {}\n  {} (labs/{})\n{}", week, found->title, in_words(count_of(paths, *found)),
                  exercise.folder, head_of_list());
     }
@@ -89,6 +99,8 @@ int list(const Paths& paths, const std::string& what) {
                                  exercise.points, words, colour));
   }
   print_drills(week);
+  if (!absent.empty())
+    fmt::print("{} {}: {}\n", absent.size() == 1 ? "Week" : "Weeks", fmt::join(absent, ", "), why_missing(paths));
   return 0;
 }
 

@@ -109,6 +109,35 @@ TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(describe_next(first()), "1.1 t, 1 minute: ./lab check 1.1");
 }
 
+/// In a handout of its first week, whose course lists another one.
+TEST_F(FindingOnesWay, AHandoutCountsAndProposesWhatIsInIt) {
+  write_text(paths_.source / "prebuilt" / "platform.txt", "");
+  paths_.course = Course::parse(
+      R"({"weeks": [{"number": 1, "folder": "week1", "title": "t", "exercises": [
+           {"id": "1.1", "name": "part_1", "title": "t", "core": true, "minutes": 1, "reference_lines": 1, "needs": [],
+            "hints": ["a", "b"], "parts": [{"id": "1.1a", "title": "t", "points": 5, "hints": ["c"]}]}]},
+          {"number": 2, "folder": "week2", "title": "u", "drills": [{"id": "2", "title": "d", "minutes": 20}],
+           "exercises": [{"id": "2.1", "name": "open_task", "title": "t", "core": true, "minutes": 1,
+                          "reference_lines": 1, "needs": [], "hints": [], "parts": []}]}]})",
+      "course");
+  const std::string here = printed([&] { status(paths_); });
+  EXPECT_NE(here.find("week 1  t: 0 of 1 exercises pass"), here.npos) << here;
+  EXPECT_EQ(here.find("week 2"), here.npos) << here;
+  EXPECT_EQ(here.find("drills"), here.npos) << here;
+  const std::string listed = printed([&] { list(paths_, ""); });
+  EXPECT_NE(listed.find("0 of 1 exercises pass"), listed.npos) << listed;
+  EXPECT_EQ(listed.find("0 of 0 exercises"), listed.npos) << listed;
+  EXPECT_TRUE(listed.ends_with("\nWeek 2: not in this handout\n")) << listed;
+  EXPECT_EQ(printed([&] { list(paths_, "2.1"); }), "Week 2: not in this handout\n");
+  EXPECT_EQ(printed([&] { print_scores(paths_); }), "No scores yet: an open task has them, and there is none here.\n");
+  EXPECT_EQ(lockstep::refusal([&] { hint(paths_, "", 1); }),
+            "which exercise? For example: ./lab hint 1.1, or ./lab hint 1.1 --level 2");
+  const std::string hints = printed([&] { hint(paths_, "1.1", 3); });
+  EXPECT_NE(hints.find("  2. b\n  (no hint of level 3 in this handout: the highest is 2)\n"), hints.npos) << hints;
+  EXPECT_NE(hints.find("  1. c\n  (no hint of level 3 in this handout: the highest is 1)\n"), hints.npos) << hints;
+  EXPECT_EQ(printed([&] { hint(paths_, "1.1a", 1); }).find("no hint"), std::string::npos);
+}
+
 TEST_F(FindingOnesWay, ResetKeepsWhatWasThereAndRevealIsRemembered) {
   const std::string handed_out = skeleton(read_text(paths_.solution(first())), "part_1.cpp");
   write_text(paths_.answer(first()), "mine\n");

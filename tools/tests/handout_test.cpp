@@ -3,6 +3,7 @@
 
 #include "tools/course/handout_pages.hpp"
 #include "tools/course/leaks.hpp"
+#include "tools/course/paths.hpp"
 
 namespace lockstep::tools::handout_test {
 namespace {
@@ -91,6 +92,25 @@ TEST(HandoutReadme, SaysWhichWeeksHowToBeginAndWhatIsMissing) {
 TEST(HandoutReadme, OffersNoHintWhereThereIsNone) {
   EXPECT_EQ(handout_readme({week(21)}, 0, "").find("\n./lab hint"), std::string::npos);
   EXPECT_EQ(handout_readme({week(21)}, 1, "").find("--level 2"), std::string::npos);
+}
+
+TEST(Sections, GoUpToTheNextOfTheirLevel) {
+  const std::string page = "# Page\n\n## A\n\na\n\n## B\n\nb\n\n### In B\n\nb\n\n## C\n\nc\n";
+  EXPECT_EQ(without_section(page, "## B"), "# Page\n\n## A\n\na\n\n## C\n\nc\n");
+  EXPECT_EQ(without_section(page, "## C"), "# Page\n\n## A\n\na\n\n## B\n\nb\n\n### In B\n\nb\n\n");
+  EXPECT_EQ(without_section(page, "## D"), page);
+}
+
+TEST(Sections, AHandoutsCommandsAreTheStudents) {
+  const std::string page = read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "docs" / "commands.md");
+  const std::string handed_out = without_section(page, kNoHandoutsCommands);
+  for (const char* command :
+       {"./lab test", "./lab handout", "./lab grade", "./lab class", "./lab mutants", "gpu-pack"}) {
+    EXPECT_NE(page.find(command), page.npos) << command;
+    EXPECT_EQ(handed_out.find(command), page.npos) << command;
+  }
+  for (const char* command : {"./lab check", "./lab plan", "./lab update"})
+    EXPECT_NE(handed_out.find(command), page.npos) << command;
 }
 
 TEST(DeadLinks, BecomeTheirWords) {
