@@ -68,10 +68,14 @@ class Grader {
                   "--backend runs what was looked at, not confined: it does not go with --without-look");
   }
 
+  /// Waits for others that grade in this tree, and builds what all submissions share.
+  void prepare() {
+    lock_.emplace(root(), "grading " + name_);
+    build_the_suite();
+  }
+
   /// Adds to `grading` row by row.
   void run(Grading& grading) {
-    FolderLock lock(root(), "grading " + name_);
-    build_the_suite();
     fs::create_directory(scratch_.path() / "unpacked");
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     grading.remarks = remarks();
@@ -266,6 +270,7 @@ class Grader {
   std::string name_;  // of the submission
   std::string part_;  // the only one; empty: all
   Scratch scratch_;
+  std::optional<FolderLock> lock_;
   std::vector<Exercise> exercises_;
   Submission submission_;
   AnswerCompiler compiler_;
@@ -296,7 +301,10 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
   auto begin = std::chrono::steady_clock::now();
   Grading grading;
   try {
-    Grader(paths, options, submission).run(grading);
+    Grader grader(paths, options, submission);
+    grader.prepare();
+    begin = std::chrono::steady_clock::now();  // the first of a class would have the suite's minutes
+    grader.run(grading);
   } catch (const std::exception& error) {
     grading = {.rows = {},
                .remarks = "nothing was graded: " + without_folders(paths, error.what(), submission),

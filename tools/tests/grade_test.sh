@@ -172,6 +172,23 @@ name='a class of one'
 "$lab" grade "$work/anna.zip" --only 21.1 --out "$work/one" > "$work/out" 2>&1 || fail "$name: not graded"
 "$lab" class "$work/one" >> "$work/out" 2>&1 || fail "$name: no page"
 grep -q '^"anna",5,5,' "$work/one/summary.csv" || fail "$name: no row"
+# Its seconds begin where the suite is built, and what it prints is seen at once, though it goes into a file.
+name='time and progress'
+cmake=$(command -v cmake)
+mkdir "$work/bin"
+cat > "$work/bin/cmake" <<CMAKE
+#!/bin/sh
+case "\$*" in *lockstep_grade_seal*) ;; *) exec "$cmake" "\$@" ;; esac
+cp "$work/out" "$work/seen"
+sleep 3
+"$cmake" "\$@" || exit
+date +%s > "$work/built"
+CMAKE
+chmod +x "$work/bin/cmake"
+env PATH="$work/bin:$PATH" "$lab" grade "$work/anna" --only 21.1 --out "$work/alone" > "$work/out" 2>&1 || fail "$name: not graded"
+most=$(($(date +%s) - $(cat "$work/built") + 1))
+[ "$(sed -n 's/^"anna",5,5,\([0-9]*\),.*/\1/p' "$work/alone/summary.csv")" -le "$most" ] || fail "$name: more than $most s"
+grep -q '^== .*/anna (1 of 1)$' "$work/seen" || fail "$name: nothing was seen before the build"
 # What this commit has graded already, and did not change, stays as it is.
 name=resumed
 resume() { "$lab" grade "$work/bob.zip" "$work/anna.zip" --only 21.1 --out "$work/again" --resume > "$work/out" 2>&1 || fail "$name"; }
