@@ -162,7 +162,7 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
     command.timeout_seconds = options.timeout_seconds + (has_processes(options.backend) ? 10 : 0);
     command.on_line = [&](std::string_view line) { output.append(line).append("\n"); };
     Ended ended = run_command(command);
-    if (ended.signal == SIGINT) throw Error(Verdict::usage, "interrupted: these tests were not run to their end.");
+    if (ended.interrupted()) throw Error(Verdict::usage, "interrupted: these tests were not run to their end.");
     const Output read = read_output(output);
     if (options.on_line) each_line(read.rest, options.on_line);
     if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));

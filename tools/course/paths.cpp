@@ -165,7 +165,9 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
     built.log.append(line).append("\n");
     progress.show(std::string(line));
   };
-  built.ok = run_command(command).ok();
+  const Ended ended = run_command(command);
+  if (ended.interrupted()) throw Error(Verdict::usage, fmt::format("interrupted: {} was not built to its end.", what));
+  built.ok = ended.ok();
   return built;
 }
 

@@ -137,6 +137,8 @@ double WorkClock::seconds() {
   return passed_;
 }
 
+bool Ended::interrupted() const { return exit_code == 128 + SIGINT; }
+
 Ended run_command(const Command& command) {
   OutliveInterrupt outlive;
   Pipe failure;

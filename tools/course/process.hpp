@@ -45,6 +45,8 @@ struct Ended {
   double seconds = 0;
 
   bool ok() const { return exit_code == 0 && !timed_out; }
+  /// By Ctrl-C, or, as launchers say it, because what it ran was.
+  bool interrupted() const;
 };
 
 /// Runs to the end. After the time limit the program gets SIGTERM, and SIGKILL two seconds later. It shares our process

@@ -1,0 +1,110 @@
+// Ctrl-C: the terminal sends SIGINT to the whole group of processes, ./lab and what it runs.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "common/support/text/run_program.hpp"
+#include "tools/course/judge.hpp"
+#include "tools/tests/small_course.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Waits until `what`, for half a minute at most.
+bool becomes_true(const std::function<bool()>& what) {
+  for (int tries = 0; tries < 1500 && !what(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return what();
+}
+
+/// The processes of a group that have not ended, from /proc/PID/stat: "12 (sh) S parent group …".
+int running_in(pid_t group) {
+  int count = 0;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/proc", none)) {
+    const std::string stat = read_text(entry.path() / "stat");
+    char state = 0;
+    int parent = 0, its = 0;
+    if (const auto end = stat.rfind(')'); end != stat.npos)
+      std::sscanf(stat.c_str() + end + 1, " %c %d %d", &state, &parent, &its);
+    count += its == group && state != 'Z';
+  }
+  return count;
+}
+
+class Interrupt : public SmallCourse {
+ protected:
+  fs::path started() const { return paths_.source / "started"; }
+  fs::path said() const { return paths_.source / "said"; }
+
+  /// A program that says when it is started, and waits for ten minutes; `more` before that.
+  void write_program(const fs::path& program, const std::string& more) const {
+    write_text(program, "#!/bin/sh\n" + more + "\necho started >> " + started().string() + "\nsleep 600\n");
+    fs::permissions(program, fs::perms::owner_all);
+  }
+
+  /// Starts `command` as a shell at a terminal does, interrupts it once the program is started, and returns its exit
+  /// code: 128 + signal where it was killed. Of its group no process is left.
+  int interrupted(const std::function<void()>& command) const {
+    const pid_t group = fork();
+    if (group == 0) {
+      setpgid(0, 0);
+      if (!std::freopen(said().c_str(), "w", stderr)) _exit(99);
+      const int code = run_program("", [&] { return command(), 0; });
+      std::fflush(stderr);
+      _exit(code);
+    }
+    setpgid(group, group);
+    EXPECT_TRUE(becomes_true([&] { return fs::exists(started()); }));
+    kill(-group, SIGINT);
+    int status = 0;
+    if (!becomes_true([&] { return waitpid(group, &status, WNOHANG) != 0; })) {
+      ADD_FAILURE() << "it is still running: " << read_text(started());
+      kill(-group, SIGKILL);
+      waitpid(group, &status, 0);
+    }
+    EXPECT_TRUE(becomes_true([&] { return running_in(group) == 0; })) << "it left a process";
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  void run_tests_of(const std::string& program) {
+    EXPECT_EQ(interrupted([&] { run_tests(paths_, paths_.program(program), {"1.1", "1.2"}, {}); }), 2);
+    EXPECT_EQ(read_text(said()), "interrupted: these tests were not run to their end.\n");
+    EXPECT_EQ(read_text(started()), "started\n") << "what was stopped was run again";
+  }
+};
+
+const char* const kRunning = R"(echo '{"verdicts": [{"id": "1.1", "verdict": "RUNNING", "message": "", "test": "T.x", )"
+                             R"("passed": 0, "failed": 0, "seconds": 0}]}' > "$3")";
+
+TEST_F(Interrupt, EndsTheTestsAndThereIsNoVerdict) {
+  write_program(paths_.program("tests"), kRunning);
+  run_tests_of("tests");
+}
+
+TEST_F(Interrupt, IsHeardFromALauncherThatEndsItsProcessesItself) {
+  write_program(paths_.program("tests"), std::string("trap 'exit 130' INT\n") + kRunning);
+  run_tests_of("tests");
+}
+
+TEST_F(Interrupt, OfABuildIsNotACompilersError) {
+  write_program(paths_.source / "bin" / "cmake", "");
+  const std::string path = (paths_.source / "bin").string() + ":" + std::getenv("PATH");
+  EXPECT_EQ(interrupted([&] {
+              setenv("PATH", path.c_str(), 1);
+              build_targets(paths_, {"mine.1.1_sim"}, "1.1");
+            }),
+            2);
+  EXPECT_EQ(read_text(said()), "interrupted: 1.1 was not built to its end.\n");
+}
+
+}  // namespace
+}  // namespace lockstep::tools
