@@ -29,6 +29,7 @@
 #include "bench/programs/pipelined_all_reduce.hpp"
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
@@ -217,7 +218,7 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
     throw Error(Verdict::usage,
                 fmt::format("--ranks-per-node {}: {} ranks are not a whole number of such nodes", per_node, ranks));
   per_node_ = per_node > 0 ? per_node : machine ? ranks_per_node(*machine, ranks) : ranks;
-  where_ = fmt::format("{} ranks{}", ranks, machine ? " of " + machine->name : "");
+  where_ = fmt::format("{}{}", counted(ranks, "rank"), machine ? " of " + machine->name : "");
   all_ = algorithms(machine, per_node_);
   all_.push_back({"auto"});
   std::vector<std::string> known = {"all"};

@@ -9,6 +9,7 @@
 
 #include "bench/programs/ddp_step.hpp"
 #include "bench/support/bench.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
@@ -70,7 +71,7 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
   auto contenders = step_contenders(kVariants, shape, serial, prices, options);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     contenders[i].drawn = kVariants[i] == Variant::sequential || kVariants[i] == Variant::overlapped;
-    contenders[i].title = fmt::format("One DDP step of {} on {} ranks of {}, {} overlap", o.model, ranks,
+    contenders[i].title = fmt::format("One DDP step of {} on {} of {}, {} overlap", o.model, counted(ranks, "rank"),
                                       options.machine.name, kVariants[i] == Variant::sequential ? "without" : "with");
     contenders[i].predict = [=](const LinkPrices& now) {
       return predicted_seconds(serial, kVariants[i], now, ranks, has_spare_cores(options));

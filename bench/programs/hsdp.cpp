@@ -14,6 +14,7 @@
 #include "bench/support/bench.hpp"
 #include "common/gpt/model/serial.hpp"
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
@@ -270,10 +271,10 @@ void measure_all(Bench& bench, const HsdpOptions& o) {
     shardings_of(o, bench.run_options(ranks).machine, ranks, 1);  // refuses before anything is printed
     if (is_judge())
       fmt::print(
-          "{} in {}, {} sequences per rank and microbatch, {} ranks; bytes are totals over the ranks of a node\n"
+          "{} in {}, {}, {} ranks; bytes are totals over the ranks of a node\n"
           "{:>10} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
-          o.model, o.dtype, o.batch, ranks, "sharding", "m", "state", "(formula)", "inside", "(formula)", "across",
-          "(formula)", "comm.", "(formula)", "a step");
+          o.model, o.dtype, counted(o.batch, "sequence per rank and microbatch"), ranks, "sharding", "m", "state",
+          "(formula)", "inside", "(formula)", "across", "(formula)", "comm.", "(formula)", "a step");
     for (const std::string& text : o.microbatches)
       for (const Sharding& sharding : shardings_of(o, bench.run_options(ranks).machine, ranks,
                                                    static_cast<int>(number_in("--microbatches", text, 1, 4096))))

@@ -16,6 +16,7 @@
 #include "common/gpt/data/corpus.hpp"
 #include "common/gpt/model/serial.hpp"
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/compression.hpp"
@@ -191,10 +192,10 @@ void train_all(Bench& bench, const LocalOptions& o, int ranks) {
   const double elements = static_cast<double>(config.parameters());
   if (is_judge())
     fmt::print(
-        "{} on {} ranks, {} steps of {} sequences; a step computes {}\n{:>16} {:>10} {:>12} {:>12} {:>12} {:>12} "
+        "{} on {} ranks, {} of {}; a step computes {}\n{:>16} {:>10} {:>12} {:>12} {:>12} {:>12} "
         "{:>12}\n",
-        o.model, ranks, o.steps, o.batch, format_seconds(compute), "method", "loss", "sent a step", "predicted",
-        "a step takes", "predicted", "state");
+        o.model, ranks, counted(o.steps, "step"), counted(o.batch, "sequence"), format_seconds(compute), "method",
+        "loss", "sent a step", "predicted", "a step takes", "predicted", "state");
   for (const Named& method : methods_of(o)) {
     const Outcome outcome = run(options, [&](Rank me) { return train(me, method, o, config, corpus); });
     outcome.check();

@@ -17,6 +17,7 @@
 #include "bench/programs/tp_step.hpp"
 #include "bench/support/bench.hpp"
 #include "common/gpt/model/gpt.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
@@ -155,9 +156,9 @@ void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
   const int ranks = options.ranks;
   options.phantom = std::string_view(backend_name()) == "sim";  // nothing is compared: no values are needed
   if (is_judge())
-    fmt::print("{} layers, d_model {}, {} × {} tokens on {} ranks{}: all-reduces of one step\n", shape.model.layers,
-               shape.model.d_model, shape.sequences, shape.length, ranks,
-               bench.has_machine() ? " of " + options.machine.name : "");
+    fmt::print("{}, d_model {}, {} × {} tokens on {}{}: all-reduces of one step\n",
+               counted(shape.model.layers, "layer"), shape.model.d_model, shape.sequences, shape.length,
+               counted(ranks, "rank"), bench.has_machine() ? " of " + options.machine.name : "");
   const Account sums = report_account(bench, options, shape, Variant::sequential);
   if (is_judge()) fmt::print("the same with sequence parallelism: all-gathers and reduce-scatters of one step\n");
   const Account cut = report_account(bench, options, shape, Variant::sequence);

@@ -21,6 +21,7 @@
 #include "common/runtime/device_notes.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/repeatable.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
@@ -330,7 +331,7 @@ void Bench::draw_timelines() const {
   if (options_.timeline.empty() || draws_itself_) return;
   const Group& first = *groups_.front();
   std::string what = fmt::format("{}, {}", name_, first.label);
-  if (first.label.find("ranks") == std::string::npos) what += fmt::format(", {} ranks", first.options.ranks);
+  if (first.label.find("ranks") == std::string::npos) what += ", " + counted(first.options.ranks, "rank");
   if (has_machine_) what += " of " + first.options.machine.name;
   if (write_timelines(options_.timeline, what, first.options, first.contenders) == 0)
     throw Error(Verdict::usage, "--timeline: none of these contenders can be drawn");

@@ -12,6 +12,7 @@
 
 #include "common/analysis/message_table.hpp"
 #include "common/runtime/trace/trace.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/testing/drawn.hpp"
 #include "common/testing/options.hpp"
 #include "common/testing/verdict.hpp"
@@ -96,15 +97,6 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
     record_verdict(error.verdict(), error.what());
     ADD_FAILURE() << error.what();
   }
-}
-
-/// "1 microbatch", "2 microbatches", "3 features per rank", "2 positions of a chunk".
-std::string counted(std::size_t count, std::string unit) {
-  if (count != 1) {
-    const std::size_t noun = std::min({unit.find(" per "), unit.find(" of "), unit.size()});
-    unit.insert(noun, unit.substr(0, noun).ends_with("ch") ? "es" : "s");
-  }
-  return fmt::format("{} {}", count, unit);
 }
 
 /// What a failed case tells its reader.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/error.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/drill.hpp"
@@ -109,7 +110,7 @@ class Printed {
     std::string text;
     if (lines_ > 0) text = "\n" + indented(text_, "  ");
     if (lines_ > most_)
-      text += fmt::format("  … and {} lines more; --ranks and --size ask for one case\n", lines_ - most_);
+      text += fmt::format("  … and {} more; --ranks and --size ask for one case\n", counted(lines_ - most_, "line"));
     if (lines_ > 0) text += "\n";
     text_.clear(), lines_ = 0;
     return text;

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "common/error.hpp"
+#include "common/support/text/counted.hpp"
 #include "tools/course/process.hpp"
 #include "tools/grade/grade_run.hpp"
 
@@ -168,7 +169,8 @@ Submission read_archive(const fs::path& archive, const std::vector<Exercise>& co
   return result;
 }
 
-/// The only archive of a folder that has no lab file, wherever: course systems put what a student uploads into a folder.
+/// The only archive of a folder that has no lab file, wherever: course systems put what a student uploads into a
+/// folder.
 std::optional<fs::path> lone_archive(const Submission& found, const fs::path& folder) {
   std::vector<fs::path> archives;
   for (const fs::path inside : found.archives) {
@@ -221,7 +223,7 @@ std::string places_of(const Exercise& e) {
 
 std::string Submission::found_instead(const Exercise& example) const {
   std::string text =
-      fmt::format("No file of this submission is in an accepted place. Found: {} file{}", files, files == 1 ? "" : "s");
+      fmt::format("No file of this submission is in an accepted place. Found: {}", counted(files, "file"));
   std::vector<std::string> names = ignored;
   names.insert(names.end(), archives.begin(), archives.end());
   if (!opened.empty()) text += fmt::format(", with those in {}", opened);

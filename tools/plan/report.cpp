@@ -7,6 +7,7 @@
 #include <cmath>
 #include <span>
 
+#include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/plan/strategy_file.hpp"
 
@@ -34,12 +35,11 @@ Figures figures(const Task& task, const Rated& rated) {
 
 void print_task(const Task& task) {
   const Cluster& cluster = task.cluster;
-  fmt::print("{}: {:.4g} billion parameters, {} layers, sequences of {} tokens, {} of them per step.\n",
-             task.model_name, static_cast<double>(task.model.parameters()) / 1e9, task.model.layers, task.length,
+  fmt::print("{}: {:.4g} billion parameters, {}, sequences of {} tokens, {} of them per step.\n", task.model_name,
+             static_cast<double>(task.model.parameters()) / 1e9, counted(task.model.layers, "layer"), task.length,
              task.global_batch);
-  fmt::print("{}: {} GPUs of {:.4g} GB in {} node{}{}.\n\n", cluster.name, cluster.gpus, task.memory_bytes / 1e9,
-             cluster.nodes, cluster.nodes == 1 ? "" : "s",
-             cluster.network.empty() ? "" : ", joined as in " + cluster.network);
+  fmt::print("{}: {} of {:.4g} GB in {}{}.\n\n", cluster.name, counted(cluster.gpus, "GPU"), task.memory_bytes / 1e9,
+             counted(cluster.nodes, "node"), cluster.network.empty() ? "" : ", joined as in " + cluster.network);
   if (task.shard_group > 0) fmt::print("ZeRO-3 holds the state once on every {} ranks.\n\n", task.shard_group);
   if (cluster.machine.by_library)
     fmt::print("With what NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);

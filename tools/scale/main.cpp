@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "common/support/json/repeatable.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
@@ -124,7 +125,7 @@ void print_study(const Study& study, const LawFit& fit) {
   for (const Point& point : study.points) {
     const Diagnosis d = diagnose(study, point);
     print_point(point, d.limit);
-    sentences.push_back(fmt::format("{} ranks: {}", point.ranks, d.sentence));
+    sentences.push_back(fmt::format("{}: {}", counted(point.ranks, "rank"), d.sentence));
     if (point.speedup.high < 1)
       sentences.back() += "; slower than the serial program, which no serial fraction describes";
   }

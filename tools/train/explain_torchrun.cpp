@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/support/text/counted.hpp"
 #include "tools/train/explain_parts.hpp"
 
 namespace lockstep::train {
@@ -109,9 +110,9 @@ std::string pipeline_lines(const TrainOptions& o) {
 std::string step_lines(const Facts& f) {
   const TrainOptions& o = f.o;
   std::string text = fmt::format(
-      "for parts in batches:  # {} microbatch{} of {} sequences of {} tokens on each rank\n"
+      "for parts in batches:  # {} of {} of {} on each rank\n"
       "    for i, (inputs, targets) in enumerate(parts):\n",
-      o.microbatches, o.microbatches == 1 ? "" : "es", f.micro, o.sequence);
+      counted(o.microbatches, "microbatch"), counted(f.micro, "sequence"), counted(o.sequence, "token"));
   if (o.zero >= 2)
     text += fmt::format("        model.set_requires_gradient_sync(i == {})\n", o.microbatches - 1);
   else if (o.mesh.dp > 1 && o.outer_steps == 0)

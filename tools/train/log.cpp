@@ -13,6 +13,7 @@
 #include "common/support/json/whose_code.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/columns.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/train/traffic.hpp"
 
@@ -133,16 +134,17 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
   logged_bytes_ = bytes_sent;
   began_ = std::chrono::steady_clock::now();
   const GptConfig& m = plan_.options.model;
-  note(fmt::format("model     {} parameters: {} layers, {} heads, d_model {}, vocabulary {}, context {}, {}, {} head{}",
-                   short_count(static_cast<double>(m.parameters())), m.layers, m.heads, m.d_model, m.vocabulary,
-                   m.context, to_string(m.storage), m.tied_head ? "tied" : "untied", describe_architecture(m)));
+  note(fmt::format("model     {} parameters: {}, {}, d_model {}, vocabulary {}, context {}, {}, {} head{}",
+                   short_count(static_cast<double>(m.parameters())), counted(m.layers, "layer"),
+                   counted(m.heads, "head"), m.d_model, m.vocabulary, m.context, to_string(m.storage),
+                   m.tied_head ? "tied" : "untied", describe_architecture(m)));
   if (plan_.corpus)
     note(fmt::format("text      {}: {} training tokens, unigram entropy {:.3f} nats", plan_.options.data,
                      short_count(static_cast<double>(plan_.corpus->train().size())), plan_.corpus->unigram_entropy()));
-  note(fmt::format("step      {} sequences × {} tokens on {} rank{} ({}{}), {} microbatch{} each", plan_.options.batch,
-                   plan_.options.sequence, plan_.run.ranks, plan_.run.ranks == 1 ? "" : "s", backend_name(),
-                   virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "", plan_.options.microbatches,
-                   plan_.options.microbatches == 1 ? "" : "es"));
+  note(fmt::format("step      {} × {} on {} ({}{}), {} each", counted(plan_.options.batch, "sequence"),
+                   counted(plan_.options.sequence, "token"), counted(plan_.run.ranks, "rank"), backend_name(),
+                   virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "",
+                   counted(plan_.options.microbatches, "microbatch")));
   for (const std::string& sentence : without_effect(plan_)) note("note      " + sentence);
   if (plan_.options.mesh.tp == 1 && plan_.options.mesh.pp == 1 && plan_.options.cp == 1) return;
   const int replicas = plan_.options.replicas();

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "common/support/json/results.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
@@ -50,14 +51,16 @@ void print_report(const Plan& plan, const PhantomStep& step) {
   fmt::print("model     {:.4g} billion parameters: {}\n", static_cast<double>(plan.options.model.parameters()) / 1e9,
              describe_model(plan.options.model));
   const int replicas = o.replicas();
-  fmt::print("mesh      {} replica{}{} × {} tensor-parallel{} × {} stages = {} ranks of {}; ZeRO-{}{}, recompute {}\n",
-             replicas, replicas == 1 ? "" : "s", o.cp == 1 ? "" : fmt::format(" × {} that share sequences", o.cp),
-             o.mesh.tp, o.sequence_parallel ? " with cut rows" : "", o.mesh.pp, o.mesh.ranks(), plan.run.machine.name,
-             o.zero, o.overlap_gather ? " gathered behind the forward" : "", o.words.recompute);
-  fmt::print("step      {} sequences × {} tokens; a replica has {} microbatches, schedule {}{}\n", o.batch, o.sequence,
-             o.microbatches, o.schedule, o.chunks == 1 ? "" : fmt::format(" with {} chunks", o.chunks));
-  fmt::print("simulated {} ranks, one a stage, in {}: {}tensor-parallel peers and other replicas do the same\n",
-             step.simulated_ranks, format_seconds(step.wall_seconds), o.cp == 1 ? "" : "those that share sequences, ");
+  fmt::print("mesh      {}{} × {} tensor-parallel{} × {} = {} of {}; ZeRO-{}{}, recompute {}\n",
+             counted(replicas, "replica"), o.cp == 1 ? "" : fmt::format(" × {} that share sequences", o.cp), o.mesh.tp,
+             o.sequence_parallel ? " with cut rows" : "", counted(o.mesh.pp, "stage"), counted(o.mesh.ranks(), "rank"),
+             plan.run.machine.name, o.zero, o.overlap_gather ? " gathered behind the forward" : "", o.words.recompute);
+  fmt::print("step      {} × {}; a replica has {}, schedule {}{}\n", counted(o.batch, "sequence"),
+             counted(o.sequence, "token"), counted(o.microbatches, "microbatch"), o.schedule,
+             o.chunks == 1 ? "" : fmt::format(" with {} chunks", o.chunks));
+  fmt::print("simulated {}, one a stage, in {}: {}tensor-parallel peers and other replicas do the same\n",
+             counted(step.simulated_ranks, "rank"), format_seconds(step.wall_seconds),
+             o.cp == 1 ? "" : "those that share sequences, ");
   // Of long sequences attention is most of the FLOP, and published figures count what its mask hides.
   const double causal = step.mfu * static_cast<double>(o.batch) * o.model.step_flop(o.sequence) / step.model_flop;
   fmt::print("time      {} per step (virtual), {:.4g} tokens/s, {:.1f} % of peak FLOP (MFU{})\n",

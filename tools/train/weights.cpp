@@ -12,6 +12,7 @@
 #include "common/gpt/checkpoint/reader.hpp"
 #include "common/gpt/model/gpt.hpp"
 #include "common/gpt/model/model_file.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/train/choices.hpp"
 
@@ -164,8 +165,8 @@ void take_tensor(Given& given, const GptConfig& model, const Parameter& tensor, 
                  const std::string& path, float* to) {
   const auto found = given.find(theirs.name);
   if (found == given.end())
-    refuse(fmt::format("{} has no tensor '{}', which a model of {} layers{} needs", path, theirs.name, model.layers,
-                       model.tied_head ? "" : " with a head of its own"));
+    refuse(fmt::format("{} has no tensor '{}', which a model of {}{} needs", path, theirs.name,
+                       counted(model.layers, "layer"), model.tied_head ? "" : " with a head of its own"));
   const checkpoint::NamedTensor& read = *found->second;
   if (const std::vector<std::size_t> shape = shape_of(tensor, theirs); read.shape != shape)
     refuse(fmt::format("{}: tensor '{}' is {}, and this model's {}", path, read.name, shape_text(read.shape),
@@ -200,8 +201,8 @@ std::vector<float> imported_values(const GptConfig& model, const std::vector<che
     given.erase(head);
   }
   if (!given.empty())
-    refuse(fmt::format("{} has tensor '{}', for which a model of {} layers has no place", path,
-                       given.begin()->second->name, model.layers));
+    refuse(fmt::format("{} has tensor '{}', for which a model of {} has no place", path, given.begin()->second->name,
+                       counted(model.layers, "layer")));
   return values;
 }
 
@@ -230,7 +231,7 @@ std::string export_weights(checkpoint::Files& files, std::string checkpoint, con
   write_atomically(file, checkpoint::safetensors_text(exported_tensors(model, share.arrays[0]),
                                                       {{"format", "pt"}, {"step", std::to_string(manifest.step)}}));
   if (!one_file) write_atomically(out + "/config.json", model_text(model));
-  return fmt::format("{}: {} parameters after {} steps, from {}\n", file, model.parameters(), manifest.step,
+  return fmt::format("{}: {} parameters after {}, from {}\n", file, model.parameters(), counted(manifest.step, "step"),
                      checkpoint);
 }
 

@@ -225,7 +225,7 @@ TEST_F(Weights, OfAnotherModelAreRefusedInASentence) {
             "FILE has no tensor 'transformer.h.2.ln_1.weight', which a model of 3 layers needs");
   model.layers = 1;
   EXPECT_EQ(refusal(some_tensors(), model),
-            "FILE has tensor 'transformer.h.1.attn.c_attn.bias', for which a model of 1 layers has no place");
+            "FILE has tensor 'transformer.h.1.attn.c_attn.bias', for which a model of 1 layer has no place");
   model = kModel;
   model.context = 16;
   EXPECT_EQ(refusal(some_tensors(), model),

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "common/error.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/grade/class/class_page.hpp"
@@ -44,7 +45,8 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   write_text(csv, class_csv(data));
   std::size_t doubtful = 0;
   for (const ClassRow& row : data.rows) doubtful += !doubts_of(row).empty();
-  fmt::print("{} submissions, {} to check: {}, {}\n", data.rows.size(), doubtful, page.string(), csv.string());
+  fmt::print("{}, {} to check: {}, {}\n", counted(data.rows.size(), "submission"), doubtful, page.string(),
+             csv.string());
   if (!options.feedback.empty()) fmt::print("a page for each student: {}\n", options.feedback);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/support/json/escape.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/grade/class/feedback.hpp"
 #include "tools/grade/class/html.hpp"
@@ -40,8 +41,8 @@ std::string overview(const ClassData& data) {
     if (row.graded) points.push_back(row.points()), most = std::max(most, row.most());
     late += row.late > 0, timeless += data.deadline && !row.submitted;
   }
-  std::string text = fmt::format("<p>{} submissions, {} of them graded; median {:g} of {} points.", data.rows.size(),
-                                 points.size(), median_of(points), most);
+  std::string text = fmt::format("<p>{}, {} of them graded; median {:g} of {} points.",
+                                 counted(data.rows.size(), "submission"), points.size(), median_of(points), most);
   if (data.deadline) text += fmt::format(" {} late; {} without a time.", late, timeless);
   return text + "</p>\n";
 }
