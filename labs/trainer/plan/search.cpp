@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "common/gpt/model/model_file.hpp"
+#include "common/support/text/counted.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 
@@ -65,7 +66,8 @@ std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
   if (auto refusal = wrong_context(task, s)) return refusal;
   if (task.global_batch % replicas(s) != 0)
     return Refusal{"dp does not divide the global batch",
-                   fmt::format("{} sequences do not divide over dp {}", task.global_batch, replicas(s))};
+                   fmt::format("{} {} not divide over dp {}", counted(task.global_batch, "sequence"),
+                               task.global_batch == 1 ? "does" : "do", replicas(s))};
   const auto parts = static_cast<std::size_t>(s.pp) * static_cast<std::size_t>(s.chunks);
   if (model.layers + 2 < parts)
     return Refusal{"more parts of the pipeline than layers",
@@ -89,7 +91,7 @@ std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
     return Refusal{"interleaving without chunks", "interleaved with one chunk per stage is 1f1b"};
   if (s.schedule == "interleaved" && m % s.pp != 0)
     return Refusal{"interleaving needs whole groups of microbatches",
-                   fmt::format("{} microbatches are not a multiple of pp {}", m, s.pp)};
+                   fmt::format("{} {} not a multiple of pp {}", counted(m, "microbatch"), m == 1 ? "is" : "are", s.pp)};
   if (halves && s.tp > 1)
     return Refusal{"zero bubble with tensor parallelism",
                    fmt::format("{} with tp {}: the layers hide their all-reduces behind the weight gradients, which "
