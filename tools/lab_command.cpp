@@ -252,6 +252,9 @@ class CommandLine {
     l->add_option("program", programs_)->required();
     l->add_flag("!--no-borrow", check_.borrow);
     l->group("");
+    CLI::App* c = add("is-current", "", [this] { return is_current(paths_, program_) ? 0 : 1; });
+    c->add_option("target", program_)->required();
+    c->group("");
     add("mine-summary", "", [this] { return mine_summary(paths_); })->group("");
   }
 

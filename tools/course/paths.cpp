@@ -173,12 +173,14 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
 
 namespace {
 
-/// A file that is older than any change since `target` was brought up to date, whether it had to be linked or not.
+/// A file that is older than any change since `target` was brought up to date, whether it had to be linked or not. The
+/// script ./lab writes that of "lab_tool".
 std::filesystem::path stamp_of(const Paths& paths, const std::string& target) {
   return paths.mine() / "current" / target;
 }
 
-/// When the newest file was written that programs of the reference are built from. Answers are not among them.
+/// When the newest file was written that ./lab and programs of the reference are built from. Answers are not among
+/// them.
 std::filesystem::file_time_type newest_source(const Paths& paths) {
   namespace fs = std::filesystem;
   std::set<fs::path> answers;
@@ -193,17 +195,25 @@ std::filesystem::file_time_type newest_source(const Paths& paths) {
   return newest;
 }
 
+}  // namespace
+
+bool is_current(const Paths& paths, const std::string& target) {
+  namespace fs = std::filesystem;
+  const fs::path stamp = stamp_of(paths, target);
+  const fs::path program = target == "lab_tool" ? paths.build / "tools" / "lab" : paths.program(target);
+  std::error_code none;
+  return fs::exists(program, none) && fs::exists(stamp, none) &&
+         fs::last_write_time(stamp, none) > newest_source(paths);
+}
+
+namespace {
+
 /// Whether no build of these programs of the reference is needed, or, in a tree that cannot be written, possible.
 bool need_no_build(const Paths& paths, const std::vector<std::string>& targets) {
-  namespace fs = std::filesystem;
   const bool writable = access(paths.mine().c_str(), W_OK) == 0;
-  std::error_code none;
-  const fs::file_time_type newest = writable ? newest_source(paths) : fs::file_time_type::min();
   return std::all_of(targets.begin(), targets.end(), [&](const std::string& target) {
-    if (target.starts_with("mine.") || !fs::exists(paths.program(target))) return false;
-    const fs::path stamp = stamp_of(paths, target);
-    const fs::file_time_type linked = fs::last_write_time(paths.program(target), none);
-    return !writable || std::max(linked, fs::exists(stamp) ? fs::last_write_time(stamp, none) : linked) > newest;
+    if (target.starts_with("mine.")) return false;
+    return writable ? is_current(paths, target) : std::filesystem::exists(paths.program(target));
   });
 }
 

@@ -73,8 +73,11 @@ struct Built {
 /// Brings targets up to date, one build at a time in this tree. While it takes, standard error says how far it is with
 /// `what` ("21.2").
 Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
-/// The same; throws Error(usage) with the log where `what` cannot be built. Programs that are up to date wait for
-/// nobody else's build, and need no tree that can be written.
+/// Whether nothing has changed since `target` was brought up to date: ./lab itself ("lab_tool"), or a program of the
+/// reference. For where Ninja, which knows better, cannot be asked: it waits for other builds, and writes.
+bool is_current(const Paths& paths, const std::string& target);
+/// As build_targets; throws Error(usage) with the log where `what` cannot be built. Programs that are up to date wait
+/// for nobody else's build, and need no tree that can be written.
 void need_built(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
 
 /// How a program of a backend is started. The simulator and CUDA are one process; MPI and NCCL several.

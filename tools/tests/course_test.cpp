@@ -138,6 +138,34 @@ TEST_F(FindingOnesWay, AHandoutCountsAndProposesWhatIsInIt) {
   EXPECT_EQ(printed([&] { hint(paths_, "1.1a", 1); }).find("no hint"), std::string::npos);
 }
 
+TEST_F(FindingOnesWay, AProgramIsCurrentUntilASourceChangesThatIsNoAnswer) {
+  const auto now = std::filesystem::file_time_type::clock::now();
+  const auto change = [&](const std::filesystem::path& file, int seconds) {
+    write_text(file, "");
+    std::filesystem::last_write_time(file, now + std::chrono::seconds(seconds));
+  };
+  for (const char* target : {"lab_tool", "train_sim"}) {
+    const auto program = std::string(target) == "lab_tool" ? paths_.build / "tools" / "lab" : paths_.program(target);
+    change(program, 5);
+    EXPECT_FALSE(is_current(paths_, target))
+        << "nobody knows since when: a source may have changed while it was linked";
+    change(paths_.mine() / "current" / target, 10);
+    EXPECT_TRUE(is_current(paths_, target));
+    std::filesystem::remove(program);
+    EXPECT_FALSE(is_current(paths_, target));
+    change(program, 5);
+  }
+  change(paths_.answer(first()), 20);
+  EXPECT_TRUE(is_current(paths_, "lab_tool"));
+  for (const char* source : {"CMakeLists.txt", "bench/a.cpp", "cmake/a.cmake", "common/a.hpp", "labs/course.json",
+                             "solutions/week1/part_1.cpp", "tools/course/a.cpp", "build/build.ninja"}) {
+    change(paths_.source / source, 20);
+    EXPECT_FALSE(is_current(paths_, "lab_tool")) << source;
+    change(paths_.source / source, 0);
+    EXPECT_TRUE(is_current(paths_, "lab_tool")) << source;
+  }
+}
+
 TEST_F(FindingOnesWay, ResetKeepsWhatWasThereAndRevealIsRemembered) {
   const std::string handed_out = skeleton(read_text(paths_.solution(first())), "part_1.cpp");
   write_text(paths_.answer(first()), "mine\n");
