@@ -113,7 +113,8 @@ class CommandLine {
   void add_grade() {
     CLI::App* c = add("grade", "grade submissions, each isolated: ./lab grade SUBMISSION… --only 21 --out results.json",
                       [this] { return grade(with_changes(), grade_); });
-    c->add_option("submission", grade_.submissions, "folders with lab files, or a .zip, .tar or .tar.gz of each")
+    c->add_option("submission", grade_.submissions,
+                  "folders with lab files or one archive, or a .zip, .tar or .tar.gz of each")
         ->required();
     c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
     c->add_option(
