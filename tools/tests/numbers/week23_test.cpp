@@ -50,19 +50,44 @@ TEST_F(Week23, Theory) {
   const double vocabulary = static_cast<double>(gpt_preset("gpt2-124m").vocabulary);
   page.says("for N = {} and V = {} that is {} MB, against 8·N·p = {} KB.",
             {fixed(rows), fixed(vocabulary), fixed(4 * rows * vocabulary / 1e6), fixed(8 * rows * 8 / 1e3)});
+  const auto gelu = [](double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)));
+  };
+  page.says("We want gelu(1), which is {}, but gelu(−1) + gelu(2) is {}.",
+            {fixed(gelu(1), 3), fixed(gelu(-1) + gelu(2), 3)});
+  page.cites("the problem's", {"C = 1,024 and a batch of 4,096 tokens", "GPT-3 has 96 layers of 12,288 channels",
+                               "one sequence of 2,048 tokens", "at 235 GB/s"});
+  page.says("With C = {} and N = {} tensor parallelism sends {} times as much.",
+            {fixed(1024), fixed(4096), fixed(4096.0 / 1024)});
+  const double array = 2048 * 12288 * 2, sums = 4 * 96, sent = sums * 2 * 7 / 8 * array;
+  page.says("is N·C·2 bytes, which is {} MB. The blocks have 4 all-reduces per layer, {} in all",
+            {fixed(array / 1e6, 1), fixed(sums)});
+  page.says("Together that is {} GB per rank and sequence, or {} ms on the link",
+            {fixed(sent / 1e9, 1), fixed(1e3 * sent / 235e9)});
+  page.says("All ranks find ln(3 + 5) − ln 3, and the loss is {}.", {fixed(std::log(8.0) - std::log(3.0), 3)});
+  const double shard = std::ceil(vocabulary / 8);
+  page.says("How many padding rows do {} tokens need on 8 ranks?", {fixed(vocabulary)});
+  page.says("each rank has {} rows, which is {} more than there are tokens in all.",
+            {fixed(shard), fixed(8 * shard - vocabulary)});
+  const double replicated = 4 + 12.0 / 8, sharded = 16.0 / 8;
+  page.says("which is {}·N·C. With sequence parallelism it is N·C·16/p, which is {}·N·C, so the factor is {}.",
+            {fixed(replicated, 1), fixed(sharded), fixed(replicated / sharded, 2)});
   page.cites("the definition's", {"For an empty set, ℓ = −∞ and y = 0."});
   const auto positions = [](double bytes_per_second) { return rounded(2 * 250e12 / (2 * bytes_per_second), 3); };
-  page.says("(F ≈ 250e12, W ≈ 235e9, e = 2): {} positions; over one HDR port (23.5e9): {}.",
+  page.says("(F ≈ 250e12, 1/β ≈ 235e9, e = 2): {} positions; over one HDR port (23.5e9): {}.",
             {positions(235e9), positions(23.5e9)});
+  page.cites("the problem's", {"64 heads of q and 8 of k and v"});
+  page.says("The bound falls to {} positions.", {fixed(2 * 250e12 / (2 * 235e9) / (64.0 / 8))});
 
   const GptConfig gpt = gpt_preset("gpt2-124m");
   const plan::TokenFlop token = plan::token_flop(gpt, gpt.context);
   page.says("A block computes about {}·N·C² FLOP forward",
             {fixed((token.attention_matrices + token.mlp) / 3 /
                    static_cast<double>(gpt.layers * gpt.d_model * gpt.d_model))});
-  const auto share = [&](const std::string& machine, int ranks) {
+  const auto share = [&](const std::string& machine, int ranks, int d_model = 4096) {
     const Json step =
-        row(fmt::format("bench_tp_sim --machine {} --ranks {} --heads 32 --d-model 4096", machine, ranks),
+        row(fmt::format("bench_tp_sim --machine {} --ranks {} --heads {} --d-model {} --phantom", machine, ranks,
+                        d_model / 128, d_model),
             [](const Json& each) {
               return each.contains("algorithm") && each.at("algorithm") == "no_overlap" && each.at("pass") == "step";
             });
@@ -75,6 +100,14 @@ TEST_F(Week23, Theory) {
       {fixed(4096), share("dgx-a100", 2), share("dgx-a100", 8), share("pcie-box", 2), share("pcie-box", 4),
        share("dgx-a100-hdr", 16)});
 
+  page.cites("the problem's", {"33 % of a step with C = 4,096", "for C = 8,192?", "33 % of the step are about half",
+                               "remaining 67 %", "shrink with p = 8", "they are 64/8 times shorter",
+                               "Side A has ℓ_A = 0 and y_A = 4, side B has ℓ_B = ln 3 and y_B = 8."});
+  const double all = std::exp(0) + std::exp(std::log(3));
+  page.says("e^{ℓ_A} + e^{ℓ_B} = 1 + 3, so ℓ = ln {}. The weights are ¼ and ¾, and y is {} + {}, that is, {}.",
+            {fixed(all), fixed(4 / all), fixed(8 * 3 / all), fixed(4 / all + 8 * 3 / all)});
+  page.says("`./lab bench tp --machine dgx-a100 --ranks 8 --heads 64 --d-model 8192` says {} %.",
+            {share("dgx-a100", 8, 8192)});
   page.cites("arXiv 1909.08053, abstract", {"8.3 G parameters on 512 GPUs, 76 % scaling efficiency"});
   page.cites("arXiv 2205.05198, abstract", {"reduce activation memory 5×"});
   page.cites("arXiv 2311.09431, abstract", {"measured up to 1.45× from doing so on 8 A100"});
