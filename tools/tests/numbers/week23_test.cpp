@@ -67,7 +67,7 @@ TEST_F(Week23, Theory) {
   page.says("All ranks find ln(3 + 5) − ln 3, and the loss is {}.", {fixed(std::log(8.0) - std::log(3.0), 3)});
   const double shard = std::ceil(vocabulary / 8);
   page.says("How many padding rows do {} tokens need on 8 ranks?", {fixed(vocabulary)});
-  page.says("each rank has {} rows, which is {} more than there are tokens in all.",
+  page.says("8 ranks hold {} rows each, and {} of all these rows are padding.",
             {fixed(shard), fixed(8 * shard - vocabulary)});
   const double replicated = 4 + 12.0 / 8, sharded = 16.0 / 8;
   page.says("which is {}·N·C. With sequence parallelism it is N·C·16/p, which is {}·N·C, so the factor is {}.",
