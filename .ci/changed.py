@@ -62,9 +62,11 @@ def exercises_of(found, course):
 def handouts_of(found, course):
     changed = set(exercises_of(found, course))
     for week in course["weeks"]:
-        handout = f"labs/{week['folder']}/README.md"
-        if handout in found or any(exercise["id"] in changed for exercise in week["exercises"]):
-            yield handout
+        for page, core in (("README.md", True), ("extras.md", False)):
+            handout = f"labs/{week['folder']}/{page}"
+            on_it = [exercise["id"] for exercise in week["exercises"] if exercise.get("core", True) == core]
+            if handout in found or changed.intersection(on_it):
+                yield handout
 
 
 def main():

@@ -1,7 +1,7 @@
 """What the handouts say a command prints is what it prints, and every mistake they describe causes the message beside
 it.
 
-  python3 .ci/outputs.py                 checks labs/*/README.md and the C++ page
+  python3 .ci/outputs.py                 checks labs/*/*.md and the C++ page
   python3 .ci/outputs.py --write FILE…   replaces the blocks that differ, which leaves them to be shortened by hand
 
 The answers in labs/ are replaced meanwhile, and put back. A block of output follows a comment that says whose answer
@@ -143,7 +143,7 @@ def main():
     line.add_argument("--write", action="store_true")
     options = line.parse_args()
     exercises, count, faults = Exercises(), 0, []
-    pages = [*sorted(pathlib.Path("labs").glob("*/README.md")), pathlib.Path("docs/cpp-for-pytorch.md")]
+    pages = [*sorted(pathlib.Path("labs").glob("week*/*.md")), pathlib.Path("docs/cpp-for-pytorch.md")]
     for path in options.files or pages:
         found, wrong = check(path, exercises, options.write)
         count, faults = count + found, faults + wrong

@@ -84,18 +84,24 @@ def wrong_bridge():
         yield f"{BRIDGE}: an option stands twice, or none was found"
 
 
+def sections_of(text):
+    """The parts of a page that begin with ## and a number, by number."""
+    return {s.split()[1]: s for s in re.split(r"^(?=## )", text, flags=re.M) if s.startswith("## ")}
+
+
 def wrong_handouts():
     core = 0
     for week in json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]:
         handout = pathlib.Path("labs") / week["folder"] / "README.md"
         text = handout.read_text()
+        extras = handout.with_name("extras.md").read_text()
         if f"(../../{GLOSSARY})" not in text:
             yield f"{handout} does not link the glossary"
-        sections = {s.split()[1]: s for s in re.split(r"^(?=## )", text, flags=re.M) if s.startswith("## ")}
+        pages = {True: sections_of(text), False: sections_of(extras)}
         for exercise in week["exercises"]:
-            identity, minutes = exercise["id"], exercise["minutes"]
-            if f"(../../docs/questions.md#{identity.replace('.', '')}-" not in sections.get(identity, ""):
-                yield f"{handout}: {identity} does not link its answers in docs/questions.md"
+            identity, minutes, page = exercise["id"], exercise["minutes"], pages[exercise.get("core", True)]
+            if f"(../../docs/questions.md#{identity.replace('.', '')}-" not in page.get(identity, ""):
+                yield f"{handout.parent}: {identity} is not on its page, or lacks the link to its answers"
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
                 yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"

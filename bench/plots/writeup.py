@@ -29,7 +29,7 @@ CHECKLIST = (
 
 def handout(root, week):
     (folder,) = root.glob(f"labs/week{week}_*")
-    return (folder / "README.md").read_text(encoding="utf-8")
+    return "".join((folder / page).read_text(encoding="utf-8") for page in ("README.md", "extras.md"))
 
 
 def questions(text):

@@ -54,6 +54,8 @@ struct Exercise {
   std::vector<Question> questions;
   std::optional<Performance> performance;  ///< of its tests beside those of its parts
 
+  /// Of its week's folder, the page that it is on.
+  const char* page() const { return core ? "README.md" : "extras.md"; }
   /// Its own id and those of its parts: what its tests are filed under.
   std::vector<std::string> ids() const;
   /// Of a part, or for the exercise's own id of its tests beside those of its parts: what these leave.

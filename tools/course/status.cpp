@@ -40,7 +40,7 @@ std::string relative(const Paths& paths, const std::filesystem::path& file) {
 
 void print_what_to_do(const Paths& paths, const Exercise& exercise) {
   fmt::print("next   {}\n", in_one_line(exercise));
-  fmt::print("       read {}, edit {}\n", "labs/" + exercise.folder + "/README.md",
+  fmt::print("       read {}, edit {}\n", fmt::format("labs/{}/{}", exercise.folder, exercise.page()),
              relative(paths, paths.answer(exercise)));
   fmt::print("       ./lab check {0}   ./lab watch {0}   ./lab hint {0}\n", exercise.id);
 }
