@@ -1,7 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a
-handout leads to its answers and the glossary, and its table says the minutes of labs/course.json, whose core fits 25
-hours; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the code of
-docs/api.md is tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
+handout leads to its answers and the glossary, and its table says the minutes of labs/course.json; the glossary has
+every verdict, and no word twice; the bridge has every option of ./lab train; the code of docs/api.md is tested; every
+item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
@@ -50,9 +50,6 @@ def lost_items(path, text):
         yield f"{path}:{prose.count(chr(10), 0, match.start(1)) + 1}: item {match[1]} of a list does not begin its line"
 
 
-CORE_HOURS = 25
-
-
 GLOSSARY = "docs/glossary.md"
 
 
@@ -90,7 +87,6 @@ def sections_of(text):
 
 
 def wrong_handouts():
-    core = 0
     for week in json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]:
         handout = pathlib.Path("labs") / week["folder"] / "README.md"
         text = handout.read_text()
@@ -105,13 +101,6 @@ def wrong_handouts():
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
                 yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"
-        core += sum(
-            x["minutes"]
-            for x in week["exercises"] + week.get("drills", []) + week.get("cards", [])
-            if x.get("core", True)
-        )
-    if core > CORE_HOURS * 60:
-        yield f"the core takes {core} minutes, more than {CORE_HOURS} hours"
 
 
 API, API_TEST = "docs/api.md", "common/backends/tests/api_page_test.cpp"
