@@ -1,7 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a
-handout leads to its answers and the glossary, and its table says the minutes of labs/course.json; the glossary has
-every verdict, and no word twice; the bridge has every option of ./lab train; the code of docs/api.md is tested; every
-item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
+handout has the parts that it should have, and leads to its answers and the glossary; its table says the minutes of
+labs/course.json; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the
+code of docs/api.md is tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
@@ -86,6 +86,31 @@ def sections_of(text):
     return {s.split()[1]: s for s in re.split(r"^(?=## )", text, flags=re.M) if s.startswith("## ")}
 
 
+PARTS = [
+    "Why",
+    "You will be able to",
+    "The idea",
+    "Predict",
+    "Your task",
+    "Run it",
+    "When it goes wrong",
+    "What you should see",
+    "Check yourself",
+    "Go further",
+]
+FEWEST_MISTAKES = 3
+
+
+def lacking(section):
+    """What an exercise's section should have: each part, in this order; an output, and mistakes, that CI checks."""
+    if [title for title in re.findall(r"^### (.*)$", section, re.M) if title in PARTS] != PARTS:
+        yield "lacks a part, or has them in another order: " + ", ".join(PARTS)
+    if "<!-- output, " not in section:
+        yield "shows no output that .ci/outputs.py checks"
+    if section.count("<!-- mistake ") < FEWEST_MISTAKES:
+        yield f"describes fewer than {FEWEST_MISTAKES} mistakes that .ci/outputs.py checks"
+
+
 def wrong_handouts():
     for week in json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]:
         handout = pathlib.Path("labs") / week["folder"] / "README.md"
@@ -98,6 +123,7 @@ def wrong_handouts():
             identity, minutes, page = exercise["id"], exercise["minutes"], pages[exercise.get("core", True)]
             if f"(../../docs/questions.md#{identity.replace('.', '')}-" not in page.get(identity, ""):
                 yield f"{handout.parent}: {identity} is not on its page, or lacks the link to its answers"
+            yield from (f"{handout.parent}: {identity} {fault}" for fault in lacking(page.get(identity, "")))
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
                 yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"

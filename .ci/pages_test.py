@@ -64,5 +64,28 @@ class LostItems(unittest.TestCase):
         self.assertEqual(self.found("```\na 2. **b** c\n```\n"), [])
 
 
+class Parts(unittest.TestCase):
+    SECTION = (
+        "".join(f"### {part}\n\n" for part in pages.PARTS)
+        + "<!-- output, todo: x -->\n"
+        + 3 * "<!-- mistake 1.1: x -->\n"
+    )
+
+    def faults(self, old, new):
+        self.assertIn(old, self.SECTION)
+        return list(pages.lacking(self.SECTION.replace(old, new, 1)))
+
+    def test_all_of_them_is_well(self):
+        self.assertEqual(list(pages.lacking(self.SECTION)), [])
+
+    def test_what_is_missing_is_found(self):
+        self.assertIn("lacks a part", self.faults("### Predict\n", "")[0])
+        self.assertIn("shows no output", self.faults("<!-- output,", "<!-- no output,")[0])
+        self.assertIn("fewer than 3 mistakes", self.faults("<!-- mistake", "<!--")[0])
+        self.assertIn(
+            "another order", self.faults("### Why\n\n### You will be able to", "### You will be able to\n\n### Why")[0]
+        )
+
+
 if __name__ == "__main__":
     unittest.main()
