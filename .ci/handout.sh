@@ -68,6 +68,7 @@ git checkout -q HEAD docs/models.md
 echo '-- what is in it'
 unpack 21-25
 grep -q '^# Lockstep: weeks 21, 22, 23, 24, 25$' "$out/README.md" || fail 'README.md is not its own'
+grep -qF 'labs/week25_3d/*.cpp' "$out/AGENTS.md" || fail 'AGENTS.md does not say whose answers assistants leave alone'
 unpack 23
 for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/instructors.md examples labs/week24_pipeline/README.md \
   labs/week24_pipeline/zb_v_test.cpp common/backends/tests HANDOUT.md prebuilt/24.7.o prebuilt/25.3.o solutions/week25_3d/planner.cpp; do

@@ -261,6 +261,7 @@ class Handout {
     std::vector<Week> weeks;
     for (const Week& week : paths_.course.weeks())
       if (weeks_.contains(week.number)) weeks.push_back(week);
+    write_text(tree() / "AGENTS.md", handout_agents(weeks, options_.hints));
     write_text(tree() / "README.md", handout_readme(weeks, options_.hints, platform()));
     const fs::path commands = tree() / "docs" / "commands.md";
     write_text(commands, without_section(read_text(commands), kNoHandoutsCommands));

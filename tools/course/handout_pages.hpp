@@ -1,4 +1,4 @@
-// The pages of a handout: its README.md, and the others without links to what is not in it.
+// The pages of a handout: its README.md and AGENTS.md, and the others without links to what is not in it.
 #pragma once
 
 #include <functional>
@@ -20,5 +20,8 @@ inline constexpr const char* kNoHandoutsCommands = "## Teaching, and testing the
 /// `page` (Markdown) with "[words](target)" replaced by "words" where the file `target`, relative to the page, does not
 /// exist. Code, addresses ("https:…") and headings of the same page ("#…") stay.
 std::string without_dead_links(const std::string& page, const std::function<bool(const std::string& target)>& exists);
+
+/// AGENTS.md, which AI assistants read: that they tutor and do not solve.
+std::string handout_agents(const std::vector<Week>& weeks, int hints);
 
 }  // namespace lockstep::tools

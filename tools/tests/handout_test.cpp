@@ -124,5 +124,23 @@ TEST(DeadLinks, BecomeTheirWords) {
   EXPECT_EQ(linked("x\n```\n[x](gone.md)\n```\n[x](gone.md)"), "x\n```\n[x](gone.md)\n```\nx");
 }
 
+TEST(HandoutAgents, AnAssistantTutorsAndDoesNotSolve) {
+  const std::string page = handout_agents({week(21), week(23)}, 2);
+  for (const char* words : {"# For AI assistants: tutor, do not solve\n", "in place of a `todo(…)`",
+                            "`labs/week21/*.cpp`, `labs/week23/*.cpp`", "./lab check ID", "the highest here is 2."})
+    EXPECT_NE(page.find(words), page.npos) << words << "\nis not in\n" << page;
+  // Questions before places to read, these before hints, and what is forbidden before all.
+  const char* before[] = {"do not write", "1. Ask which", "2. Ask a question", "3. Point to",
+                          "4. Offer `./lab hint ID`"};
+  for (std::size_t at = 0; const char* words : before) {
+    EXPECT_NE(at = page.find(words, at), page.npos) << words << "\nis not in its place in\n" << page;
+    if (at == page.npos) break;
+  }
+}
+
+TEST(HandoutAgents, OfferNoHintWhereThereIsNone) {
+  EXPECT_EQ(handout_agents({week(21)}, 0).find("./lab hint"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::tools::handout_test
