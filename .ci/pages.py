@@ -1,6 +1,7 @@
 """Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a
 handout has the parts that it should have, and leads to its answers and the glossary; its table says the minutes of
-labs/course.json; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the
+labs/course.json; the syllabi of the instructor's guide have the course's minutes and points, and no exercise before
+one that it needs; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the
 code of docs/api.md is tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
@@ -139,6 +140,38 @@ def wrong_api():
         yield f"{API}: its first code block is not in {API_TEST}"
 
 
+GUIDE = "docs/instructors.md"
+
+
+def wrong_syllabi(text, weeks):
+    """Each syllabus has the course's minutes and points, and no exercise before one that it needs. Only 25.2, which can
+    use every feature of the course, may need what a syllabus leaves out."""
+    exercises = {e["id"]: e for week in weeks for e in week["exercises"]}
+    others = {f"drill {d['id']}": d["minutes"] for week in weeks for d in week.get("drills", [])}
+    others["design cards"] = sum(card["minutes"] for week in weeks for card in week.get("cards", []))
+    syllabi = text.partition("\n## Syllabi\n")[2].partition("\n### What a short course drops\n")[0].split("\n### ")[1:]
+    for syllabus in syllabi:
+        name, taught = syllabus.splitlines()[0], []
+        rows = re.findall(r"^\| (\d+) \| ([^|]+) \| (\d+) \| (\d+) \|$", syllabus, re.M)
+        for week, items, minutes, points in rows:
+            taken = items.split(", ")
+            unknown = [item for item in taken if item not in exercises and item not in others]
+            if unknown:
+                yield f"{GUIDE}: {name}, week {week}: the course has no {', '.join(unknown)}"
+                continue
+            taught += [item for item in taken if item in exercises]
+            takes = sum(exercises[x]["minutes"] if x in exercises else others[x] for x in taken)
+            earns = sum(exercises[x]["points"] for x in taken if x in exercises)
+            if (takes, earns) != (int(minutes), int(points)):
+                yield f"{GUIDE}: {name}, week {week}: {takes} minutes and {earns} points in labs/course.json"
+        for place, taken in enumerate(taught):
+            missing = [need for need in exercises[taken]["needs"] if need not in taught[:place]]
+            if missing and (taken != "25.2" or set(missing) & set(taught)):
+                yield f"{GUIDE}: {name}: {taken} needs {', '.join(missing)} before it"
+    if not syllabi:
+        yield f"{GUIDE}: the syllabi are gone"
+
+
 WORDS = "CONTRIBUTING.md"
 
 # The same words in another sense.
@@ -191,6 +224,8 @@ def main():
         + list(wrong_words(files))
         + list(wrong_spelling())
     )
+    weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
+    wrong += wrong_syllabi(pathlib.Path(GUIDE).read_text(), weeks)
     wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
     print(
         "\n".join(wrong)

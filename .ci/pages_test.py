@@ -87,5 +87,39 @@ class Parts(unittest.TestCase):
         )
 
 
+class Syllabi(unittest.TestCase):
+    WEEKS = [
+        {
+            "exercises": [
+                {"id": "1.1", "minutes": 20, "points": 5, "needs": []},
+                {"id": "1.2", "minutes": 30, "points": 10, "needs": ["1.1"]},
+                {"id": "25.2", "minutes": 40, "points": 15, "needs": ["1.1", "1.2"]},
+            ],
+            "drills": [{"id": "1", "minutes": 20}],
+        }
+    ]
+
+    def found(self, *rows):
+        text = "\n## Syllabi\n\n### One week\n\n" + "\n".join(rows) + "\n\n### What a short course drops\n"
+        return [line.partition("One week")[2] for line in pages.wrong_syllabi(text, self.WEEKS)]
+
+    def test_minutes_and_points_are_the_courses(self):
+        self.assertEqual(self.found("| 1 | 1.1, 1.2, drill 1 | 70 | 15 |"), [])
+        self.assertEqual(
+            self.found("| 1 | 1.1, 1.2 | 70 | 15 |"), [", week 1: 50 minutes and 15 points in labs/course.json"]
+        )
+        self.assertEqual(self.found("| 1 | 1.1, 1.3 | 50 | 15 |"), [", week 1: the course has no 1.3"])
+
+    def test_an_exercise_comes_after_what_it_needs(self):
+        self.assertEqual(self.found("| 1 | 1.2 | 30 | 10 |", "| 2 | 1.1 | 20 | 5 |"), [": 1.2 needs 1.1 before it"])
+        self.assertEqual(self.found("| 1 | 1.1, 25.2 | 60 | 20 |"), [])  # 25.2 borrows what is left out
+        self.assertEqual(
+            self.found("| 1 | 25.2, 1.1 | 60 | 20 |"), [": 25.2 needs 1.1, 1.2 before it"]
+        )  # but not what comes later
+
+    def test_without_syllabi_it_says_so(self):
+        self.assertEqual(list(pages.wrong_syllabi("", [])), [f"{pages.GUIDE}: the syllabi are gone"])
+
+
 if __name__ == "__main__":
     unittest.main()
