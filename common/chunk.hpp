@@ -1,32 +1,32 @@
-// Cutting an array into p parts, for collectives and shards.
+// Splits an array into p parts, for collectives and shards.
 #pragma once
 
 #include "common/slice.hpp"
 
 namespace lockstep {
 
-/// Which elements belong to one chunk.
+/// The elements of one chunk.
 struct ChunkRange {
   std::size_t offset = 0;
   std::size_t size = 0;
 };
 
-/// Chunk `index` of `elements` split into `count` chunks in order. Sizes differ by at most one, the longer ones first:
-/// 7 in 3 chunks are 3, 2, 2. Where elements < count the last chunks are empty. `index` may be any integer, it counts
-/// modulo `count`: −1 is the last chunk, as on a ring.
+/// Chunk `index` of `elements` split into `count` chunks in order. Sizes differ by at most one, longer chunks first: 7
+/// elements in 3 chunks are 3, 2, 2. If elements < count, the last chunks are empty. `index` may be any integer and is
+/// taken modulo `count`: −1 is the last chunk, as on a ring.
 constexpr ChunkRange chunk_range(std::size_t elements, int index, int count) {
   const auto c = static_cast<std::size_t>((index % count + count) % count);
   const std::size_t shorter = elements / count, longer = elements % count;  // `longer` chunks have one element more
   return {c * shorter + (c < longer ? c : longer), shorter + (c < longer ? 1 : 0)};
 }
 
-/// The part of `data` that is its chunk `index` of `count`; it may be empty.
+/// Chunk `index` of `count` of `data`; may be empty.
 inline Slice chunk(const Slice& data, int index, int count) {
   const ChunkRange range = chunk_range(data.size(), index, count);
   return data.cut(range.offset, range.size);
 }
 
-/// Which chunk holds `element`.
+/// Index of the chunk that holds `element`.
 constexpr int chunk_of(std::size_t elements, std::size_t element, int count) {
   int c = 0;
   while (chunk_range(elements, c, count).offset + chunk_range(elements, c, count).size <= element) ++c;

@@ -1,4 +1,4 @@
-// Everything that can go wrong, as one exception type. Only `main` prints it and exits.
+// Every error of the runtime, as one exception type. Only `main` prints it and exits.
 #pragma once
 
 #include <source_location>
@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-/// Where in the lab's code a verb was called; every verb takes one as its last argument.
+/// Source line of lab code that called a verb; every verb takes one as its last argument.
 using Location = std::source_location;
 
-/// What a run, a test or a misuse is called. The words that users read are those of `to_string`.
+/// Name of a run's, a test's or a misuse's result. `to_string` gives the words that users read.
 enum class Verdict {
   pass,
   fail,              // an expectation did not hold, or a rank threw
-  deadlock,          // nobody can go on
+  deadlock,          // no rank can make progress
   race,              // two unordered uses of the same bytes, one of them a write
   mismatch,          // both sides of a message disagree (size, dtype, region), or set-up calls differ
   unread,            // a message was sent and never received
@@ -23,15 +23,15 @@ enum class Verdict {
   timeout,           // no progress within the time allowed
   crash,             // a rank's process died
   not_implemented,   // a `todo` was reached
-  does_not_compile,  // the stub that stands in for a file with compiler errors was reached
+  does_not_compile,  // the stub of a file with compiler errors was reached
 };
 
 std::string_view to_string(Verdict verdict);
 
-/// "FAIL: rank 0: …": the verdict and what is said of it, which most messages begin with, or name, themselves.
+/// "FAIL: rank 0: …": the verdict, then the message; the verdict is omitted if the message already names it.
 std::string with_verdict(std::string_view verdict, const std::string& message);
 
-/// The one exception of the runtime. `what()` is a complete message for a reader who sees nothing else.
+/// The runtime's only exception type. `what()` is a complete message that needs no context.
 class Error : public std::runtime_error {
  public:
   Error(Verdict verdict, const std::string& message) : std::runtime_error(message), verdict_(verdict) {}
@@ -41,10 +41,11 @@ class Error : public std::runtime_error {
   Verdict verdict_;
 };
 
-/// The computer lacks what the backend runs on: "no CUDA device (…)". Thrown by Session; tests are then skipped.
+/// The computer lacks the hardware that the backend needs: "no CUDA device (…)". Thrown by Session; tests are then
+/// skipped.
 class NoDevice : public Error {
  public:
-  static constexpr int kExitCode = 77;  // of a program that ends with it; CTest's SKIP_RETURN_CODE
+  static constexpr int kExitCode = 77;  // exit code of a program that ends with it; CTest's SKIP_RETURN_CODE
   explicit NoDevice(const std::string& message) : Error(Verdict::fail, message) {}
 };
 
@@ -54,11 +55,11 @@ class NoDevice : public Error {
 /// "ring_all_reduce.cpp:31 (reduce_scatter)": the file's name without folders, the line and the function.
 std::string describe(Location where);
 
-/// What a skeleton does in place of an answer: throws Error(Verdict::not_implemented).
+/// Placeholder for an answer in a skeleton: throws Error(Verdict::not_implemented).
 [[noreturn]] void todo(std::string_view exercise, std::string_view what, Location where = Location::current());
 
-/// What the stub of an exercise that does not compile does: throws Error(Verdict::does_not_compile). `explanation`
-/// holds the compiler's first error in the student's file.
+/// Body of the stub for an exercise that does not compile: throws Error(Verdict::does_not_compile). `explanation` holds
+/// the compiler's first error in the student's file.
 [[noreturn]] void does_not_compile(std::string_view exercise, std::string_view explanation);
 
 }  // namespace lockstep

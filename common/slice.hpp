@@ -1,4 +1,4 @@
-// Memory that lab code can name, cut, send and compute with, but never look into.
+// Memory that lab code can name, cut, send and compute with, but cannot look into.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What a block of memory is for; the memory ledger counts live and peak bytes of each.
+/// Purpose of a block of memory; the memory ledger counts live and peak bytes for each.
 enum class Category : std::uint8_t { parameter, gradient, optimizer, activation, buffer };
 inline constexpr int kCategories = 5;
 std::string_view to_string(Category category);
@@ -31,20 +31,20 @@ class BlockOwner {
 /// One allocation. Only the runtime sees it; `data` is host or device memory, or null in a phantom run.
 struct Block {
   std::atomic<std::uint32_t> holders{0};
-  bool threads = false;  // holders live on several OS threads (MPI queues); else counts need no lock
+  bool threads = false;  // holders live on several OS threads (MPI queues); otherwise counts need no lock
   Category category = Category::buffer;
   DType dtype = DType::f32;
   int queue = 0;  // the queue that allocated it
   void* data = nullptr;
   std::size_t bytes = 0;
   BlockOwner* owner = nullptr;
-  void* history = nullptr;  // of the race detector, while it is on
-  std::uint64_t id = 0;     // counts a rank's allocations
+  void* history = nullptr;  // used by the race detector, while it is on
+  std::uint64_t id = 0;     // number of this allocation on its rank
   Location where{};
 };
 
-/// A counted handle on a range of elements of one allocation. Copies share the memory.
-/// There is no element access: lab code runs unchanged on a GPU's memory and on none at all.
+/// Counted handle to a range of elements of one allocation. Copies share the memory. There is no element access, so lab
+/// code runs unchanged on GPU memory, and without any memory in a phantom run.
 class Slice {
  public:
   Slice() = default;
@@ -67,7 +67,7 @@ class Slice {
   std::size_t bytes() const { return size_ * bytes_of(dtype()); }
   Category category() const { return block_ ? block_->category : Category::buffer; }
 
-  /// Elements [offset, offset + count) of this slice; a USAGE error when they reach outside it.
+  /// Elements [offset, offset + count) of this slice; USAGE error if they reach outside it.
   Slice cut(std::size_t offset, std::size_t count, Location where = Location::current()) const {
     if (offset > size_ || count > size_ - offset) reaches_outside(offset, count, where);
     Slice part = *this;
