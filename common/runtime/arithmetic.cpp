@@ -1,8 +1,8 @@
-// The front of arithmetic: each function checks its shapes, says what it costs and which memory it touches, and hands
-// the work to the backend. Here is no arithmetic; that is in device/.
+// The front end of arithmetic: each function checks its shapes, states its cost and the memory it touches, and passes
+// the work to the backend. The arithmetic itself is in common/devices/.
 //
-// Costs: a multiply-add is two FLOP, an exponential or a division one. Bytes are each operand's, once for a read and
-// once for a write. They price the operation as a GPU would do it: attention reads q, k, v and writes y, no scores.
+// Costs: a multiply-add is two FLOP, an exponential or a division one. Bytes count each operand once for a read and
+// once for a write. They describe how a GPU would do it: attention reads q, k, v and writes y, but no scores.
 #include <utility>
 
 #include "common/runtime/arithmetic_front.hpp"
@@ -125,7 +125,7 @@ void find_overflow(Rank me, Slice flag, Slice x, Location where) {
   compute(me, operation, where, [&](Device& device) { device.find_overflow(flag, x); });
 }
 
-// A draw is about 20 integer and floating-point operations an element.
+// A draw costs about 20 integer and floating-point operations per element.
 void random_normal(Rank me, Slice x, Random key, float mean, float deviation, Location where) {
   need_floating("random_normal", "x", x, where);
   if (x.empty()) return;
@@ -152,7 +152,7 @@ void need_matrix(const char* operation, const char* name, const Matrix& x, Locat
   need_floating(operation, name, x.slice, where);
 }
 
-/// Of c = a·b + bias, where c is called `name`.
+/// Checks the operands of c = a·b + bias; `name` is c's name in messages.
 void need_product(const char* operation, const char* name, const Matrix& c, const Matrix& a, const Matrix& b,
                   const Slice& bias, Location where) {
   need_matrix(operation, name, c, where);
@@ -174,7 +174,7 @@ void need_product(const char* operation, const char* name, const Matrix& c, cons
   need_distinct(operation, name, c.slice, "b", b.slice, where);
 }
 
-/// What a product does and moves, its result written once. Who calls says more.
+/// Cost of a product whose result is written once, and the memory it touches; callers add to it.
 Operation product(const char* name, const Matrix& c, const Matrix& a, const Matrix& b, const Slice& bias) {
   return {name,
           2 * number(c.m()) * number(c.n()) * number(a.n()),

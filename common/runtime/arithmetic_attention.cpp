@@ -1,4 +1,4 @@
-// The front of attention: checks and prices; see arithmetic.cpp.
+// The front end of attention: checks and costs; see arithmetic.cpp.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@ using namespace front;
 
 namespace {
 
-/// Elements of qkv a position, and of those of q and k.
+/// Elements of qkv per position, and elements of its q and k.
 std::size_t qkv_width(AttentionShape shape) { return (shape.heads + 2 * shape.key_value_heads()) * shape.head_size; }
 std::size_t turned_width(AttentionShape shape) { return (shape.heads + shape.key_value_heads()) * shape.head_size; }
 
@@ -37,7 +37,7 @@ void need_attention(const char* operation, const Slice& y, const Slice& qkv, con
   need_dtype(operation, "y", y, qkv.dtype(), where);
 }
 
-/// Causal: FLOP of one product of scores, of which each row i has i + 1.
+/// FLOP of one causal product of scores: row i has i + 1 of them.
 double causal_product(AttentionShape shape) {
   const double t = number(shape.positions);
   return number(shape.batch) * number(shape.heads) * t * (t + 1) * number(shape.head_size);
@@ -57,7 +57,7 @@ void rotate_positions(Rank me, Slice qkv, AttentionShape shape, float base, Turn
                    base, way, where);
 }
 
-// Six FLOP a pair of channels.
+// Six FLOP per pair of channels.
 void rotate_positions(Rank me, Slice x, RotaryShape shape, float base, Turn way, Location where) {
   const std::size_t rows = shape.batch * shape.positions;
   need_size("rotate_positions", "x", x, rows * (shape.turning + shape.staying) * shape.head_size,
@@ -113,12 +113,12 @@ void attention_backward(Rank me, Slice dqkv, Slice dy, Slice y, Slice qkv, Slice
 
 namespace {
 
-/// Bytes of `width` elements a position.
+/// Bytes of `width` elements per position.
 double part_of_qkv(const Slice& qkv, AttentionShape shape, std::size_t width) {
   return number(shape.batch * shape.positions * width * bytes_of(qkv.dtype()));
 }
 
-/// As need_attention, for B × h × T × T probabilities instead of the statistics.
+/// Like need_attention, with B × h × T × T probabilities in place of the statistics.
 void need_probabilities(const char* operation, const Slice& probabilities, const Slice& qkv, AttentionShape shape,
                         Location where) {
   const std::size_t rows = shape.batch * shape.positions;
@@ -138,7 +138,7 @@ void need_output(const char* operation, const char* name, const Slice& y, const 
 
 }  // namespace
 
-// One product, q·kᵀ: q and k are two thirds of qkv, or more.
+// One product, q·kᵀ. q and k are at least two thirds of qkv.
 void attention_probabilities(Rank me, Slice probabilities, Slice qkv, AttentionShape shape, Location where) {
   need_probabilities("attention_probabilities", probabilities, qkv, shape, where);
   if (probabilities.empty()) return;
@@ -196,17 +196,17 @@ void attention_probabilities_backward(Rank me, Slice dqkv, Slice dy, Slice y, Sl
 
 namespace {
 
-/// FLOP of one product of scores, of which there is one for each query and each key that it sees.
+/// FLOP of one product of scores: one score for each query and each key that it sees.
 double block_product(AttentionBlock block) {
   const double queries = number(block.queries), keys = number(block.keys);
   const double ahead = number(block.first_query) - number(block.first_key);  // query t sees ahead + t + 1 keys
-  const double from = std::clamp(-ahead - 1, 0.0, queries);                  // the first query that sees any, less one
-  const double full = std::clamp(keys - ahead - 1, 0.0, queries);            // from this one on all keys
+  const double from = std::clamp(-ahead - 1, 0.0, queries);        // index of the first query that sees any key
+  const double full = std::clamp(keys - ahead - 1, 0.0, queries);  // queries from this one on see all keys
   const double in_part = full > from ? (full - from) * (2 * ahead + from + full + 1) / 2 : 0;
   return 2 * number(block.batch) * number(block.heads) * number(block.head_size) * (in_part + (queries - full) * keys);
 }
 
-/// As need_attention, for a block: q's dtype is everybody's but the statistics'.
+/// Like need_attention, for a block; all operands but the statistics have q's dtype.
 void need_block(const char* operation, const Slice& y, const Slice& statistics, const Slice& q, const Slice& kv,
                 AttentionBlock block, Location where) {
   need_groups(operation, block.heads, block.key_value_heads(), where);
@@ -224,7 +224,7 @@ void need_block(const char* operation, const Slice& y, const Slice& statistics, 
   need_floating(operation, "q", q, where);
 }
 
-/// Whether the last query sees the first key.
+/// True if the last query sees the first key.
 bool sees_keys(AttentionBlock block) {
   return block.queries > 0 && block.keys > 0 && block.first_query + block.queries > block.first_key;
 }

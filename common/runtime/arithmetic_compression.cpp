@@ -1,4 +1,4 @@
-// Compressed gradients: checks and prices.
+// Compressed gradients: checks and costs.
 #include <limits>
 
 #include "common/runtime/arithmetic_front.hpp"
@@ -7,8 +7,7 @@ namespace lockstep {
 
 using namespace front;
 
-// A GPU selects digit by digit: three readings of x to find the smallest magnitude that belongs, two to count and
-// gather.
+// A GPU selects digit by digit: three passes over x to find the smallest selected magnitude, two to count and gather.
 void top_k(Rank me, Slice values, Slice indices, Slice x, Location where) {
   need_floating("top_k", "x", x, where);
   need_dtype("top_k", "values", values, x.dtype(), where);
@@ -51,7 +50,7 @@ void need_blocks(const char* operation, const Slice& q, const Slice& scales, con
 
 }  // namespace
 
-// x is read for the scales and again for the numbers; a draw is about 20 operations an element.
+// x is read for the scales and again for the numbers; a draw costs about 20 operations per element.
 void quantise(Rank me, Slice q, Slice scales, Slice x, std::size_t block, Random key, Location where) {
   need_blocks("quantise", q, scales, "x", x, block, where);
   need_distinct("quantise", "scales", scales, "x", x, where);

@@ -1,4 +1,4 @@
-// What the functions of arithmetic.hpp have in common: the checks of their operands and the call of the backend.
+// Shared parts of the functions of arithmetic.hpp: checks of their operands, and the call of the backend.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace lockstep::front {
 
-// Checks: each throws a USAGE error that names the operation, the operand and the numbers. ---------------------------
+// Checks. Each throws a USAGE error that names the operation, the operand and the numbers. ---------------------------
 
 inline void need_size(const char* operation, const char* name, const Slice& x, std::size_t size, const char* what,
                       Location where) {
@@ -48,7 +48,7 @@ inline void need_scalar(const char* operation, const char* name, const Slice& x,
   usage_error(fmt::format("{}: {} is {} × {}, not one fp32", operation, name, x.size(), to_string(x.dtype())), where);
 }
 
-/// N of x = N × `columns`.
+/// N, where x is N × `columns`.
 inline std::size_t rows_of(const char* operation, const char* name, const Slice& x, std::size_t columns,
                            const char* what, Location where) {
   if (columns == 0 ? x.empty() : x.size() % columns == 0) return columns == 0 ? 0 : x.size() / columns;
@@ -57,7 +57,8 @@ inline std::size_t rows_of(const char* operation, const char* name, const Slice&
       where);
 }
 
-/// An output may be an input exactly or lie apart from it; a partial overlap gives answers that depend on the device.
+/// Requires that an output is exactly an input or does not overlap it; with a partial overlap, the result would depend
+/// on the device.
 inline void need_apart(const char* operation, const char* name_a, const Slice& a, const char* name_b, const Slice& b,
                        Location where) {
   if (a.block() != b.block() || a.empty() || b.empty()) return;
@@ -69,7 +70,7 @@ inline void need_apart(const char* operation, const char* name_a, const Slice& a
               where);
 }
 
-/// As need_apart, for operations that also cannot work in place.
+/// Like need_apart, for operations that cannot work in place either.
 inline void need_distinct(const char* operation, const char* name_a, const Slice& a, const char* name_b, const Slice& b,
                           Location where) {
   need_apart(operation, name_a, a, name_b, b, where);
@@ -78,14 +79,14 @@ inline void need_distinct(const char* operation, const char* name_a, const Slice
               where);
 }
 
-// Handing over ------------------------------------------------------------------------------------------------------
+// Call of the backend -----------------------------------------------------------------------------------------------
 
 template <class F>
 void compute(Rank me, const Operation& operation, Location where, const F& f) {
   me.backend().compute({me.group(), me.queue()}, operation, Kernel(f), where);
 }
 
-/// For operations that index by data: a device that finds an index outside its table throws out_of_range.
+/// Like compute, for operations that index by data: a device throws out_of_range for an index outside its table.
 template <class F>
 void compute_indexed(Rank me, const Operation& operation, Location where, const F& f) {
   compute(me, operation, where, [&](Device& device) {
@@ -97,7 +98,7 @@ void compute_indexed(Rank me, const Operation& operation, Location where, const 
   });
 }
 
-// FLOP an element. The tanh form: 3 multiplies and 1 add for the argument, exponential, add, divide, multiply.
+// FLOP per element. The tanh form: 3 multiplies and 1 add for the argument, exponential, add, divide, multiply.
 inline constexpr double kGeluFlop = 8, kGeluBackwardFlop = 15;
 
 inline double number(std::size_t n) { return static_cast<double>(n); }

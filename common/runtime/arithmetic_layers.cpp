@@ -1,4 +1,4 @@
-// The front of a GPT's layers and its optimizer; see arithmetic.cpp.
+// The front end of a GPT's layers; see arithmetic.cpp.
 
 #include "common/runtime/arithmetic_front.hpp"
 
@@ -29,7 +29,7 @@ void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where) {
   compute(me, operation, where, [&](Device& device) { device.gelu_backward(dx, dy, x); });
 }
 
-// Mean 1, variance 3, normalise 2, weight and bias 2 FLOP an element.
+// FLOP per element: mean 1, variance 3, normalise 2, weight and bias 2.
 void layer_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Slice bias, Location where) {
   const std::size_t rows = rows_of("layer_norm", "x", x, weight.size(), "elements of weight", where);
   need_same("layer_norm", "y", y, "x", x, where);
@@ -72,7 +72,7 @@ void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy
           [&](Device& device) { device.layer_norm_backward(dx, dweight, dbias, dy, x, weight, statistics, into); });
 }
 
-// Squares 2, normalise and weight 2 FLOP an element.
+// FLOP per element: squares 2, normalise and weight 2.
 void rms_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Location where) {
   const std::size_t rows = rows_of("rms_norm", "x", x, weight.size(), "elements of weight", where);
   need_same("rms_norm", "y", y, "x", x, where);
@@ -124,7 +124,7 @@ void need_swiglu(const char* operation, const char* name, const Slice& y, const 
 
 }  // namespace
 
-// The exponential, add, divide and two multiplications an element of y; backward nine.
+// FLOP per element of y: exponential, add, divide and two multiplications; backward nine.
 void swiglu(Rank me, Slice y, Slice x, std::size_t width, Location where) {
   need_swiglu("swiglu", "y", y, x, width, where);
   need_distinct("swiglu", "y", y, "x", x, where);
@@ -146,7 +146,7 @@ void swiglu_backward(Rank me, Slice dx, Slice dy, Slice x, std::size_t width, Lo
 
 namespace {
 
-/// C, from y = N × C.
+/// Returns C, where y is N × C.
 std::size_t need_embedding(const char* operation, const Slice& y, const Slice& tokens, const Slice& table,
                            const Slice& positions, std::size_t sequence, Location where) {
   need_dtype(operation, "tokens", tokens, DType::i32, where);
@@ -175,7 +175,7 @@ void embedding(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std
   need_distinct("embedding", "y", y, "table", table, where);
   need_distinct("embedding", "y", y, "positions", positions, where);
   if (y.empty()) return;
-  // A row of the table, and of the positions where there are some, is read for each token.
+  // For each token, a row of the table is read, and one of the positions if there are any.
   const double row_reads = positions.empty() ? 1 : 2;
   const Operation operation{"embedding",
                             positions.empty() ? 0 : number(y.size()),
@@ -215,7 +215,7 @@ void need_cross_entropy(const char* operation, const Slice& loss, const Slice& l
 
 }  // namespace
 
-// Maximum 1, exponential and sum 3, and the gradient's 1 FLOP an element.
+// FLOP per element: maximum 1, exponential and sum 3, gradient 1.
 void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale,
                    Location where) {
   need_cross_entropy("cross_entropy", loss, logits, targets, where);

@@ -1,4 +1,4 @@
-// The front of AdamW: checks and prices; see arithmetic.cpp.
+// The front end of AdamW: checks and costs; see arithmetic.cpp.
 #include <utility>
 
 #include "common/runtime/arithmetic_front.hpp"
@@ -33,7 +33,7 @@ void need_adamw(const char* name, const AdamWOperands& x, const AdamW& options, 
   need_distinct(name, "master", x.master, "gradient", x.gradient, where);
 }
 
-// Moments 7, step 5, decay 2 FLOP an element.
+// FLOP per element: moments 7, step 5, decay 2.
 Operation adamw_operation(const char* name, const AdamWOperands& x) {
   const bool separate =
       x.parameter.block() != x.master.block() || x.parameter.offset_bytes() != x.master.offset_bytes();

@@ -1,4 +1,4 @@
-// Operations on a vocabulary that is cut over ranks: checks and prices.
+// Operations on a vocabulary sharded over ranks: checks and costs.
 #include "common/runtime/arithmetic_front.hpp"
 
 namespace lockstep {
@@ -25,7 +25,7 @@ void shard_tokens(Rank me, Slice y, Slice x, VocabularyShard shard, Location whe
   compute(me, operation, where, [&](Device& device) { device.shard_tokens(y, x, shard); });
 }
 
-// Maximum 1, exponential and sum 3 FLOP an element.
+// FLOP per element: maximum 1, exponential and sum 3.
 void cross_entropy_statistics(Rank me, Slice statistics, Slice logits, Slice targets, VocabularyShard shard,
                               Location where) {
   need_dtype("cross_entropy_statistics", "targets", targets, DType::i32, where);

@@ -1,6 +1,6 @@
-// The few verbs that vary: what a backend supplies for one rank. Lab code never includes this file.
+// The verbs that differ between backends: what each backend implements for one rank. Lab code never includes this file.
 //
-// Rank's methods check what can be checked anywhere (peers in range, slices not empty handles, empty tickets) and
+// Rank's methods check what can be checked anywhere (peers in range, slices not empty handles, empty tickets), then
 // call these. Every backend implements every method fully.
 #pragma once
 
@@ -29,7 +29,7 @@ class Kernel {
   void (*call_)(const void*, Device&);
 };
 
-/// A communicator and an ordered queue: where a verb is called.
+/// A communicator and an ordered queue: the place where a verb is called.
 struct CommunicatorKey {
   int group = 0;  // index of a group this rank belongs to; 0 is the world
   int queue = 0;  // index of a queue of this rank; 0 is main
@@ -46,27 +46,29 @@ class Backend {
   virtual Ticket run(CommunicatorKey main, Rank queue, std::function<void(Rank)> f, Location where) = 0;
   virtual Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) = 0;
 
-  /// Arithmetic, in order on its queue: check access, price, and unless phantom call `kernel` with the
-  /// device that does it.
+  /// Performs arithmetic in order on its queue: checks access, determines the cost and, except in a phantom run, calls
+  /// `kernel` with the device that computes.
   virtual void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) = 0;
-  /// Whether this rank's device takes less time for a product and its GELU as one operation, and is not modelled.
+  /// True if this rank's device is real and computes a product and its GELU faster as one operation.
   virtual bool fuses_gelu() const { return false; }
-  /// Whether it takes less time for adamw_pieces as one operation, and is not modelled.
+  /// True if this rank's device is real and computes adamw_pieces faster as one operation.
   virtual bool fuses_pieces() const { return false; }
 
   virtual void open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) = 0;
   virtual void close_region(int queue) = 0;
 
   virtual void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) = 0;
-  /// Copies the slice's bytes to `bytes`, after this queue's work; false (untouched) when phantom.
+  /// Copies the slice's bytes to `bytes`, after this queue's work. Returns false, leaving `bytes` unchanged, in a
+  /// phantom run.
   virtual bool download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) = 0;
-  /// As `download`, but outside ledgers and virtual time, for `show`.
+  /// Like `download`, but outside ledgers and virtual time, for `show`.
   virtual bool peek(CommunicatorKey at, const Slice& slice, void* bytes) = 0;
 
   /// This rank's ledger so far. Called on main while no closure runs.
   virtual RankLedger ledger() const = 0;
 
-  /// Seconds since the run began, when the queue's work so far is done (where it runs behind the host, waits for it).
+  /// Seconds since the run began, at the end of the queue's work so far (waits for that work if it runs
+  /// asynchronously).
   virtual double now(int queue) const = 0;
   virtual int world_rank() const = 0;
 };

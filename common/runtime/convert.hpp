@@ -1,4 +1,4 @@
-// fp32 to and from bf16 and fp16, to nearest even, the same bits as GPUs give.
+// Conversions between fp32 and bf16 or fp16, rounded to nearest even, bit-identical to GPUs.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Written without branches, so that loops over them become vector code.
+// Branch-free, so that loops over them vectorise.
 
 inline std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -39,7 +39,7 @@ inline float from_f16(std::uint16_t value) {
   return std::bit_cast<float>(sign | result);
 }
 
-/// Element i of an array of `dtype`, whatever that is.
+/// Element i of an array of `dtype`, as a float.
 inline float load_as_float(const void* data, std::size_t i, DType dtype) {
   const char* at = static_cast<const char*>(data) + i * bytes_of(dtype);
   std::uint16_t half = 0;

@@ -1,5 +1,5 @@
-// The arithmetic of one kind of memory: one method an operation, shapes already checked. Implemented by cpu (and cuda).
-// Each method does what the function of the same name in arithmetic.hpp says.
+// Arithmetic on one kind of memory, with one method per operation and shapes already checked. Implemented by cpu and
+// cuda. Each method does what the function of the same name in arithmetic.hpp says.
 #pragma once
 
 #include "common/arithmetic.hpp"
@@ -40,8 +40,8 @@ class Device {
   virtual void add_rows(const Slice& bias_gradient, const Matrix& x) = 0;
   virtual void gelu(const Slice& y, const Slice& x) = 0;
   virtual void gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) = 0;
-  /// Two passes over memory, where the device has no better way: of a large product the first element is in no cache
-  /// any more when the last one is there.
+  /// Default: two passes over memory. After a large product, the first elements have left every cache by the time the
+  /// last ones are written.
   virtual void matmul_gelu(const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b, const Slice& bias) {
     matmul(x, a, b, Into::overwrite, bias);
     gelu(y, x.slice);
@@ -92,7 +92,7 @@ class Device {
                                float factor) = 0;
   virtual void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
                      AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) = 0;
-  /// One after another, where the device has no better way.
+  /// Default: one piece after another.
   virtual void adamw_pieces(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,
                             const Slice& gradient, std::span<const AdamWPiece> pieces, AdamW options,
                             const Slice& gradient_factor, const Slice& skip, const Slice& skipped) {

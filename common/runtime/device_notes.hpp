@@ -1,4 +1,4 @@
-// What the device of this process did that results should say.
+// Facts about this process's device that results should mention.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 namespace lockstep {
 
 struct DeviceNote {
-  std::string field, value;  // of the context of results (docs/output.md)
-  std::string line;          // for people; empty: nothing unusual
+  std::string field, value;  // a field of the results' context (docs/output.md)
+  std::string line;          // for people; empty if nothing is unusual
 };
 
-/// Since the process began. Empty where the backend computes on the host.
+/// Notes since the process began. Empty if the backend computes on the host.
 std::vector<DeviceNote> device_notes();
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What goes wrong in a rank's own program, in the same words on every backend. For the runtime.
+// Messages about errors in a rank's own program, the same on every backend. For the runtime.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Texts of USAGE errors.
+// USAGE errors.
 std::string main_inside_closure(std::string_view queue);    ///< main's Rank was used in a closure on `queue`
 std::string queue_outside_closure(std::string_view queue);  ///< the Rank of `queue` was used outside its closures
 std::string not_in_group(int world_rank);
@@ -23,8 +23,8 @@ inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waite
 inline constexpr const char* kTransfersNotWaitedFor =
     "the program ends, and nobody waited for the transfers started here";
 
-// Texts of MISMATCH errors.
-/// " in region "all_reduce""; "" without a name.
+// MISMATCH errors.
+/// " in region "all_reduce"", or "" if the name is empty.
 std::string in_region(std::string_view name);
 /// "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce""; `regions` may be empty.
 std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
@@ -32,20 +32,21 @@ std::string message_end(int rank, const char* verb, std::uint64_t elements, std:
 /// `what` is kSizes, "the element type" or "the collective".
 inline constexpr const char* kSizes = "the size";
 std::string ends_differ(const char* what, const std::string& sent, const std::string& received);
-/// What to look at where sizes differ between neighbours of a group of so many ranks: which way the message goes. ""
-/// between other ranks, and between two, each of which is both of the other's neighbours.
+/// Hint for sizes that differ between neighbours in a group of `ranks`: which way the message goes. "" for ranks that
+/// are not neighbours, and for groups of two, where each rank is the other's neighbour on both sides.
 std::string which_way(int from, int to, int ranks);
 
-/// Thrown through the fibers or threads of a run that has failed. Not a std::exception: nobody's handler takes it.
+/// Thrown through the fibers or threads of a run that has failed. Not a std::exception, so that no handler of the
+/// program catches it.
 struct Unwind {};
 
-/// The exception that is being handled.
+/// The exception being handled.
 struct Caught {
   Verdict verdict = Verdict::fail;
   std::string what;
 };
 Caught caught();
-/// Who threw it: "rank 1, in the closure run at … on queue "comm": ", or "rank 1: " without a closure.
+/// The thrower: "rank 1, in the closure run at … on queue "comm": ", or "rank 1: " without a closure.
 std::string thrower(int rank, std::string_view queue, const Location* closure);
 
 }  // namespace lockstep

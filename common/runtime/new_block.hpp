@@ -1,4 +1,4 @@
-// What every backend writes into a new block.
+// The fields of a new block that are the same on every backend.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Without memory yet. `B` is Block or derived from it; `id` counts the owner's blocks.
+/// Makes a block that has no memory yet. `B` is Block or derived from it; `id` counts the owner's blocks.
 template <class B = Block>
 std::unique_ptr<B> new_block(CommunicatorKey at, std::size_t count, DType dtype, Category category, BlockOwner& owner,
                              std::uint64_t id, Location where) {

@@ -6,15 +6,15 @@ namespace {
 using Initialiser = void (*)(int, char**, char**);
 }
 
-// The linker's own names of where a section begins and ends; null where there is none.
+// Symbols that the linker defines at the beginning and end of a section; null if there is none.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 [[gnu::weak]] extern char __start_lockstep_private[], __stop_lockstep_private[];
 [[gnu::weak]] extern Initialiser __start_lockstep_private_init[], __stop_lockstep_private_init[];
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
-// What private initialisers call instead of __cxa_atexit. The bytes a destructor would look at are another rank's by
-// then, so there are no destructors.
+// Private initialisers call this instead of __cxa_atexit. It registers nothing: when destructors would run, their bytes
+// belong to another rank.
 int lockstep_private_at_exit(void (*)(void*), void*, void*) { return 0; }
 }
 

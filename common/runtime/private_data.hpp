@@ -1,8 +1,8 @@
-// Variables that each rank has for itself although ranks share a process. A program that is linked with an object whose
-// writable data lies in the section lockstep_private, and whose static initialisers lie in lockstep_private_init, has
-// that data exchanged whenever another rank goes on: `static int calls` then counts a rank's own calls, as it does
-// where ranks are processes. Programs without these sections pay one comparison. ./lab grade makes such objects of
-// answers.
+// Global variables that are private to each rank although ranks share a process. If a program is linked with an object
+// whose writable data lies in the section lockstep_private and whose static initialisers lie in lockstep_private_init,
+// that data is swapped whenever another rank resumes. `static int calls` then counts a rank's own calls, as it does
+// where ranks are processes. Programs without these sections pay for one comparison. ./lab grade makes such objects
+// from answers.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@
 
 namespace lockstep {
 
-/// The program's private bytes, wherever they belong just now.
+/// The program's private bytes: the data of the rank that runs now.
 std::span<char> private_bytes();
-/// Keeps these bytes as they are before any initialiser has run, then runs the initialisers. Once, before main.
+/// Saves these bytes as they are before any initialiser has run, then runs the initialisers. Call once, before main.
 void start_private_data();
 
-/// The private data of the ranks of one run, and of its caller.
+/// The private data of all ranks of one run, and of its caller.
 class PrivateData {
  public:
   PrivateData() : any_(!private_bytes().empty()) {}
   ~PrivateData() { leave(); }
   PrivateData(const PrivateData&) = delete;
 
-  /// What follows is done by this rank. On its first time its data is new, and initialised.
+  /// Switches to the data of this rank; on its first call, the data is fresh and initialised.
   void enter(int rank) {
     if (any_ && rank != current_) exchange(rank);
   }
-  /// What follows is done by the caller of the run.
+  /// Switches back to the data of the run's caller.
   void leave() { enter(kCaller); }
 
  private:
@@ -36,7 +36,7 @@ class PrivateData {
 
   bool any_;
   int current_ = kCaller;
-  std::vector<std::vector<char>> kept_;  // the caller's first, then by rank; empty: not begun
+  std::vector<std::vector<char>> kept_;  // the caller's first, then by rank; empty: rank not started yet
 };
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ void note_end(Outcome& outcome) {
   Trace& trace = outcome.trace;
   trace.verdict = to_string(outcome.verdict);
   trace.message = outcome.message;
-  trace.stopped = !outcome.passed() && outcome.verdict != Verdict::unread;  // which is found at the end
+  trace.stopped = !outcome.passed() && outcome.verdict != Verdict::unread;  // UNREAD is found only after the end
   trace.failed_rank = outcome.failed_rank;
   trace.totals.clear();
   for (const RankLedger& ledger : outcome.ledgers) {

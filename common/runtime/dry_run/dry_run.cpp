@@ -34,7 +34,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   void compute(CommunicatorKey at, const Operation& operation, Kernel, Location) override {
     Queue& queue = queues_[static_cast<std::size_t>(at.queue)];
     if (machine_.by_library && queue.collective.depth > 0) {
-      if (!operation.matmul) return;  // the library's time has its additions in it
+      if (!operation.matmul) return;  // the library's time includes the additions
       queue.collective.computes = true;
     }
     const double seconds = machine_.seconds(operation, static_cast<double>(live_));
@@ -48,7 +48,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     queue.clock = slowed_end(begin, end_of(begin, queue.clock) - begin);
   }
 
-  /// Each port serves one message at a time; what is sent and what is received go at once.
+  /// Each port serves one message at a time; sending and receiving overlap.
   Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location) override {
     double sent = 0, received = 0;
     for (const Transfer& transfer : batch)
@@ -61,7 +61,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     line.held.push_back({line.end, {batch.begin(), batch.end()}, {}});
     return {Ticket::Kind::batch, at.group, at.queue, line.waited + line.held.size()};
   }
-  /// Releases what the ticket's work and what came before it held.
+  /// Releases the slices held by the ticket's work and by the work before it.
   void wait(CommunicatorKey at, Ticket ticket, Location) override {
     double& clock = queues_[static_cast<std::size_t>(at.queue)].clock;
     Line& line = ticket.kind == Ticket::Kind::batch ? batches_[{ticket.group, ticket.queue}]
@@ -109,7 +109,8 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     if (bytes == kPhase || queue.collective.depth++ > 0) return;
     queue.collective = {1, at.group, static_cast<double>(bytes), 0, queue.clock, false};
   }
-  /// On a machine with its vendor's libraries, what was sent since the outermost collective began is theirs to send.
+  /// On a machine with its vendor's libraries, the library sends everything that was sent since the outermost
+  /// collective began.
   void close_region(int index) override {
     Queue& queue = queues_[static_cast<std::size_t>(index)];
     const bool phase = queue.phases.back();
@@ -130,7 +131,8 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   int world_rank() const override { return 0; }
 
  private:
-  /// Batches of one (group, queue), which go one at a time, or closures of a queue: those that were not waited for.
+  /// Unfinished work: batches of one (group, queue), which run one at a time, or closures of a queue, if not yet waited
+  /// for.
   struct Line {
     struct Held {
       double end;
@@ -138,34 +140,34 @@ class DryRun::Stage final : public Backend, private BlockOwner {
       std::function<void(Rank)> closure;
     };
     std::deque<Held> held;
-    std::uint64_t waited = 0;  // before them
-    double end = 0;            // of the last batch
+    std::uint64_t waited = 0;  // number of those released already
+    double end = 0;            // end of the last batch
   };
-  /// The outermost region of a collective that is open, and what was sent in it.
+  /// The outermost open region that is a collective, and what was sent in it.
   struct Collective {
     int depth = 0, group = 0;
     double bytes = 0, sent = 0, begin = 0;
-    bool computes = false;  // products between its messages, as ring attention: no library has that as a collective
+    bool computes = false;  // products between its messages (ring attention): not a library's collective
   };
   struct Queue {
     double clock = 0;
     Line closures;
-    std::vector<bool> phases;  // of the open regions: those that are no collectives
+    std::vector<bool> phases;  // for each open region: true if it is a phase, not a collective
     Collective collective;
   };
   struct Member {
     DryRunGroup group;
-    int part;  // index of what a split gives; -1: nothing
+    int part;  // index of the group that a split returns; −1: none
   };
   struct Work {
     double begin = 0, seconds = 0;
   };
-  /// A collective of another queue than main, and its share of the multiprocessors.
+  /// A collective on a queue other than main, and its share of the multiprocessors.
   struct Held {
     double begin = 0, end = 0, share = 0;
   };
 
-  /// Arithmetic of other queues that begins while an operation of main lasts lengthens it, as in the simulator.
+  /// End of an operation of main, extended by arithmetic of other queues that begins during it, as in the simulator.
   double end_of(double begin, double end) {
     std::sort(beside_.begin(), beside_.end(), [](const Work& a, const Work& b) { return a.begin < b.begin; });
     std::size_t past = 0;
@@ -174,7 +176,8 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     beside_.erase(beside_.begin(), beside_.begin() + static_cast<std::ptrdiff_t>(past));
     return end;
   }
-  /// When main has done `seconds` of work from `begin` on, with what library collectives of other queues leave it.
+  /// End of `seconds` of work of main from `begin`, on the multiprocessors that library collectives of other queues
+  /// leave free.
   double slowed_end(double begin, double seconds) {
     std::erase_if(held_, [begin](const Held& held) { return held.end <= begin; });
     std::sort(held_.begin(), held_.end(), [](const Held& a, const Held& b) { return a.begin < b.begin; });
@@ -194,14 +197,14 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   }
 
   const Machine machine_;
-  Recorder recorder_{/*rank=*/0, /*trace=*/false, /*machine=*/nullptr};  // of memory alone
-  std::vector<Work> beside_;  // arithmetic of other queues that main has not come to yet
-  std::vector<Held> held_;    // what main has not come past yet
+  Recorder recorder_{/*rank=*/0, /*trace=*/false, /*machine=*/nullptr};  // counts memory only
+  std::vector<Work> beside_;  // arithmetic of other queues that main's clock has not reached yet
+  std::vector<Held> held_;    // collectives that main's clock has not passed yet
   double arithmetic_ = 0;
   std::size_t live_ = 0, peak_ = 0;
   std::vector<Member> groups_;
   std::vector<std::string> names_;
-  std::deque<Queue> queues_;  // [0] is main; those after it, and batches, may hold slices, which are counted above
+  std::deque<Queue> queues_;  // [0] is main; the others, and batches, may hold slices, which are counted above
   std::map<std::pair<int, int>, Line> batches_;  // by group and queue
 };
 

@@ -1,12 +1,12 @@
-// One rank that plays a program alone, to learn what it costs: no memory, no messages, no other ranks. Its peers are
-// taken to do the same at the same time, so that in a group where that is so (a ring, a tensor-parallel layer) the
-// clock shows what the simulator would say, thousands of times faster. Memory is counted as every backend counts it, in
-// any group. On a machine with its vendor's libraries (Machine::as_library), what a region sends takes the library's
-// time. Predictions start from here.
+// Plays one rank of a program alone to find its cost: no memory, no messages, no other ranks. Its peers are assumed to
+// do the same at the same time. In groups where that holds (a ring, a tensor-parallel layer), the clock shows what the
+// simulator would show, thousands of times faster. Memory is counted as on every backend, in any group. On a machine
+// with its vendor's libraries (Machine::as_library), the messages of a region take the library's time. Predictions are
+// based on this.
 //
 //   DryRun dry_run(machine, {.ranks = 8, .alpha = 3.4e-6, .beta = 1 / 235e9});
 //   Rank me = dry_run.rank();
-//   …                                        what has to be there
+//   …                                        allocate what must be there
 //   const double before = dry_run.seconds();
 //   block_forward(me, …);
 //   const double forward = dry_run.seconds() - before;
@@ -22,7 +22,7 @@
 
 namespace lockstep {
 
-/// A group that the rank plays in: its size, the price of a message between any two, and this rank's number in it.
+/// A group that the rank plays in: its size, the cost of a message between any two members, and this rank's index.
 struct DryRunGroup {
   int ranks = 1;
   double alpha = 0;  ///< seconds
@@ -37,15 +37,16 @@ class DryRun {
   DryRun(const DryRun&) = delete;
   DryRun& operator=(const DryRun&) = delete;
 
-  /// In the group, on main. There are streams, but no sub-groups: to `split` off into one is a USAGE error.
+  /// This rank in the group, on main. Streams are supported, sub-groups are not: `split` throws a USAGE error.
   Rank rank();
-  /// In another group of this rank, whose splits give `part`, since nobody else says who is in it; without, as above.
+  /// This rank in another group, whose splits return `part`, since no other rank says who joins; without `part`, as
+  /// above.
   Rank rank(DryRunGroup group, std::optional<DryRunGroup> part = {});
 
-  double seconds() const;          ///< of main's clock
-  double arithmetic() const;       ///< of that, what main's own operations take; the rest is waiting
-  std::size_t live_bytes() const;  ///< of slices, now
-  std::size_t peak_bytes() const;  ///< since the last call of forget_peak
+  double seconds() const;          ///< on main's clock
+  double arithmetic() const;       ///< seconds of main's own operations; the rest is waiting
+  std::size_t live_bytes() const;  ///< in slices, now
+  std::size_t peak_bytes() const;  ///< maximum since the last call of forget_peak
   void forget_peak();
 
  private:

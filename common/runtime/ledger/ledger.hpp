@@ -18,14 +18,15 @@ struct Traffic {
   std::uint64_t bytes_received = 0;
 };
 
-/// With one peer, on one group (its members' order of creation; 0 is the world).
+/// Traffic with one peer in one group (groups are numbered in the order in which their members made them; 0 is the
+/// world).
 struct PeerTraffic {
   int group = 0;
-  int peer = 0;  // in the world
+  int peer = 0;  // world rank
   Traffic traffic;
 };
 
-/// All visits to regions of one name on one queue.
+/// Sum over all visits to regions of one name on one queue.
 struct RegionTotal {
   std::string name;
   int queue = 0;
@@ -33,13 +34,14 @@ struct RegionTotal {
   std::uint64_t bytes = 0;  // as given to `region`, summed; 0 for phases
   bool phase = false;
   std::uint64_t batches = 0;
-  Traffic traffic;     // of batches started inside (in the innermost region of each name)
+  Traffic traffic;     // of batches started inside (counted for the innermost region of each name)
   double seconds = 0;  // spent inside, on its queue's clock
 };
 
-/// Bytes of one rank. Peaks are main's peak plus the scratch peaks of its other queues, so they agree on every backend.
+/// Memory of one rank in bytes. Peaks are main's peak plus the scratch peaks of its other queues, so all backends
+/// agree.
 struct Memory {
-  std::array<std::uint64_t, kCategories> live{};  // when the ledger was read; nothing lives when the program has ended
+  std::array<std::uint64_t, kCategories> live{};  // when the ledger was read; 0 after the program has ended
   std::array<std::uint64_t, kCategories> peak{};
   std::uint64_t peak_total = 0;
   std::uint64_t live_of(Category c) const { return live[static_cast<int>(c)]; }
@@ -51,18 +53,18 @@ struct QueueTime {
   std::string queue;
   double busy = 0;          // arithmetic
   double waiting = 0;       // in wait(): for transfers, or for another queue
-  double transferring = 0;  // at least one batch started on this queue was on its way
+  double transferring = 0;  // at least one batch started on this queue was in flight
   double end = 0;           // when its last work ended
 };
 
-/// Everything about one rank.
+/// All ledgers of one rank.
 struct RankLedger {
   Traffic traffic;
-  std::uint64_t batches = 0;  // started by this rank: the steps of an algorithm that uses one exchange a step
+  std::uint64_t batches = 0;  // started by this rank: the steps of an algorithm that does one exchange per step
   std::vector<PeerTraffic> peers;
   std::vector<RegionTotal> regions;
-  double flop = 0;          // of all arithmetic, as the operations count it (a multiply-add is two)
-  std::uint64_t reads = 0;  // synchronisations by `read` and `to_host`
+  double flop = 0;          // of all arithmetic, as operations count it (a multiply-add is two)
+  std::uint64_t reads = 0;  // synchronisations through `read` and `to_host`
   Memory memory;
   std::vector<QueueTime> queues;  // [0] is main
   double seconds = 0;             // when the program ended on main
@@ -71,11 +73,11 @@ struct RankLedger {
   std::uint64_t sent_to(int peer) const;                   ///< bytes, over all groups
 };
 
-/// Counts what was exchanged with a peer, if anything was.
+/// Adds the traffic with a peer, if there was any.
 void add_traffic(RankLedger& ledger, const PeerTraffic& with);
 
 class Rank;
-/// What `me` has done so far, for tests and progress lines; labs do not include this file. Call it on main while no
+/// The ledger of `me` so far, for tests and progress lines; labs do not include this file. Call it on main while no
 /// closure runs.
 RankLedger ledger_of(Rank me);
 

@@ -62,7 +62,7 @@ void Recorder::touched(const Operation& operation) {
 
 void Recorder::block_made(const Block& block, double now) {
   if (!trace_) return;
-  if (blocks_.size() < block.id) blocks_.resize(block.id);  // queues on threads of their own may come in another order
+  if (blocks_.size() < block.id) blocks_.resize(block.id);  // queues with threads of their own may arrive out of order
   blocks_[block.id - 1] = {.rank = rank_,
                            .id = block.id,
                            .category = std::string(to_string(block.category)),

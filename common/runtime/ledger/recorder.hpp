@@ -1,5 +1,5 @@
-// Keeps one rank's ledgers and trace while it runs. Used by the backends whose ranks share a process with nobody else
-// touching the same queue: every method is called by the queue it names.
+// Keeps one rank's ledgers and trace while it runs: on every backend, and in a dry run. Not thread-safe: where queues
+// have threads of their own, callers lock around it (processes::Job::record).
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// What a modelled machine asks for an operation, whatever lengthened it, and for one with nothing to do.
+/// Modelled time of an operation, excluding slowdowns: `own` in total, `launch` with nothing to do.
 struct OperationPrice {
   double own = 0;
   double launch = 0;
@@ -25,7 +25,7 @@ struct OperationPrice {
 
 class Recorder {
  public:
-  /// `machine`: where times are modelled, whose prices messages have. `memory` outlives it.
+  /// `machine`: cost model of the messages if times are modelled, else null. `memory` must outlive the Recorder.
   Recorder(int rank, bool trace, const Machine* machine,
            std::pmr::memory_resource* memory = std::pmr::get_default_resource())
       : rank_(rank), trace_(trace), queues_(memory) {
@@ -34,25 +34,26 @@ class Recorder {
 
   void add_queue(const std::string& name);
 
-  // Memory: main's blocks and each queue's own scratch are counted apart.
+  // Memory: main's blocks and the scratch of each other queue are counted separately.
   void allocated(int queue, Category category, std::uint64_t bytes);
   void released(int queue, Category category, std::uint64_t bytes);
-  std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes of a queue's own
+  std::uint64_t scratch(int queue) const { return queues_[queue].memory.live_total; }  ///< live bytes it allocated
 
-  // For traces: which memory there is, and what holds values from the host. Of every block, or of none.
+  // For traces: every block of memory (all of them or none), and which hold values from the host.
   void block_made(const Block& block, double now);
   bool knows(const Block& block) const { return block.id > 0 && block.id <= blocks_.size(); }
   void block_released(const Block& block, double now) { blocks_[block.id - 1].end = now; }
   void uploaded(const Slice& slice);
 
-  /// Of what the queue's program does now, for the trace; taken when it is done, not when its time is known.
+  /// Position, in the queue's program, of what it does now, for the trace. Take it when the program does it, not when
+  /// its time is known.
   std::uint64_t position(int queue) { return notes_ ? notes_->next(queue) : 0; }
-  /// The last that it has taken; 0 without a trace.
+  /// The last position taken; 0 without a trace.
   std::uint64_t reached(int queue) { return notes_ ? notes_->reached(queue) : 0; }
   void note_race(TraceRace race) { races_.push_back(std::move(race)); }
-  /// The same as position() for a wait: what is waited for here.
+  /// Like position(), for a wait: also records which ticket is waited for.
   std::uint64_t waits_for(int queue, const Ticket& ticket) { return notes_ ? notes_->waits_for(queue, ticket) : 0; }
-  // Work given to a queue; `now` where the host's clock says more than positions do.
+  // Work given to a queue. `now` is passed if the host's clock says more than positions do.
   void closure_issued(int queue, double now = 0) {
     if (notes_) notes_->closure_issued(queue, now);
   }
@@ -63,42 +64,42 @@ class Recorder {
     if (notes_) notes_->closure_ends(queue, now);
   }
 
-  // Time, on the queue's clock; of arithmetic also its FLOP.
+  // Time on the queue's clock; for arithmetic also FLOP.
   void busy(int queue, double begin, double end, const char* name, double flop, Location where, std::uint64_t position,
             OperationPrice price = {});
-  void touched(const Operation& operation);  ///< by what was busy last, where that is little
-  void count_flop(int queue, double flop) { queues_[queue].flop += flop; }  ///< where their time is known only later
+  void touched(const Operation& operation);  ///< memory used by the last operation recorded by busy(), if small
+  void count_flop(int queue, double flop) { queues_[queue].flop += flop; }  ///< if the time is known only later
   void waited(int queue, double begin, double end, Location where, std::uint64_t position);
-  /// Of each (group, queue) in the order started.
+  /// Records a batch. For each (group, queue), call it in the order in which batches were started.
   void transferred(int queue, int group, double begin, double end, std::span<const Transfer> batch, Location where,
                    const char* region);
   void transferred(int queue, int group, double begin, double end, std::size_t transfers, std::uint64_t bytes,
                    Location where, const char* region);
 
-  // Regions: the innermost of a queue names what it starts.
+  // Regions: the innermost region of a queue names what the queue starts.
   void open_region(int queue, const char* name, std::size_t bytes, double now, Location where);
   void close_region(int queue, double now);
   bool in_collective(int queue) const { return queues_[static_cast<std::size_t>(queue)].collective != nullptr; }
-  /// The same where the clock can be read only later: closes it, and returns what names it to region_lasted.
+  /// Like close_region, if the clock can be read only later: closes the region and returns its index for region_lasted.
   int leave_region(int queue);
   void region_lasted(int queue, int region, double begin, double end);
   const char* collective(int queue) const {
     return queues_[queue].collective;
-  }  ///< innermost that is no phase, or null
-  /// The regions of a batch that `where` has started in `collective`, from the innermost, for people: " in region
-  /// "ring_all_reduce" in region "bucket 1 of 2", opened at ddp.cpp:22 (average)". A place is named where its file is
-  /// not that of the one before. The collective alone where the queue is elsewhere by now.
+  }  ///< name of the innermost collective, or null
+  /// The regions of a batch that `where` started in `collective`, innermost first, for people: " in region
+  /// "ring_all_reduce" in region "bucket 1 of 2", opened at ddp.cpp:22 (average)". A place is named only if its file
+  /// differs from that of the place before. Only the collective, if the queue has left it since.
   std::string regions_of(int queue, const char* collective, Location where) const;
-  /// Counts a batch on the group of these members (ranks in the world), and returns collective(queue).
+  /// Counts a batch on the group with these members (world ranks), and returns collective(queue).
   const char* batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch);
   void read() { ++reads_; }
 
-  /// All but `peers`, `traffic` and `seconds`, which the backend adds.
+  /// The ledger except `peers`, `traffic` and `seconds`, which the backend adds.
   RankLedger ledger() const;
-  /// Events and closures, without names of queues. Once, at the end.
+  /// Events and closures, without names of queues. Call once, at the end.
   Trace take_trace();
   bool tracing() const { return trace_; }
-  /// Brings what the next message on this queue needs into the cache.
+  /// Prefetches the data that the next message on this queue needs.
   void fetch(int queue) const { __builtin_prefetch(&queues_[static_cast<std::size_t>(queue)], /*write=*/1); }
 
  private:
@@ -111,16 +112,16 @@ class Recorder {
     double begin;
     Location where;
   };
-  struct alignas(64) PerQueue {  // what every message needs first, in one line of the cache
+  struct alignas(64) PerQueue {  // data that every message needs comes first, in one cache line
     double transferring_until = 0;
     double busy = 0, waiting = 0, transferring = 0, end = 0;  // as in QueueTime
     std::uint64_t batches = 0;
     const char* collective = nullptr;
-    int innermost = -1;  // of the open regions: index in totals
+    int innermost = -1;  // innermost open region: index in totals
     double flop = 0;
     Usage memory;
     std::vector<RegionTotal> totals;
-    std::vector<const char*> names;  // of totals; of collectives, literals: a phase's may be gone after it
+    std::vector<const char*> names;  // of totals: literals for collectives; a phase's name may not outlive it
     std::vector<Open> open;
     std::string name;
   };
@@ -128,7 +129,7 @@ class Recorder {
 
   int rank_;
   bool trace_;
-  std::unique_ptr<ProgramNotes> notes_;  // with a trace
+  std::unique_ptr<ProgramNotes> notes_;  // only with a trace
   std::uint64_t reads_ = 0;
   std::pmr::vector<PerQueue> queues_;
   std::vector<TraceEvent> events_;

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-/// y at x, on lines through the logarithms of the points; beyond them at the outer points' own slope in x (`along` 1)
-/// or level (0).
+/// y at x, interpolated linearly between the logarithms of the points. Beyond the outer points, continues with their
+/// slope in x (`along` 1) or stays constant (0).
 template <class Point>
 double log_log(const std::vector<Point>& points, double Point::*at, double Point::*value, double x, double along) {
   const auto above =
@@ -23,14 +23,14 @@ double log_log(const std::vector<Point>& points, double Point::*at, double Point
   return a.*value * std::pow(b.*value / (a.*value), share);
 }
 
-/// Bytes that one score crosses the memory with, in 16 bits, its dropout mask in 8: written by q·kᵀ, read and written
-/// by the masked softmax and by dropout, read by the product with v; and in the backward by each of its four products,
+/// Bytes of memory traffic per score, in 16 bits, with its dropout mask in 8: written by q·kᵀ, read and written by the
+/// masked softmax and by dropout, read by the product with v; in the backward, moved by each of its four products,
 /// dropout and softmax.
 constexpr double kScoreProducts = 2, kSoftmax = 4, kDropout = 5, kSoftmaxBackward = 6;
 
 double materialised_seconds(const LibraryPrices& prices, const Operation& operation, bool backward) {
   const double t = static_cast<double>(operation.mnk[0]), width = static_cast<double>(operation.mnk[2]);
-  const double heads = operation.flop / ((backward ? 5 : 2) * t * (t + 1) * width);  // of all sequences
+  const double heads = operation.flop / ((backward ? 5 : 2) * t * (t + 1) * width);  // summed over all sequences
   const double memory = 1 / prices.memory_bytes_per_second;
   const double product = std::max(2 * width / prices.matmul_flop_per_second, kScoreProducts * memory);
   const double forward = 2 * product + (kSoftmax + kDropout) * memory;
@@ -65,13 +65,13 @@ double library_seconds(const LibraryPrices& prices, const Machine& machine, cons
 
 namespace {
 
-/// The ranks of a group, as a library's rings see them.
+/// The ranks of a group, as seen by a library's rings.
 struct Group {
-  double ranks = 1, in_node = 1;   // of the group
-  double inside = 0, outside = 0;  // α of a hop inside a node, and between nodes
+  double ranks = 1, in_node = 1;   // in the group, in all and per node
+  double inside = 0, outside = 0;  // α of a hop within a node and between nodes
   double beta = 0;                 // of rings over all ports
   double nodes() const { return ranks / in_node; }
-  double hop() const { return ((ranks - nodes()) * inside + nodes() * outside) / ranks; }  // on average
+  double hop() const { return ((ranks - nodes()) * inside + nodes() * outside) / ranks; }  // average
 };
 
 Group group_of(const Machine& machine, int ranks, int apart) {

@@ -1,9 +1,8 @@
-// What the vendor's libraries reach on a machine, as others measured it: products that run for long, kernels that only
-// move memory, attention in one kernel, NCCL's all-reduce. A machine file may have them (docs/machines.md, `library`);
-// published training runs are predicted with them, while labs and simulator price with α, β, γ and the efficiency
-// curve.
+// Performance of the vendor's libraries on a machine, taken from published measurements: long-running products, kernels
+// that only move memory, attention in one kernel, NCCL's all-reduce. A machine file may contain it (docs/machines.md,
+// `library`). Predictions of published training runs use it; labs and simulator use α, β, γ and the efficiency curve.
 //
-// Nothing here is fitted to a training run. Every all-reduce was timed with its additions in it: γ is not paid again.
+// Nothing here is fitted to a training run. Measured all-reduces include their additions, so γ is not added.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +16,14 @@ namespace lockstep {
 
 struct Machine;
 
-/// Attention as training software does it: one kernel that keeps no scores (FlashAttention); or, as before it, products
-/// of matrices with a masked softmax and dropout between them, whose scores cross the memory each time. `again`: the
-/// backward computes them once more (selective recomputation, arXiv 2205.05198).
+/// Attention as training software computes it: one kernel that stores no scores (FlashAttention) or, as before it,
+/// matrix products with a masked softmax and dropout between them, which write the scores to memory and read them each
+/// time. `materialised_again`: the backward recomputes them (selective recomputation, arXiv 2205.05198).
 enum class AttentionKernel : std::uint8_t { flash, materialised, materialised_again };
 
 struct AttentionPoint {
   double positions = 0;
-  double forward = 0, backward = 0;  ///< FLOP per second, of which a causal mask leaves half
+  double forward = 0, backward = 0;  ///< FLOP per second, counting only the half that a causal mask leaves
 };
 struct FlashKernel {
   std::string name;
@@ -37,33 +36,34 @@ struct CollectivePoint {
 };
 
 struct LibraryPrices {
-  double matmul_flop_per_second = 0;  ///< of large products in 16 bits, at the clock that a long load leaves
-  double matmul_seconds = 0;          ///< that each product loses while the chip fills and empties
+  double matmul_flop_per_second = 0;  ///< for large products in 16 bits, at the clock rate under sustained load
+  double matmul_seconds = 0;          ///< seconds lost by each product while the chip fills and drains
   double memory_bytes_per_second = 0;
-  std::vector<FlashKernel> flash;           ///< the first is what is meant where none is named
-  int all_reduce_ranks = 0;                 ///< of the curve
-  std::vector<CollectivePoint> all_reduce;  ///< seconds of the whole array on so many ranks of the innermost level
-  int multiprocessors = 0;                  ///< of a GPU; 0: unknown
-  int collective_blocks = 0;               ///< multiprocessors that a collective's kernel holds: among ranks of a node,
-  int collective_blocks_across_nodes = 0;  ///< and of several
+  std::vector<FlashKernel> flash;           ///< the first is the default
+  int all_reduce_ranks = 0;                 ///< number of ranks in the curve's measurement
+  std::vector<CollectivePoint> all_reduce;  ///< seconds for whole arrays, on so many ranks of the innermost level
+  int multiprocessors = 0;                  ///< per GPU; 0: unknown
+  int collective_blocks = 0;                ///< multiprocessors that a collective's kernel occupies within a node
+  int collective_blocks_across_nodes = 0;   ///< and across nodes
   AttentionKernel kernel = AttentionKernel::flash;
-  std::size_t which = 0;  ///< of `flash`
+  std::size_t which = 0;  ///< index into `flash`
 };
 
-/// A product takes FLOP / rate, and then what it writes crosses the memory: a small inner dimension costs. Attention
-/// takes its own curve's time, or that of its parts; all else what it reads and writes. Each: and the launch.
+/// Seconds of an operation. A product takes FLOP / rate, then writes its result to memory, so a small inner dimension
+/// is slow. Attention follows its own curve, or costs the sum of its parts; all other operations take the time to read
+/// and write their operands. Each includes the launch.
 double library_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation);
 
-/// An all-reduce by the library among `ranks` that are `apart` ranks from each other, `bytes` the whole array. In one
-/// node by the curve, between its points a line through the logarithms, and without a curve a ring; across nodes a ring
-/// or a tree, whichever is faster, striped over the ports of all of the group's ranks.
+/// Seconds of a library all-reduce of `bytes` (the whole array) among `ranks` that are `apart` ranks from each other.
+/// Within one node, the measured curve, interpolated linearly in the logarithms, or a ring if there is no curve. Across
+/// nodes, the faster of a ring and a tree, striped over the ports of all ranks in the group.
 double library_all_reduce_seconds(const Machine& machine, int ranks, double bytes, int apart = 1);
-/// An all-gather or a reduce-scatter of `bytes`, the whole array: half of that, but never faster than the links, which
-/// a sum inside the switch (NVLS) relieves and they do not.
+/// Seconds of an all-gather or a reduce-scatter of `bytes` (the whole array): half of an all-reduce, but never faster
+/// than the links. A sum inside the switch (NVLS) relieves the links in an all-reduce, but not here.
 double library_gather_seconds(const Machine& machine, int ranks, double bytes, int apart = 1);
-/// Of a GPU, what a collective's kernel holds from its beginning to its end, waiting or not, among ranks whose
-/// outermost common level is `level`: arithmetic beside it goes on with the rest. 0 where the file does not say, or
-/// nothing is priced by the library.
+/// Fraction of a GPU's multiprocessors that a collective's kernel occupies while it runs, waiting or not, among ranks
+/// whose outermost common level is `level`; concurrent arithmetic uses the rest. 0 if the machine file does not say, or
+/// if the library's times are not used.
 double library_share(const Machine& machine, int level);
 
 }  // namespace lockstep

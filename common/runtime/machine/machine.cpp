@@ -1,5 +1,5 @@
-// What arithmetic and messages cost on a machine. Only + − × ÷ are used, and contraction to fused multiply-adds is off,
-// so every price is the same to the last bit on every computer.
+// Cost of arithmetic and messages on a machine. It uses only + − × ÷, with contraction to fused multiply-adds off, so
+// every cost is bit-identical on every computer.
 #include "common/runtime/machine/machine.hpp"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ double Machine::matmul_efficiency(double flop) const {
 
 namespace {
 
-/// What was measured of this operation's name, or of a product of its shape; otherwise what its bytes take.
+/// Seconds measured for this operation's name, or for a product of its shape; otherwise the time for its bytes.
 double seconds_by_tables(const Machine& machine, const Operation& operation) {
   const MeasuredPrices& measured = machine.measured;
   const double rate = machine.peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
@@ -41,7 +41,7 @@ double seconds_by_tables(const Machine& machine, const Operation& operation) {
     return operation.flop / known->second + machine.launch;
   const auto m = static_cast<double>(operation.mnk[0]), n = static_cast<double>(operation.mnk[1]),
              k = static_cast<double>(operation.mnk[2]);
-  if (operation.matmul && !measured.products.empty() && operation.flop == 2 * m * n * k)  // one product, all of it
+  if (operation.matmul && !measured.products.empty() && operation.flop == 2 * m * n * k)  // exactly one product
     return measured.product_seconds(m, n * k) * machine.peak_flop_per_second[static_cast<std::size_t>(DType::f32)] /
            rate;
   const double fraction = operation.matmul ? machine.matmul_efficiency(operation.flop) : 1;

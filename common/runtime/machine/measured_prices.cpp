@@ -10,11 +10,12 @@ double seconds_of(const SizePrice& point, double cold_share) {
   return point.seconds + cold_share * (point.cold_seconds - point.seconds);
 }
 
-/// Where a value lies on an axis: between two points, `share` of the way; before the first and after the last, on it.
+/// Position of a value on an axis: between two points, at fraction `share`; outside the points, at the first or last
+/// one.
 struct Place {
   std::size_t below = 0, above = 0;
   double share = 0;
-  double beyond = 1;  // how many times the last point it is
+  double beyond = 1;  // multiple of the last point
 };
 Place place_of(const std::vector<double>& axis, double value) {
   const auto next = static_cast<std::size_t>(std::upper_bound(axis.begin(), axis.end(), value) - axis.begin());
@@ -37,14 +38,14 @@ PriceLine line_at(const std::vector<SizePrice>& table, double bytes, double cold
 }
 
 double MeasuredPrices::walk_seconds(double bytes, double live_bytes) const {
-  const double added = bytes / 3, walked = live_bytes / 2;  // of y += x, the bytes of x
+  const double added = bytes / 3, walked = live_bytes / 2;  // bytes of x in y += x
   const double alone = line_at(additions, added, 0).at(added);
   if (walked <= added) return alone;
   return std::max(alone, added * line_at(additions, walked, 0).at(walked) / walked);
 }
 
 double MeasuredPrices::cold_share(double footprint_bytes) const {
-  // Where the largest footprint costs next to nothing more, the curve says only noise.
+  // If the largest footprint is hardly slower than the smallest, the curve is only noise.
   if (footprints.size() < 2 || footprints.back().seconds < 1.2 * footprints.front().seconds)
     return footprint_bytes > cache_bytes ? 1 : 0;
   const double warm = footprints.front().seconds, rise = footprints.back().seconds - warm;

@@ -1,4 +1,5 @@
-// What the runtime needs to know of a piece of arithmetic, whoever does it: its price and the memory it touches.
+// Description of one arithmetic operation for the runtime, independent of who computes it: its cost and the memory it
+// touches.
 #pragma once
 
 #include <array>
@@ -7,15 +8,15 @@
 
 namespace lockstep {
 
-/// Of one operation: reads and writes for the race detector, work for the price.
+/// One operation: reads and writes for the race detector, work for the cost model.
 struct Operation {
   const char* name = "";
-  double flop = 0;                       // of which a multiply-add counts two
+  double flop = 0;                       // a multiply-add counts as two
   double bytes = 0;                      // read and written, each element once
   DType dtype = DType::f32;              // chooses the peak rate
   std::array<const Slice*, 8> reads{};   // null or empty slices are ignored
-  std::array<const Slice*, 6> writes{};  // read and written alike count as written
-  bool matmul = false;                   // priced by the efficiency curve of its smallest dimension and size
+  std::array<const Slice*, 6> writes{};  // memory that is read and written counts as written
+  bool matmul = false;                   // cost follows the efficiency curve of its smallest dimension and size
   std::array<std::size_t, 3> mnk{};
 };
 

@@ -1,4 +1,4 @@
-// Reads a machine file. Every field is checked here, so that nothing behind it meets an absurd number.
+// Reads a machine file. Every field is checked here, so that later code never meets an absurd number.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// What a number may be, and an example for whoever got it wrong.
+/// Range of sensible numbers, and an example for the error message.
 struct Sensible {
   double least;
   double most;
@@ -41,7 +41,7 @@ constexpr Sensible kCurveRanks{2, 1e6, "ranks", "8 GPUs of a node"};
 constexpr Sensible kCurveBytes{1, 1e13, "bytes", "32768, of the whole array"};
 constexpr Sensible kCurveSeconds{1e-9, 1e4, "seconds", "an all-reduce of 32 KiB takes about 40e-6"};
 
-/// One JSON object of the file, and what it is called in messages.
+/// One JSON object of the file, and its name in messages.
 class Fields {
  public:
   Fields(const Json& object, std::string file, std::string prefix)
@@ -138,7 +138,7 @@ LinkLevel read_level(const Fields& fields) {
           .shared = fields.truth("shared", "true where the group one level in has one port, as a node with one NIC")};
 }
 
-/// Appends the file's levels; each must hold a multiple of the ranks of the one inside it.
+/// Appends the file's levels; the ranks of each must be a multiple of the ranks of the level inside it.
 void read_levels(const Fields& file, Machine& machine) {
   for (const Fields& fields : file.list("levels", "link levels, innermost first")) {
     LinkLevel level = read_level(fields);
@@ -162,7 +162,7 @@ void read_peaks(const Fields& fields, Machine& machine) {
         fields.number(std::string(to_string(dtype)).c_str(), kPeak);
 }
 
-/// Refuses a point whose `value` is not above that of the point before it.
+/// Rejects a point whose `value` is not above that of the point before.
 void rising(const Fields& point, const char* name, double value, double before) {
   if (value <= before) point.fail(point.path(name), fmt::format("is {:g}, not above the point before it", value));
 }
@@ -244,7 +244,7 @@ std::vector<FootprintPrice> read_footprints(const Fields& tables) {
   return points;
 }
 
-/// Row after row of the grid, all of them with the first one's sizes.
+/// The grid, row by row; every row has the sizes of the first.
 std::vector<ProductPrice> read_products(const Fields& tables) {
   std::vector<ProductPrice> points;
   std::size_t width = 0;
@@ -288,7 +288,7 @@ Json parse(const std::string& text, const std::string& path) {
   }
 }
 
-/// A cluster: a node, by name from the same folder, and the levels that join nodes.
+/// A cluster: a node, named from the same folder, and the levels that join nodes.
 Machine read_cluster(const Fields& file, const std::string& path) {
   file.allow({"name", "description", "node", "levels", "eager_bytes", "sources"});
   std::string node = file.text("node", "dgx-a100");

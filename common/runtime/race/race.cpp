@@ -28,7 +28,7 @@ void RaceDetector::access(int queue, const Slice& slice, bool write, Location wh
 }
 
 VectorClock RaceDetector::start(int queue, int endpoint, const std::vector<Use>& uses, Location where, Moment moment) {
-  // An endpoint's batches follow one another, so its clock carries on from batch to batch.
+  // Batches of an endpoint follow one another, so its clock continues from batch to batch.
   clock(endpoint).join(clock(queue));
   clock(endpoint).tick(endpoint);
   const VectorClock batch = clock(endpoint);

@@ -1,9 +1,9 @@
-// Two uses of the same bytes of one rank, one of them a write, with nothing in the rank's own program to order them.
+// Detects two unordered uses of the same bytes of one rank, at least one of them a write.
 //
-// Memory belongs to one rank, so vector clocks over that rank's queues suffice (happens-before, Lamport 1978; the
-// epoch form of FastTrack, Flanagan and Freund 2009). Each queue is a component, and so is each (group, queue) pair,
-// because a started batch is concurrent with its own queue until it is waited for. An order that exists only through
-// another rank does not count: that rank may be late another time.
+// Memory belongs to one rank, so vector clocks over that rank's queues suffice (happens-before, Lamport 1978; the epoch
+// form of FastTrack, Flanagan and Freund 2009). Each queue is a component, and so is each (group, queue) pair, because
+// a started batch is concurrent with its own queue until it is waited for. An order that exists only through another
+// rank does not count: that rank may be late in another run.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// How much of each component has happened before.
+/// For each component, how much of it has happened before.
 class VectorClock {
  public:
   std::uint32_t of(int component) const {
@@ -29,22 +29,22 @@ class VectorClock {
   std::vector<std::uint32_t> ticks_;
 };
 
-/// Of one rank. Components are small numbers given out by the caller: queues and channels.
+/// Race detector of one rank. Components are small numbers that the caller assigns to queues and channels.
 class RaceDetector {
  public:
-  /// Before `queue` does anything.
+  /// Adds a component; call it before `queue` does anything.
   int add_component();
 
-  /// Where a queue is, for the trace alone: its place in its program, and its clock.
+  /// Position of a queue in its program, and its time; used only in the trace.
   struct Moment {
     std::uint32_t position = 0;
     double time = 0;
   };
 
-  /// `queue` reads or writes a slice itself. Throws Error(race) naming both lines.
+  /// `queue` itself reads or writes a slice. Throws Error(race), naming both lines.
   void access(int queue, const Slice& slice, bool write, Location where, const char* what, Moment moment);
 
-  /// `queue` starts a batch on `endpoint`: the batch's uses, and its clock from then on.
+  /// `queue` starts a batch on `endpoint` with these uses of memory. Returns the batch's clock.
   struct Use {
     const Slice* slice;
     bool write;
@@ -54,36 +54,36 @@ class RaceDetector {
 
   void wait(int queue, const VectorClock& finished) { clock(queue).join(finished); }
 
-  /// Main runs a closure: the clock it begins with.
+  /// Clock with which a closure begins, when main runs it.
   VectorClock fork(int queue);
   void begin(int queue, const VectorClock& from) { clock(queue).join(from); }
-  /// A closure's end: what waiting for it brings.
+  /// Clock at a closure's end, which a wait for it joins.
   VectorClock end(int queue);
 
-  static void forget(Block& block);  ///< its memory is going
+  static void forget(Block& block);  ///< call it when the block is released
 
-  /// What Error(race) was thrown for; the rank is left out, and in place of queues stand components.
+  /// The race that Error(race) was thrown for, without the rank; components are given in place of queues.
   const std::optional<TraceRace>& found() const { return found_; }
 
  private:
   struct Touch {
     int component = -1;
     std::uint32_t tick = 0;
-    bool batch = false;  // transfers of one batch go at once, so equal ticks are unordered
+    bool batch = false;  // transfers of one batch run concurrently, so equal ticks are unordered
     std::uint32_t position = 0;
     double time = 0;
     Location where{};
     const char* what = "";
   };
-  struct Segment {  // of bytes that were last used alike
+  struct Segment {  // bytes whose last uses are the same
     std::size_t end = 0;
     Touch write;
-    std::vector<Touch> reads;  // one a component
+    std::vector<Touch> reads;  // one per component
   };
   using History = std::map<std::size_t, Segment>;
 
   VectorClock& clock(int component) { return clocks_[component]; }
-  /// Bytes of a block from `begin` to `end`, used once more.
+  /// A further use of the bytes from `begin` to `end` of a block.
   struct Again {
     const Slice& slice;
     std::size_t begin, end;

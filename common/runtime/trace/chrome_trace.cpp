@@ -1,5 +1,5 @@
-// Chrome's trace-event format, as Perfetto reads it: a JSON list of complete events ("X") and metadata ("M"). What
-// viewers have no use for, and read_trace.cpp has, is in "args", in metadata called "closure", and in "otherData".
+// Chrome's trace-event format, as Perfetto reads it: a JSON list of complete events ("X") and metadata ("M"). Data that
+// viewers do not need but read_trace.cpp does is in "args", in metadata called "closure", and in "otherData".
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ const char* category(TraceEvent::Kind kind) {
   return "";
 }
 
-/// Writes events one a line, with the commas that JSON wants between them.
+/// Writes one event per line, with the commas that JSON needs between them.
 class EventList {
  public:
   EventList(const Trace& trace, std::ostream& out) : out_(out) {
@@ -46,7 +46,7 @@ class EventList {
         thread, thread);
   }
   void event(const TraceEvent& event, int thread) {
-    // Microseconds with three decimals: begin and end are rounded to nanoseconds first, so that nesting survives.
+    // Microseconds with three decimals. Begin and end are rounded to nanoseconds first, so that nesting is preserved.
     long long begin = nanoseconds(event.begin), length = nanoseconds(event.end) - begin;
     add(R"({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {}.{:03}, "dur": {}.{:03}, )"
         R"("args": {{"where": {}{}}}}})",
@@ -103,8 +103,8 @@ class EventList {
     out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
   }
 
-  /// Where in its program, and what it waits for. A program of a billion bytes' trace helps nobody: nothing is written
-  /// that follows from the rest.
+  /// The event's position in its program, and what it waits for. Values that follow from others are omitted to keep
+  /// large traces readable.
   static std::string program(const TraceEvent& event) {
     if (event.first == 0) return "";
     std::string text = fmt::format(R"(, "first": {})", event.first);

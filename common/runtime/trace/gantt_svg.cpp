@@ -1,5 +1,5 @@
-// A trace as an SVG Gantt chart that stands alone: patterns as well as colours, a legend, a title and a description for
-// those who do not see it. Pointing at a bar shows what it is. The same trace gives the same bytes.
+// Writes a trace as a self-contained SVG Gantt chart: patterns as well as colours, a legend, and a title and
+// description for readers who cannot see it. Hovering over a bar shows what it is. Equal traces give identical bytes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ using Kind = TraceEvent::Kind;
 
 constexpr double kWidth = 1200, kLeft = 120, kRight = 24, kTop = 64;
 constexpr double kRegionHeight = 14, kBarHeight = 20, kTransferHeight = 7, kGap = 5, kRankGap = 8;
-constexpr std::size_t kTransferLanes = 4;  // more are drawn over the last
-constexpr double kCharacter = 6;           // width of a letter of the labels, roughly
+constexpr std::size_t kTransferLanes = 4;  // further lanes are drawn over the last one
+constexpr double kCharacter = 6;           // approximate width of a character of the labels
 
 /// Text for an SVG element or attribute.
 std::string escaped(std::string_view text) {
@@ -36,13 +36,13 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// `text` cut to what fits `width`, with an ellipsis; "" where next to nothing would remain.
+/// `text` shortened to fit `width`, with an ellipsis; "" if almost nothing would remain.
 std::string fitted(const std::string& text, double width) {
   auto letters = static_cast<std::size_t>(std::max(0.0, (width - 4) / kCharacter));
   if (text.size() <= letters) return text;
   if (letters < 4) return "";
   std::size_t cut = letters - 1;
-  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;  // never inside a UTF-8 letter
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;  // never inside a UTF-8 character
   return text.substr(0, cut) + "…";
 }
 
@@ -52,7 +52,7 @@ std::string describe_event(const TraceEvent& event) {
                      format_seconds(event.end - event.begin), place);
 }
 
-/// Distance between time marks: 1, 2 or 5 times a power of ten, so that about eight fit.
+/// Distance between time marks: 1, 2 or 5 times a power of ten, chosen for about eight marks.
 double nice_step(double length) {
   double power = std::pow(10, std::floor(std::log10(length / 8)));
   for (double factor : {1.0, 2.0, 5.0})
@@ -71,7 +71,7 @@ Unit unit_of(double seconds) {
   return {1, "s"};
 }
 
-/// Stripes of the shades after the first: angle, what it looks like, ground and line.
+/// Stripes of all shades but the first: angle, its description, background and line colour.
 struct Stripes {
   int angle;
   const char* word;
@@ -87,7 +87,7 @@ class Chart {
       : out_(out), title_(title), rows_(trace_rows(trace)), span_(time_span(trace)) {
     std::copy_if(shades.begin(), shades.end(), std::back_inserter(shades_),
                  [](const Shade& s) { return s.arithmetic; });
-    Fnv1a hash;  // ids must differ between charts of one page
+    Fnv1a hash;  // ids must be unique among the charts on one page
     hash.add(title + std::to_string(trace.events.size()));
     id_ = fmt::format("gantt{:08x}", hash.value() & 0xffffffff);
     if (span_.length() <= 0) span_.end = span_.begin + 1e-9;
@@ -157,7 +157,7 @@ class Chart {
     return patterns;
   }
 
-  /// What the picture shows, in words: every row's shares.
+  /// Description of the picture in words: the shares of each row.
   std::string summary() const {
     std::string text =
         fmt::format("Gantt chart from {} to {}.", format_seconds(span_.begin), format_seconds(span_.end));
@@ -190,7 +190,7 @@ class Chart {
   }
 
   void legend() {
-    std::vector<std::pair<std::string, std::string>> marks;  // how it is filled, what it is
+    std::vector<std::pair<std::string, std::string>> marks;  // fill, and its meaning
     if (shades_.empty()) marks.emplace_back(fill(Kind::compute), "arithmetic (plain)");
     for (std::size_t i = 0; i < shades_.size(); ++i)
       marks.emplace_back(
@@ -234,8 +234,8 @@ class Chart {
            kTransferHeight, "");
   }
 
-  /// Bars of one line. Neighbours of a kind too thin to be seen apart become one, so that a chart of a million events
-  /// stays small.
+  /// Bars of one line. Adjacent bars of one kind that are too thin to tell apart are merged, so that a chart of a
+  /// million events stays small.
   void bars(const std::vector<const TraceEvent*>& events, double y, double height, const char* ink) {
     constexpr double kThin = 0.5;  // pixels
     for (std::size_t i = 0; i < events.size();) {

@@ -1,5 +1,5 @@
-// A trace as lines of characters, for a terminal. A line a queue, one letter for what it mostly does in a column; or of
-// a pipeline a line a stage, in which each step has its name.
+// Writes a trace as lines of characters, for a terminal: one line per queue, where each column has a letter for what
+// the queue mostly does in it; for a pipeline, one line per stage, with the name of each step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,15 +14,15 @@ namespace lockstep {
 namespace {
 
 using Kind = TraceEvent::Kind;
-using Cells = std::vector<std::string>;  // one character a column; a character may have several bytes
+using Cells = std::vector<std::string>;  // one per column; each is one character, maybe of several bytes
 
-/// Letters of a UTF-8 text.
+/// Number of characters in a UTF-8 text.
 std::size_t length(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](unsigned char byte) { return (byte & 0xC0) != 0x80; }));
 }
 
-/// The frame of all charts: |label |line| share|, and below the lines the time and what the characters mean.
+/// Frame of all charts: |label |line| share|, followed by the time axis and the legend.
 class TextChart {
  public:
   TextChart(TimeSpan span, std::ostream& out, int columns, std::size_t label_width)
@@ -34,7 +34,7 @@ class TextChart {
   int width() const { return width_; }
   Cells empty(const char* with) const { return Cells(static_cast<std::size_t>(width_), with); }
 
-  /// Share of each column that events of `kind` cover; overlaps count once.
+  /// Fraction of each column covered by events of `kind`; overlaps count once.
   std::vector<double> coverage(const std::vector<const TraceEvent*>& events, Kind kind) const {
     std::vector<double> shares(static_cast<std::size_t>(width_), 0.0);
     double until = span_.begin;
@@ -48,7 +48,7 @@ class TextChart {
     return shares;
   }
 
-  /// Every column whose middle the event covers; `word` first, as far as it fits.
+  /// Paints every column whose middle the event covers: `word` first, as much of it as fits, then `fill`.
   void paint(Cells& line, const TraceEvent& event, const std::string& word, const std::string& fill) const {
     const auto first_middle = [&](double seconds) {
       return std::clamp(static_cast<int>(std::ceil(column(seconds) - 0.5 - 1e-9)), 0, width_);
@@ -80,8 +80,8 @@ class TextChart {
   int width_;
 };
 
-/// What the queue does the longest: C computing, or B where bytes move for most of the column as well; else t where
-/// bytes move for most of it; else w waiting or · nothing.
+/// Letter for what the queue does longest: C if it computes, or B if bytes also move for most of the column; otherwise
+/// t if bytes move for most of it; otherwise w if it waits, · if it is idle.
 const char* letter(double compute, double wait, double transfer) {
   double idle = 1 - compute - wait;
   constexpr double kRounding = 1e-9;

@@ -62,7 +62,7 @@ TimeSpan time_span(const Trace& trace) {
 
 std::vector<std::vector<const TraceEvent*>> lanes(const std::vector<const TraceEvent*>& events, bool nest) {
   std::vector<std::vector<const TraceEvent*>> result;
-  std::vector<std::vector<long long>> open;  // by lane: ends of the events that hold the current instant
+  std::vector<std::vector<long long>> open;  // by lane: ends of the events that contain the current instant
   for (const TraceEvent* event : events) {
     long long begin = nanoseconds(event->begin), end = nanoseconds(event->end);
     std::size_t lane = 0;

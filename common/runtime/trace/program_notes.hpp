@@ -1,5 +1,5 @@
-// What a rank's program did, in its order, while a trace is recorded: from it a run can be replayed. Times come from
-// elsewhere and maybe later; here are only positions, and what waits for what.
+// Records, for a trace, what a rank's program did and in what order, so that the run can be replayed. It stores only
+// positions and dependencies; times come from elsewhere, maybe later.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace lockstep {
 
-/// FNV-1a of the members: equal groups are one, so all of them call it the same.
+/// FNV-1a hash of the members. Groups with equal members count as one, so all of them compute the same name.
 std::uint32_t group_name(std::span<const int> members);
 
 class ProgramNotes {
  public:
-  /// `machine`: whose prices messages have; null where time is measured.
+  /// `machine`: cost model of the messages; null if time is measured.
   ProgramNotes(int rank, const Machine* machine) : rank_(rank), machine_(machine) {}
 
   std::uint64_t next(int queue) { return ++at(queue).count; }
@@ -28,7 +28,7 @@ class ProgramNotes {
   std::uint64_t waits_for(int queue, const Ticket& ticket);
 
   void batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch);
-  void transferred(int queue, int group, std::size_t event);  ///< the oldest not yet transferred is that event
+  void transferred(int queue, int group, std::size_t event);  ///< of the oldest batch not yet transferred
 
   void closure_issued(int queue, double now);
   void closure_begins(int queue, double now);
@@ -38,13 +38,13 @@ class ProgramNotes {
     std::uint64_t first = 0;
     std::uint64_t last = 0;
     std::uint64_t bytes = 0;  // of a region that is a collective
-    bool cut = false;         // a region that an exception closed
+    bool cut = false;         // closed by an exception
   };
   void region_opened(int queue, std::uint64_t bytes) {
     at(queue).open.push_back({.first = at(queue).count + 1, .bytes = bytes});
   }
   void region_closed(int queue);
-  Range region_lasted(int queue);  ///< of the oldest closed whose time was not known
+  Range region_lasted(int queue);  ///< range of the oldest closed region whose time was unknown
 
   /// Adds to transfers what they depend on, and returns the closures, by queue.
   void complete(std::vector<TraceEvent>& events, std::vector<TraceClosure>& closures);

@@ -1,5 +1,4 @@
-// Charts of a pipeline: rank r is stage r, and its work is of several kinds, told apart by pattern: forwards from
-// backwards, say.
+// Charts of a pipeline. Rank r is stage r, and patterns tell kinds of work apart, such as forwards and backwards.
 #pragma once
 
 #include <iosfwd>
@@ -10,19 +9,19 @@
 
 namespace lockstep {
 
-/// Events whose name begins with `prefix`. In an SVG chart the first arithmetic is plain, others (at most 3 more) are
-/// striped, each in its own direction and colour, and the legend says which: "forward F (plain)", "backward B (level)".
-/// In text a step is its name, and the rest of it `fill`.
+/// Events whose name begins with `prefix`. In an SVG chart, the first arithmetic shade is plain; others (at most 3
+/// more) are striped, each in its own direction and colour, and the legend explains them: "forward F (plain)",
+/// "backward B (level)". In text, a step is drawn as its name, padded with `fill`.
 struct Shade {
   std::string prefix;
   std::string name;
   std::string fill;
-  bool arithmetic = true;  // else messages, which an SVG chart does not tell apart
+  bool arithmetic = true;  // false: messages, which an SVG chart draws all the same way
 };
 
-/// As those of trace.hpp. Arithmetic of no shade looks like that of the first.
+/// Like those of trace.hpp. Arithmetic that matches no shade is drawn like the first.
 void write_gantt_svg(const Trace& trace, std::ostream& out, const std::string& title, const std::vector<Shade>& shades);
-/// Below each stage's line, where messages take time, those on their way from it.
+/// Below the line of each stage with timed messages, shows the messages in flight from it.
 void write_gantt_text(const Trace& trace, std::ostream& out, int columns, const std::vector<Shade>& shades);
 
 }  // namespace lockstep
