@@ -21,7 +21,8 @@ void* Arena::do_allocate(std::size_t bytes, std::size_t alignment) {
   return std::exchange(next_, static_cast<char*>(next_) + bytes);
 }
 
-/// A huge page, or an eighth of what there is, so that little is left over.
+/// Adds a block of at least `at_least` bytes: one huge page or, without huge pages, an eighth of what is taken so far,
+/// so that little is left over.
 void Arena::add_block(std::size_t at_least) {
   const std::size_t unit = huge_ ? kHugePage : kAlignment;
   left_ = std::max({at_least, huge_ ? kHugePage : kSmallBlock, huge_ ? 0 : taken_ / 8});
@@ -30,7 +31,7 @@ void Arena::add_block(std::size_t at_least) {
   blocks_.emplace_back(::operator new(left_, free.alignment), free);
   next_ = blocks_.back().get();
   taken_ += left_;
-  if (huge_) madvise(next_, left_, MADV_HUGEPAGE);  // where it is refused, pages are small
+  if (huge_) madvise(next_, left_, MADV_HUGEPAGE);  // if refused, pages are small
 }
 
 }  // namespace lockstep

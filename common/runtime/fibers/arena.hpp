@@ -1,5 +1,5 @@
-// Memory for what lives as long as a run. Thousands of ranks take more pages than a core keeps addresses of: then it is
-// in huge pages, where the system has them.
+// Memory for objects that live as long as a run. Thousands of ranks touch more pages than a core's TLB holds, so the
+// arena then uses huge pages, if the system has them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Destroys what an arena holds; its memory goes with the arena.
+/// Destroys an object of an arena; its memory is freed with the arena.
 struct Destroy {
   template <class T>
   void operator()(T* object) const {
@@ -41,8 +41,8 @@ class Arena final : public std::pmr::memory_resource {
   void add_block(std::size_t at_least);
 
   bool huge_;
-  std::size_t taken_ = 0;  // by all blocks
-  void* next_ = nullptr;   // in the last one
+  std::size_t taken_ = 0;  // total over all blocks
+  void* next_ = nullptr;   // free space in the last block
   std::size_t left_ = 0;
   std::vector<std::unique_ptr<void, Free>> blocks_;
 };

@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostLines = 8;  // of ranks that are listed one by one
+constexpr std::size_t kMostLines = 8;  // maximum number of ranks listed one by one
 
 class Explanation {
  public:
@@ -23,10 +23,10 @@ class Explanation {
     return text + others(chain);
   }
 
-  /// Follows first needs until they close a cycle or end at a program that has ended. A cycle is returned from its
-  /// smallest rank; a missing partner as the chain's last link.
+  /// Follows first needs until they close a cycle or end at a program that has ended. A cycle starts at its smallest
+  /// rank; a missing partner is the chain's last link.
   std::vector<int> find_chain() const {
-    std::vector<int> visited(queues_.size(), -1);  // by which walk
+    std::vector<int> visited(queues_.size(), -1);  // number of the walk that visited it
     for (int start = 0; start < static_cast<int>(queues_.size()); ++start) {
       if (queues_[start].queue != 0 || queues_[start].ended) continue;
       std::vector<int> path;
@@ -36,7 +36,7 @@ class Explanation {
         path.push_back(at);
         at = queues_[at].needs;
       }
-      if (at < 0) return {path.back()};  // it waits for somebody who has gone
+      if (at < 0) return {path.back()};  // it waits for a rank that has ended
       if (visited[at] != start) continue;
       std::vector<int> cycle(std::find(path.begin(), path.end(), at), path.end());
       auto smallest =
@@ -59,7 +59,7 @@ class Explanation {
     std::set<int> members;
     for (int at : chain) {
       const int rank = queues_[at].rank;
-      if (rank == previous) continue;  // main waiting for its own closure
+      if (rank == previous) continue;  // main waits for its own closure
       previous = rank;
       members.insert(rank);
       ++links;
@@ -76,7 +76,7 @@ class Explanation {
                        queue.reason.empty() ? "waits" : queue.reason);
   }
 
-  /// Everybody else, alike ones together.
+  /// All other queues, with equal ones grouped.
   std::string others(const std::vector<int>& chain) const {
     const std::set<int> told(chain.begin(), chain.begin() + std::min(chain.size(), kMostLines));
     std::map<std::string, std::vector<int>> alike;

@@ -1,4 +1,4 @@
-// Why nobody can go on, in words: the cycle or the missing partner first, then what each rank does.
+// Explains a deadlock in words: first the cycle or the missing partner, then what each rank does.
 #pragma once
 
 #include <string>
@@ -9,40 +9,40 @@
 
 namespace lockstep {
 
-/// One queue of one rank at the moment when nobody can go on.
+/// State of one queue of one rank when no rank can make progress.
 struct StuckQueue {
   enum class On { nothing, batch, closure, setup, work };  // work: it has no closure to run
-  int rank = 0;                                            // in the world
+  int rank = 0;                                            // world rank
   int queue = 0;                                           // 0: main
   bool ended = false;
   On on = On::nothing;
-  Location where{};    // of the verb it waits in
-  std::string inside;  // " on queue \"comm\", in the closure run at …, batch 3": what surrounds it
+  Location where{};    // of the verb that it waits in
+  std::string inside;  // context: " on queue \"comm\", in the closure run at …, batch 3"
   int needs = -1;      // index of the queue that it waits for; −1: that rank's program has ended
   int needs_rank = -1;
   std::string reason;  // "receives 16 bytes from rank 1, which has not started the send"
 };
 
-/// "DEADLOCK: 3 ranks wait for each other in a cycle: 0 → 2 → 1 → 0." and a line for each of them. Queues come rank by
-/// rank, main first.
+/// "DEADLOCK: 3 ranks wait for each other in a cycle: 0 → 2 → 1 → 0." and a line for each of them. Queues are ordered
+/// by rank, main first.
 std::string explain_deadlock(const std::vector<StuckQueue>& queues);
-/// The same as data: every queue that has not ended, of those beside main that have a closure to run.
+/// The same as data: every queue that has not ended; other queues than main only if they have a closure to run.
 std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues);
 
-/// `inside` of a queue other than main, with the closure that it runs, if any.
+/// `inside` of a queue other than main, with its running closure, if any.
 std::string inside_queue(const std::string& queue, const Location* closure);
 /// `inside` of a wait for a batch.
 std::string inside_batch(std::uint64_t number, int group, std::size_t members, const char* region);
 /// `reason` of a wait for a transfer whose other half is missing.
 std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited);
 
-/// A message that was sent and never received. Ranks are in the world.
+/// A message that was sent and never received, with world ranks.
 struct UnreadMessage {
   int from = 0, to = 0;
   std::uint64_t bytes = 0;
   Location where{};  // of the send
 };
-/// The message of a run that left these: the first in full, then how many more.
+/// Message of a run that left these unread: describes the first in full and counts the others.
 std::string unread_messages(const std::vector<UnreadMessage>& unread);
 
 std::string bytes_text(std::uint64_t bytes);  ///< "1 byte", "40 bytes"

@@ -13,14 +13,14 @@ namespace context = boost::context;
 
 namespace {
 
-/// What the C++ runtime keeps of the exceptions that a thread is handling and unwinding. The layout is the Itanium C++
-/// ABI's.
+/// The C++ runtime's state of the exceptions that a thread is handling and unwinding. The layout is that of the Itanium
+/// C++ ABI.
 struct Exceptions {
   void* caught = nullptr;
   unsigned uncaught = 0;
 };
 
-/// A stack that belongs to somebody else, as Boost.Context takes one.
+/// A stack owned by someone else, in the form that Boost.Context accepts.
 struct LentStack {
   context::stack_context stack;
   context::stack_context allocate() const { return stack; }
@@ -38,7 +38,7 @@ class alignas(64) ContextFiber final : public Fiber {
   }
   void suspend() override {
     frame_ = static_cast<const char*>(__builtin_frame_address(0));
-    // Taken off while another stack runs, so that handlers on several stacks may interleave.
+    // Saved and cleared while another stack runs, so that handlers on several stacks may interleave.
     const Exceptions own = std::exchange(*of_thread_, {});
     outside_ = std::move(outside_).resume();
     *of_thread_ = own;
@@ -46,7 +46,7 @@ class alignas(64) ContextFiber final : public Fiber {
   bool started() const override { return started_; }
   bool unwinding() const override { return of_thread_->uncaught > 0; }
   void fetch() const override {
-    // The registers saved below the frame, and the frames of those who wait: what a few calls deep need.
+    // The registers saved below the frame, and a few frames of its callers.
     constexpr int kLine = 64, kBelow = 3, kAbove = 8;
     for (int line = -kBelow; frame_ && line < kAbove; ++line) __builtin_prefetch(frame_ + kLine * line, /*write=*/1);
   }
@@ -68,7 +68,7 @@ class alignas(64) ContextFiber final : public Fiber {
 
   context::fiber inside_;        // the body, while it is suspended
   context::fiber outside_;       // the scheduler, while the body runs
-  const char* frame_ = nullptr;  // while it is suspended
+  const char* frame_ = nullptr;  // valid while suspended
   Exceptions* of_thread_ = nullptr;
   bool started_ = false;
   int color_;

@@ -1,4 +1,4 @@
-// Fibers as threads that pass a baton: slower, but ASan, TSan and gdb see ordinary threads.
+// Fibers as threads that pass a baton. Slower, but ASan, TSan and gdb see ordinary threads.
 #include <exception>
 #include <semaphore>
 #include <thread>

@@ -1,6 +1,6 @@
-# What backends share whose ranks all live in one process: fibers, queues and closures, groups and their set-up, how a
-# run goes, messages that do not match, and why nobody can go on. Without Boost.Context, or with LOCKSTEP_FIBERS=threads,
-# fibers are threads that pass a baton.
+# Shared by backends whose ranks all live in one process: fibers, queues and closures, groups and their set-up, the run
+# loop, mismatch messages and deadlock explanations. Without Boost.Context, or with LOCKSTEP_FIBERS=threads, fibers are
+# threads that pass a baton.
 set(LOCKSTEP_FIBER_SOURCES fiber_threads.cpp)
 if(NOT LOCKSTEP_FIBERS STREQUAL "threads")
   find_library(BOOST_CONTEXT_LIBRARY boost_context)
@@ -12,9 +12,9 @@ if(NOT LOCKSTEP_FIBERS STREQUAL "threads")
   endif()
 endif()
 
-# The sources are compiled, and the templates instantiated, in one translation unit with the backend that uses them: the
-# simulator's hot path crosses its files, and the compiler may inline what it sees. Behind a library of their own it was
-# a tenth slower.
+# The sources are compiled, and the templates instantiated, in one translation unit with the backend that uses them. The
+# simulator's hot path crosses its files, and the compiler can inline what it sees; as a separate library it was a tenth
+# slower.
 function(lockstep_use_fibers backend)
   foreach(source arena.cpp errors.cpp deadlock.cpp groups.cpp ${LOCKSTEP_FIBER_SOURCES})
     target_sources(${backend} PRIVATE ${CMAKE_SOURCE_DIR}/common/runtime/fibers/${source})

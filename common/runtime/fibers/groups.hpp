@@ -1,5 +1,5 @@
-// Groups of ranks and the collective calls that make them: `split` and `stream`. The k-th set-up call on a group must
-// be the same on all its members, and equal groups are one.
+// Groups of ranks and the collective calls that make them, `split` and `stream`. The k-th set-up call on a group must
+// be the same on all members. Groups with equal members are one group.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Groups {
   int count() const { return static_cast<int>(groups_.size()); }
   const std::vector<int>& members(int group) const { return groups_[group]->members; }  ///< world ranks
 
-  /// One rank's call. `name` is the stream's; colour and key are the split's.
+  /// One rank's set-up call. `name` is the stream's; colour and key are the split's.
   struct Call {
     bool is_split = false;
     std::string name;
@@ -29,24 +29,25 @@ class Groups {
     Location where{};
   };
   struct Arrival {
-    std::uint64_t number = 0;  // of the call on this group, from 0
-    bool complete = false;     // all members have made it
-    std::vector<int> waiting;  // members (world ranks) that made it before, when it is complete
+    std::uint64_t number = 0;  // number of the call on this group, from 0
+    bool complete = false;     // true once all members have made it
+    std::vector<int> waiting;  // when complete: members (world ranks) that made it earlier
   };
-  /// `member` (a rank of the group) makes its next set-up call; `world_rank` is its name for messages. Throws
-  /// Error(mismatch) when another member's call differs.
+  /// `member` (a rank of the group) makes its next set-up call; messages use its `world_rank`. Throws Error(mismatch)
+  /// if another member's call differs.
   Arrival arrive(int group, int member, int world_rank, const Call& call);
 
-  /// Of a complete call: the group that `member` is in now, or −1 where its split gave no colour.
+  /// For a complete call: the group that `member` belongs to, or −1 if its split passed a negative colour.
   int result(int group, std::uint64_t number, int member) const;
 
-  /// A group of `size` ranks of which the run has only this one, as rank 0: see sim/symmetry.hpp. New at every call.
+  /// A group of `size` ranks of which the run contains only this one, as rank 0: see sim/symmetry.hpp. Every call makes
+  /// a new group.
   int symmetric_group(int world_rank, int size, int level, double share);
   bool is_symmetric(int group) const { return groups_[group]->level >= 0; }
   int symmetry_level(int group) const { return groups_[group]->level; }
   double symmetry_share(int group) const { return groups_[group]->share; }
 
-  /// Who has not made call `number`, and in words what the others wait for.
+  /// A member that has not made call `number`, and a description of what the others wait for.
   struct Missing {
     int world_rank = -1;
     std::string reason;
@@ -66,9 +67,9 @@ class Groups {
     std::vector<int> members;
     std::deque<SetUp> setups;
     std::vector<std::uint64_t> calls;  // by member
-    int callers = 0;                   // of a set-up call: all members, or the one rank of a symmetric group
-    int level = -1;                    // of a symmetric group: the link between its ranks
-    double share = 1;                  // of such a group's bytes: for how many it holds ports
+    int callers = 0;                   // members that make a set-up call: all, or the one rank of a symmetric group
+    int level = -1;                    // symmetric group: the link between its ranks
+    double share = 1;                  // symmetric group: fraction of its bytes for which it holds ports
   };
   int make(const std::vector<int>& members);
   void split(int group, SetUp& setup);

@@ -1,5 +1,5 @@
-// An ordered queue of one rank, where all ranks share a process: a fiber, why it does not run, and the closures given
-// to it. Backends add what they know of time.
+// An ordered queue of one rank, in backends whose ranks share a process: a fiber, the reason why it is blocked, and its
+// closures. Backends add their notion of time.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace lockstep {
 
-/// Why a fiber does not run.
+/// The reason why a fiber does not run.
 struct Blocked {
   enum class On : std::uint8_t { nothing, batch, closure, setup, work, sync };  // sync: until a GPU has passed an event
   On on = On::nothing;
-  int which = 0;             // the group whose batch or set-up call it is, or the queue whose closure
-  std::uint64_t number = 0;  // of the batch, the closure or the set-up call
+  int which = 0;             // group whose batch or set-up call it is, or queue whose closure it is
+  std::uint64_t number = 0;  // number of the batch, closure or set-up call
   Location where{};
 };
 
-/// What main gave to a queue.
+/// A closure that main launched on a queue.
 struct ClosureBase {
   std::uint64_t number = 0;
   std::function<void(Rank)> f;
@@ -30,8 +30,8 @@ struct ClosureBase {
   Location where{};
 };
 
-/// First in, first out. Unlike std::deque it takes no memory before anything is in it: most queues of a large run never
-/// get a closure.
+/// First in, first out. Unlike std::deque it allocates nothing until it is used: most queues of a large run never get a
+/// closure.
 template <class T>
 class Fifo {
  public:
@@ -52,7 +52,7 @@ class Fifo {
 
  private:
   std::vector<T> items_;
-  std::size_t gone_ = 0;  // of them
+  std::size_t gone_ = 0;  // elements already taken
 };
 
 /// A queue's closures that main has not waited for, in order. The first `ended` of them have run.
@@ -60,15 +60,16 @@ template <class Closure>
 struct Closures {
   Fifo<std::unique_ptr<Closure>> list;
   std::size_t ended = 0;
-  std::uint64_t issued = 0;  // ever
+  std::uint64_t issued = 0;  // in total
   std::uint64_t waited = 0;
-  Closure* current = nullptr;  // runs now
+  Closure* current = nullptr;  // running now
 
   Closure& numbered(std::uint64_t number) { return *list[number - waited - 1]; }
   bool has_ended(std::uint64_t number) const { return number <= waited + ended; }
 };
 
-/// `Types` names the backend's own World, BackendRank, Queue, Closure and Endpoint. What every step needs comes first.
+/// `Types` names the backend's World, BackendRank, Queue, Closure and Endpoint. Members that every step needs come
+/// first.
 template <class Types>
 struct QueueBase {
   typename Types::BackendRank* owner = nullptr;

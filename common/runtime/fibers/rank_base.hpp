@@ -1,8 +1,8 @@
-// One rank's side of a backend whose ranks share a process: groups, queues, set-up and closures. They are the same
-// whether queues have virtual clocks or streams of a GPU; what differs is supplied by the backend.
+// One rank of a backend whose ranks share a process: groups, queues, set-up and closures. They are the same whether
+// queues have virtual clocks or GPU streams; each backend supplies the rest.
 //
-// `Types` names its World (world_base.hpp), BackendRank, Queue, Closure and Endpoint: a rank's end of one communicator,
-// that is a (group, queue). What each must offer is checked by the compiler: see check_backend.
+// `Types` names its World (world_base.hpp), BackendRank, Queue, Closure and Endpoint. An endpoint is a rank's end of
+// one communicator, that is, of a (group, queue). check_backend lists what each must offer; the compiler checks it.
 #pragma once
 
 #include <concepts>
@@ -61,14 +61,14 @@ class RankBase : public Backend, public BlockOwner {
 
   void join_group(int group, int rank) { members_.push_back({group, rank, {}}); }
   void add_queues_up_to(int index);
-  Endpoint& endpoint_at(int group, int queue);  ///< made when first asked for
+  Endpoint& endpoint_at(int group, int queue);  ///< made on first use
   template <class F>
   void each_endpoint(F f) const {
     for (const Member& member : members_)
       for (const auto& end : member.ends)
         if (end) f(*end);
   }
-  void play(const Program& program, Values& values);  ///< main's fiber
+  void play(const Program& program, Values& values);  ///< body of main's fiber
 
  protected:
   struct Member {
@@ -77,7 +77,7 @@ class RankBase : public Backend, public BlockOwner {
     std::vector<InArena<Endpoint>> ends;  // by queue
   };
 
-  /// `machine`: whose times are modelled; null where they are measured.
+  /// `machine`: cost model if time is modelled; null if it is measured.
   RankBase(World& world, int rank, const Machine* machine)
       : world_(world), rank_(rank), recorder_(rank, is_traced(world.options(), rank), machine, &world.arena()) {}
   ~RankBase() override = default;
@@ -90,7 +90,7 @@ class RankBase : public Backend, public BlockOwner {
   Rank handle(int group, int queue) {
     return Rank(*this, group, queue, member(group).rank, static_cast<int>(world_.groups().members(group).size()));
   }
-  /// The queue of that index, which must be the one that is running.
+  /// The queue with that index, which must be the one that is running.
   Queue& calling(int index, Location where) const {
     Queue* running = world_.running();
     const bool mine = running && running->owner == this;
@@ -101,7 +101,7 @@ class RankBase : public Backend, public BlockOwner {
   World& world_;
   std::vector<InArena<Queue>> queues_;
   int rank_;
-  int live_closures_ = 0;  // run by main, and not ended
+  int live_closures_ = 0;  // launched by main and not ended
   Recorder recorder_;
   std::vector<Member> members_;
   std::uint64_t allocations_ = 0;
@@ -117,7 +117,7 @@ class RankBase : public Backend, public BlockOwner {
   void check_finished() const;
 };
 
-/// What a backend's types offer, checked where all of them are complete.
+/// Requirements on a backend's types, checked once all of them are complete.
 template <class Types>
 constexpr void RankBase<Types>::check_backend() {
   using BackendRank = typename Types::BackendRank;
@@ -129,24 +129,24 @@ constexpr void RankBase<Types>::check_backend() {
       requires(Endpoint end, BackendRank * owner, int number) {
         end.owner = owner;
         end.group = end.queue = number;
-        end.rank = number;  // the owner's in the group
-        end.oldest();       // the first batch that was not waited for, or null
-        end.each_peer([](int /*world rank*/, const auto& /*traffic*/) {});  // everyone it has met
+        end.rank = number;                                                  // the owner's rank in the group
+        end.oldest();                                                       // first batch not waited for, or null
+        end.each_peer([](int /*world rank*/, const auto& /*traffic*/) {});  // every peer it has met
       },
       "an endpoint lacks one of these");
   static_assert(
       requires(BackendRank rank, Queue queue, Endpoint end, Closure closure, const Ticket& ticket, Location where,
                std::uint64_t position, const RankLedger& ledger) {
         rank.wait_batch(queue, ticket, where);
-        rank.made(queue);  // new ones
+        rank.made(queue);  // called for new queues
         rank.made(end);
-        rank.issued(queue, closure);  // main has run it: it may begin now
-        rank.begins(queue, closure);  // around its call
+        rank.issued(queue, closure);  // main has launched it: it may begin now
+        rank.begins(queue, closure);  // called before its body
         rank.ends(queue, closure);
-        rank.waited_for(queue, closure, where, position);  // what main does next comes after it; in a trace, there
+        rank.waited_for(queue, closure, where, position);  // main's later work comes after it
         rank.program_ended(queue);
-        rank.ledger_taken();  // after the run, for the last time: what only ledgers are made of may go
-        { rank.seconds(ledger) } -> std::same_as<double>;  // of main's program; of `ledger` all else is known
+        rank.ledger_taken();  // called after the run: data that only ledgers need may be freed
+        { rank.seconds(ledger) } -> std::same_as<double>;  // of main's program; the rest of `ledger` is known
       },
       "a backend's rank lacks one of these");
 }
@@ -180,12 +180,12 @@ auto RankBase<Types>::endpoint_at(int group, int queue) -> Endpoint& {
   return *end;
 }
 
-/// The group that this rank is in after the call, once all members have made it; −1: none.
+/// Makes a set-up call. Returns the group that this rank is in once all members have made it; −1: none.
 template <class Types>
 int RankBase<Types>::set_up(const char* verb, CommunicatorKey at, const Groups::Call& call) {
   Queue& queue = calling(at.queue, call.where);
   if (queue.index != 0) usage_error(not_on_main(verb), call.where);
-  const int me = member(at.group).rank;  // first: it refuses who is not a member
+  const int me = member(at.group).rank;  // first: it rejects non-members
   const Groups::Arrival arrival = world_.groups().arrive(at.group, me, rank_, call);
   if (arrival.complete) {
     world_.join_new_groups();
@@ -219,7 +219,7 @@ Ticket RankBase<Types>::run(CommunicatorKey, Rank as, std::function<void(Rank)> 
   return {Ticket::Kind::closure, as.group(), as.queue(), queue.closures.issued};
 }
 
-/// A queue's fiber: closures in order.
+/// Body of a queue's fiber: runs closures in order.
 template <class Types>
 void RankBase<Types>::serve(Queue& queue) {
   auto& closures = queue.closures;
@@ -257,7 +257,7 @@ void RankBase<Types>::wait_closure(Queue& main, const Ticket& ticket, Location w
     world_.block(main, {Blocked::On::closure, ticket.queue, ticket.number, where});
   self().waited_for(main, closures.numbered(ticket.number), where, recorder_.waits_for(0, ticket));
   for (; closures.waited < ticket.number; ++closures.waited, --closures.ended) {
-    const auto done = std::move(closures.list.front());  // its slices may be released when the list is in order
+    const auto done = std::move(closures.list.front());  // its slices may be released when the list is consistent
     closures.list.pop_front();
   }
 }
@@ -272,7 +272,7 @@ void RankBase<Types>::play(const Program& program, Values& values) {
   check_finished();
 }
 
-/// Nothing was started and forgotten.
+/// Checks that the program waited for everything it started.
 template <class Types>
 void RankBase<Types>::check_finished() const {
   for (const auto& queue : queues_)

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr int kColors = 24;         // within the first page, with room for a usual call depth
-constexpr int kMostAtOnce = 64;     // in one mapping
-constexpr int kGuardInstall = 102;  // MADV_GUARD_INSTALL of Linux 6.13, which older headers lack
+constexpr int kMostAtOnce = 64;     // per mapping
+constexpr int kGuardInstall = 102;  // MADV_GUARD_INSTALL of Linux 6.13, missing in older headers
 
 }  // namespace
 
@@ -34,10 +34,10 @@ void Stacks::map_more() {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (begin == MAP_FAILED) throw std::bad_alloc();
   mappings_.push_back({static_cast<char*>(begin), bytes});
-  madvise(begin, bytes, MADV_NOHUGEPAGE);  // a huge page would be taken for the few pages at each top
+  madvise(begin, bytes, MADV_NOHUGEPAGE);  // a huge page would hold memory for the few pages used at each top
 }
 
-/// Guards that are entries of the page table, or, where the kernel has none, a mapping apart: of these a process has
+/// Installs a guard: an entry of the page table or, on older kernels, a separate mapping, of which a process can have
 /// 65,530.
 void Stacks::guard(char* page) {
   if (light_guards_ && madvise(page, page_, kGuardInstall) == 0) return;

@@ -1,5 +1,5 @@
-// Stacks for fibers: many side by side in one mapping, each above a page that nobody may touch, so that one that
-// overflows ends the program rather than changing its neighbour.
+// Stacks for fibers: many in one mapping, each above a guard page, so that a stack overflow ends the program instead of
+// corrupting the neighbouring stack.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@ struct Stack {
 
 class Stacks {
  public:
-  /// Of so many bytes each, of which memory is taken only as far as a stack has ever reached; about `expected` of them.
+  /// Stacks of `bytes` each; memory is used only as far as a stack has ever reached. About `expected` of them will be
+  /// taken.
   Stacks(std::size_t bytes, int expected);
-  ~Stacks();  ///< nobody runs on them any more
+  ~Stacks();  ///< no fiber may use them any more
   Stacks(const Stacks&) = delete;
 
-  /// A new one, whose top is moved down by a few cache lines, as many as `color` says.
+  /// Returns a new stack, whose top is `color` steps of a few cache lines lower.
   Stack take(int color);
 
  private:
@@ -31,9 +32,9 @@ class Stacks {
   void guard(char* page);
 
   std::size_t page_;
-  std::size_t each_;  // bytes from stack to stack, guard included
-  int expected_;      // that are not mapped yet
-  int left_ = 0;      // in the last mapping
+  std::size_t each_;  // distance between stacks, guard included
+  int expected_;      // number not mapped yet
+  int left_ = 0;      // number left in the last mapping
   bool light_guards_ = true;
   std::vector<Mapping> mappings_;
 };

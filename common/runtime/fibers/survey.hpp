@@ -1,4 +1,4 @@
-// What every queue waits for, at the moment when nobody can go on, as explain_deadlock wants to know it.
+// Collects what every queue waits for when no rank can make progress, as input of explain_deadlock.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,14 +13,14 @@
 
 namespace lockstep {
 
-/// The batch that a stuck queue waits for, as its backend knows it.
+/// The batch that a stuck queue waits for, as described by its backend.
 struct StuckBatch {
   std::uint64_t number = 0;
   int group = 0;
   const char* collective = nullptr;
   Location started{};
   const Transfer* transfers = nullptr;
-  const Transfer* missing = nullptr;  // the first of them whose other half was not posted
+  const Transfer* missing = nullptr;  // first transfer whose other half was not posted
 };
 
 template <class World>
@@ -45,7 +45,7 @@ class Survey {
   using Queue = typename World::Queue;
 
   int index_of(const Queue& queue) const { return first_[queue.owner->world_rank()] + queue.index; }
-  /// −1 once its program has ended.
+  /// Index of main of `rank`; −1 once its program has ended.
   int main_of(int rank) const { return world_.rank(rank).queue(0).ended ? -1 : first_[rank]; }
 
   StuckQueue look_at(Queue& queue) {
@@ -102,7 +102,7 @@ class Survey {
       stuck.reason += fmt::format(" (a send above {} bytes waits for its receive)", eager);
   }
 
-  /// The queue of `rank` that could start the other half: the one of that index, or main while that has no closure.
+  /// The queue of `rank` that could start the other half: queue `index`, or main if that queue has no closure.
   int who_posts(int rank, int index) const {
     const auto& queues = world_.rank(rank).queues();
     if (static_cast<std::size_t>(index) >= queues.size()) return main_of(rank);
@@ -114,7 +114,7 @@ class Survey {
 
   World& world_;
   int ranks_;
-  std::vector<int> first_;  // index of a rank's main
+  std::vector<int> first_;  // by rank: index of its main
 };
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-// A run whose ranks share a process: their fibers, groups and names of queues, how it fails and what it returns. When
-// which fiber goes on is the backend's.
+// A run whose ranks share a process: its fibers, groups and queue names, how it fails and what it returns. The backend
+// decides which fiber runs next.
 //
-// World is derived from WorldBase<Types> (for Types see rank_base.hpp); what it must offer is checked by the compiler:
-// see check_backend.
+// World derives from WorldBase<Types> (see rank_base.hpp for Types). check_backend lists what it must offer; the
+// compiler checks it.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +33,9 @@ class WorldBase {
 
   WorldBase(const WorldBase&) = delete;
   Outcome run();
-  /// After the run: slices outlive it, and will ask their rank to take them back.
+  /// After the run: true if slices outlive it, since they will return their memory to their rank.
   bool must_stay() const { return has_outliving_slices(); }
-  /// After the run: their stacks, or threads.
+  /// Frees stacks or threads after the run.
   void drop_fibers() {
     each_queue([](Queue& queue) { queue.fiber.reset(); });
     fibers_.reset();
@@ -49,7 +49,7 @@ class WorldBase {
   BackendRank& rank(int index) { return *ranks_[index]; }
   int queue_id(std::string_view name);
   const std::string& queue_name(int index) const { return queue_names_[index]; }
-  void join_new_groups();  ///< after a set-up call, which may have made some
+  void join_new_groups();  ///< after a set-up call, which may have made groups
 
   void start_fiber(Queue& queue, std::function<void()> body) {
     if (!fibers_) fibers_ = make_fibers(self().stack_bytes(), options_.ranks, arena_);
@@ -64,14 +64,14 @@ class WorldBase {
     queue.blocked.on = Blocked::On::nothing;
     if (failing_) throw Unwind{};
   }
-  /// The run has failed: throws Unwind; returns true while an exception unwinds this fiber.
+  /// True while an exception unwinds this fiber; throws Unwind if the run has failed.
   bool stopped() const {
-    // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
+    // A destructor's verb during an exception does nothing: it could wait forever, or throw a second one.
     if (running_ ? running_->fiber->unwinding() : std::uncaught_exceptions() > 0) return true;
     if (failing_) throw Unwind{};
     return false;
   }
-  void record_failure(const Queue& queue);  ///< of the exception that is being handled
+  void record_failure(const Queue& queue);  ///< from the exception being handled
 
  protected:
   WorldBase(const RunOptions& options, const Program& program)
@@ -82,7 +82,7 @@ class WorldBase {
         values_(options.ranks) {}
   ~WorldBase() = default;
 
-  /// Ranks need a world that is complete but for them: called at the end of its constructor.
+  /// Makes the ranks, which need an otherwise complete world: called at the end of its constructor.
   void make_ranks() {
     for (int r = 0; r < options_.ranks; ++r) ranks_.push_back(arena_.make<BackendRank>(self(), r));
     join_new_groups();
@@ -91,7 +91,7 @@ class WorldBase {
   bool has_outliving_slices() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->live_blocks() > 0; });
   }
-  /// Nobody in particular has failed.
+  /// Records a failure that no particular rank caused.
   void fail(Verdict verdict, std::string message) {
     if (!failing_) failure_ = {verdict, std::move(message)};
     failing_ = true;
@@ -108,16 +108,16 @@ class WorldBase {
     running_ = nullptr;
   }
 
-  static constexpr std::size_t kRankBytes = 2048;  // of the arena, about
+  static constexpr std::size_t kRankBytes = 2048;  // approximate use of the arena
 
   RunOptions options_;
-  Arena arena_;  // before those who are in it
+  Arena arena_;  // declared before its objects
   Queue* running_ = nullptr;
   bool failing_ = false;
   std::uint64_t messages_ = 0;
   const Program& program_;
   Groups groups_;
-  std::unique_ptr<Fibers> fibers_;  // before those who own fibers
+  std::unique_ptr<Fibers> fibers_;  // declared before the owners of fibers
   std::vector<InArena<BackendRank>> ranks_;
 
  private:
@@ -137,23 +137,23 @@ class WorldBase {
   PrivateData private_data_;
 };
 
-/// What a backend's world offers, checked where it is complete.
+/// Requirements on a backend's world, checked once it is complete.
 template <class Types>
 constexpr void WorldBase<Types>::check_backend() {
   using World = typename Types::World;
   static_assert(std::derived_from<World, WorldBase>);
   static_assert(
       requires(World & world, Queue & queue, const Queue& stuck, typename Types::Closure& closure) {
-        world.loop();                   // runs fibers until all have ended, nobody can go on, or one has failed
-        world.started(queue);           // it has a fiber now, to be run in its turn
-        world.wake_from_set_up(queue);  // a blocked queue goes on
+        world.loop();                   // runs fibers until all have ended, none can run, or one has failed
+        world.started(queue);           // its fiber exists now and is to be run in its turn
+        world.wake_from_set_up(queue);  // a blocked queue resumes
         world.wake_for_work(queue);
         world.wake_after(queue, closure);
         { world.stack_bytes() } -> std::convertible_to<std::size_t>;  // of each fiber
         { world.stuck_batch(stuck) } -> std::same_as<StuckBatch>;     // for explanations
         { world.unread() } -> std::same_as<std::vector<UnreadMessage>>;
-        world.drain();                // after the loop: what was begun elsewhere comes to an end
-        world.release_left_memory();  // of the memory that a failed run has left in batches
+        world.drain();                // after the loop: completes work begun elsewhere
+        world.release_left_memory();  // memory that a failed run has left in batches
       },
       "a backend's world lacks one of these");
 }
@@ -186,7 +186,7 @@ Outcome WorldBase<Types>::run() {
   private_data_.leave();
   each_queue([](Queue& queue) { queue.closures.list.clear(); });
   self().release_left_memory();
-  drop_fibers();  // what is returned may be large
+  drop_fibers();  // the return value may be large
   Outcome outcome;
   fill(outcome);
   return outcome;
@@ -205,7 +205,7 @@ void WorldBase<Types>::body_of(Queue& queue, const std::function<void()>& body) 
 
 template <class Types>
 void WorldBase<Types>::record_failure(const Queue& queue) {
-  if (failing_) return;  // the first failure is the one to explain
+  if (failing_) return;  // explain only the first failure
   failing_ = true;
   const auto* closure = queue.closures.current;
   failure_ = current_failure(queue.owner->world_rank(), queue_names_[queue.index], closure ? &closure->where : nullptr);
@@ -255,7 +255,7 @@ void WorldBase<Types>::fill(Outcome& outcome) {
   note_end(outcome);
 }
 
-/// A world that must stay does so for good, reachable from here, so that a leak checker knows that it is meant.
+/// Keeps a world that must stay forever, reachable from here, so that leak checkers see that it is intended.
 template <class World>
 void drop_or_keep(std::unique_ptr<World> world) {
   if (!world->must_stay()) return;

@@ -1,6 +1,6 @@
-// Values as bytes, to travel between the processes of a job, which are one program.
+// Serialises values to bytes that travel between the processes of a job. All processes run the same program.
 //
-// A structure says once what it is made of, for both ways: template <class Io> void fields(Io& io, T& t) { io(t.a,
+// A structure lists its members once, for both directions: template <class Io> void fields(Io& io, T& t) { io(t.a,
 // t.b); }, where T may be const.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The clock of a run whose ranks are processes.
+// Clock of a run whose ranks are processes.
 #pragma once
 
 #include <chrono>

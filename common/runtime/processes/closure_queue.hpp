@@ -1,5 +1,5 @@
-// A queue of one rank where every rank is a process: main, or main's closures in order, on a thread of their own where
-// they have one.
+// A queue of a rank that is a process: main, or main's closures in order, on a thread of their own if the backend has
+// one.
 #pragma once
 
 #include <pthread.h>
@@ -20,7 +20,7 @@
 
 namespace lockstep::processes {
 
-/// What a queue's host code is at, for the wait table.
+/// Current activity of a queue's host code, for the wait table.
 struct Doing {
   enum class Kind {
     nothing,
@@ -36,14 +36,14 @@ struct Doing {
   Kind kind = Kind::nothing;
   const char* operation = "";
   Location where{};
-  int group = 0;             // waits_for_batch: of this group, on the queue itself
-  int queue = 0;             // waits_for_closure: whose
-  std::uint64_t number = 0;  // of the batch or closure
+  int group = 0;             // waits_for_batch: the batch's group; its queue is this one
+  int queue = 0;             // waits_for_closure: the closure's queue
+  std::uint64_t number = 0;  // number of the batch or closure
   std::size_t bytes = 0;     // waits_for_memory
   Category category = Category::buffer;
 };
 
-/// BackendMoment is a point in the order of a queue's work: modelled seconds, or an event of a GPU's stream.
+/// BackendMoment is a point in the order of a queue's work: modelled seconds, or an event of a GPU stream.
 template <class BackendMoment>
 class ClosureQueue {
  public:
@@ -51,16 +51,16 @@ class ClosureQueue {
   ClosureQueue(Job& job, int index, std::string name) : index(index), name(std::move(name)), job_(job) {}
   ClosureQueue(const ClosureQueue&) = delete;
 
-  virtual Moment here() const = 0;             ///< what the queue has been given so far ends here
-  virtual void after(const Moment& then) = 0;  ///< its later work comes after `then`, of another queue
-  /// The host's, for what traces say of closures; 0 where their work happens later, on a GPU.
+  virtual Moment here() const = 0;             ///< end of the work given to the queue so far
+  virtual void after(const Moment& then) = 0;  ///< orders the queue's later work after `then`, of another queue
+  /// Host time for the closures in traces; 0 if their work runs later, on a GPU.
   virtual double time_of_closures() const = 0;
 
   void begin_thread() {
     thread_ = std::thread([this] { serve(); });
     pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
   }
-  /// Ends the thread once the closure it is in has ended; the rest is dropped if the run has failed.
+  /// Ends the thread after its current closure; if the run has failed, drops the remaining ones.
   void stop() {
     {
       std::lock_guard lock(mutex_);
@@ -70,10 +70,11 @@ class ClosureQueue {
     if (thread_.joinable()) thread_.join();
   }
   bool has_thread() const { return thread_.joinable(); }  ///< main only
-  /// The calling thread is the queue's own.
+  /// True on the queue's own thread.
   bool is_mine() const { return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
-  /// Main is at `issued`. Returns the closure's number. A thread runs it; without one, whoever called does.
+  /// Adds a closure that main launched at `issued`; returns its number. The queue's thread runs it or, without one, the
+  /// caller.
   std::uint64_t push(std::function<void(Rank)> f, Rank rank, Location where, Moment issued) {
     std::unique_lock lock(mutex_);
     closures_.push_back(std::make_unique<Closure>(Closure{std::move(f), rank, where, std::move(issued), Moment{}}));
@@ -99,20 +100,20 @@ class ClosureQueue {
     }
     return !job_.failed;
   }
-  /// Whether closure `number` has ended: who waits for it goes on.
+  /// True if closure `number` has ended, so that waits for it return.
   bool has_ended(std::uint64_t number) const {
     std::lock_guard lock(mutex_);
     return ended_ >= number;
   }
-  /// Where closure `number`, ended and not released, ended.
+  /// End of closure `number`, which has ended and was not released.
   Moment end_of(std::uint64_t number) const {
     std::lock_guard lock(mutex_);
     return closures_[number - released_ - 1]->end;
   }
-  /// Forgets closures up to `number`, in order, and with them their hold on memory.
+  /// Forgets closures up to `number`, in order, which releases the memory they hold.
   void release(std::uint64_t number) {
     while (true) {
-      std::unique_ptr<Closure> closure;  // declared before the lock: its slices go home without it
+      std::unique_ptr<Closure> closure;  // declared before the lock, so that its slices are released without it
       std::lock_guard lock(mutex_);
       if (released_ >= number || closures_.empty()) return;
       closure = std::move(closures_.front());
@@ -120,13 +121,13 @@ class ClosureQueue {
       ++released_;
     }
   }
-  std::uint64_t pushed() const { return pushed_; }  // main only, as are the next two
+  std::uint64_t pushed() const { return pushed_; }  // main only, like the next two
   std::uint64_t released() const { return released_; }
-  /// Where main called run for the first closure never waited for; line 0 where there is none.
+  /// Place where main launched the first closure never waited for; line 0 if there is none.
   Location unwaited() const { return closures_.empty() ? Location{} : closures_.front()->where; }
-  /// Drops all closures; the thread has stopped.
+  /// Drops all closures; the thread must have stopped.
   void clear() { closures_.clear(); }
-  /// Of the closure that runs: where main called run; line 0 when none does.
+  /// Place where main launched the running closure; line 0 if none runs.
   Location running() const {
     std::lock_guard lock(mutex_);
     return ended_ < pushed_ ? closures_[ended_ - released_]->where : Location{};
@@ -143,13 +144,13 @@ class ClosureQueue {
 
   const int index;
   const std::string name;
-  std::atomic<Location> last_call{};  // of a verb, for the wait table
+  std::atomic<Location> last_call{};  // last verb called, for the wait table
 
  protected:
   virtual ~ClosureQueue() = default;
 
   virtual void thread_begins() = 0;  ///< on the thread, before its first closure
-  virtual void closure_ended() {}    ///< in whatever way
+  virtual void closure_ended() {}    ///< normally or by an exception
 
  private:
   struct Closure {

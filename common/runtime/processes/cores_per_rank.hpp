@@ -1,12 +1,12 @@
-// How many cores each rank has, of the hosts that the ranks sit on.
+// Cores per rank on the hosts of a run.
 #pragma once
 
 #include <vector>
 
 namespace lockstep {
 
-/// Usable cores for each of the first `ranks` ranks on the host of `rank`; 0 when there are fewer than ranks. A place
-/// has a `host` and `cores`, those of that host in all.
+/// Usable cores per rank, among the first `ranks` ranks, on the host of `rank`; 0 if there are fewer cores than ranks.
+/// A place has a `host`, and `cores`, the total of that host.
 template <class Place>
 int cores_per_rank(const std::vector<Place>& places, int rank, int ranks) {
   int here = 0;
@@ -14,7 +14,7 @@ int cores_per_rank(const std::vector<Place>& places, int rank, int ranks) {
   return places[rank].cores / here;
 }
 
-/// A core for each of the first `ranks` ranks, on whichever hosts they sit.
+/// True if there is a core for each of the first `ranks` ranks on their hosts.
 template <class Place>
 bool has_core_each(const std::vector<Place>& places, int ranks) {
   for (int rank = 0; rank < ranks; ++rank)

@@ -1,5 +1,5 @@
-// What every endpoint of a process keeps: the ordered batches of one (group, queue), and what they carried. How they
-// move is the backend's.
+// Base of every endpoint of a process: the ordered batches of one (group, queue), and their traffic. The backend moves
+// them.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,18 +21,18 @@ namespace lockstep::processes {
 struct BatchCore {
   std::uint64_t number = 0;
   Location where{};
-  std::vector<Transfer> transfers;  // hold their memory until the queue waits
+  std::vector<Transfer> transfers;  // keep their memory alive until the queue waits
   const char* region = nullptr;     // the collective it is part of
 };
 
-/// Unfinished transfers of the batch whose turn it is, for the wait table.
+/// Unfinished transfers of the running batch, for the wait table.
 struct Outstanding {
-  std::uint64_t number = 0;  // of the batch; 0: none
+  std::uint64_t number = 0;  // number of the batch; 0: none
   Location where{};
   const char* region = nullptr;
   std::string words;
-  int peer = -1;           // in the world; of a receive if there is one: a send may only be slow to be taken
-  bool computing = false;  // its memory is not ready: the GPU works
+  int peer = -1;           // world rank; prefers receives, because a send may only be slow
+  bool computing = false;  // its memory is not ready because the GPU is working
 
   void add(Transfer::Kind kind, std::size_t bytes, int with) {
     const bool sends = kind == Transfer::Kind::send;
@@ -47,7 +47,7 @@ class EndpointCore {
  public:
   using Batch = BackendBatch;
 
-  /// `queue_name` is the queue's, the same on every member; `members`: world ranks.
+  /// `queue_name` is the queue's name, the same on every member. `members` are world ranks.
   EndpointCore(int group, int queue, const std::string& queue_name, std::vector<int> members)
       : group_(group),
         queue_(queue),
@@ -57,7 +57,7 @@ class EndpointCore {
   EndpointCore(const EndpointCore&) = delete;
 
   std::uint64_t started() const { return started_; }
-  std::uint64_t released() const { return released_; }  ///< forgotten, since the queue has waited for them
+  std::uint64_t released() const { return released_; }  ///< number of batches that were waited for and forgotten
   /// The first batch never waited for, or null.
   const Batch* unwaited() const { return batches_.empty() ? nullptr : batches_.front().get(); }
 

@@ -18,7 +18,7 @@ std::string side(int rank, const char* verb, const Envelope& envelope) {
 const char* difference(const Envelope& sent, const BatchCore& batch, const Transfer& receive) {
   if (sent.bytes != receive.slice.bytes()) return kSizes;
   if (sent.dtype != receive.slice.dtype()) return "the element type";
-  // A message between a collective and plain code is fine; between two collectives it is lost.
+  // A message between a collective and plain code is allowed; between two collectives it is a mistake.
   const bool both = sent.region[0] && batch.region && batch.region[0];
   if (both && std::strncmp(sent.region, batch.region, sizeof sent.region - 1) != 0) return "the collective";
   return nullptr;

@@ -1,4 +1,4 @@
-// What a sender tells the receiver of a message: enough to compare both ends, and to explain where they differ.
+// Description of a message that its sender passes to the receiver, to compare both ends and to explain differences.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ struct Envelope {
   std::uint64_t bytes = 0;
   DType dtype = DType::f32;
   char region[40] = "";  // the collective it is part of; empty: none
-  char where[80] = "";   // the line, in words
+  char where[80] = "";   // source line, as text
 };
 Envelope envelope_of(const BatchCore& batch, const Transfer& transfer);
 
 /// The sender's side: "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce"".
 std::string format_sender(int from, const Envelope& sent);
 
-/// How a message differs from what rank `to` receives; empty where it fits. `members` of the group, in the world.
+/// How a message differs from what rank `to` receives; empty if it matches. `members` are the group's world ranks.
 std::string mismatch(const std::vector<int>& members, const Envelope& sent, int to, const BatchCore& batch,
                      const Transfer& receive);
 

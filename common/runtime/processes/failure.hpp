@@ -1,4 +1,4 @@
-// Backends with a process a rank: how a rank failed, as each process learns of it.
+// Failure of a rank, as the processes of a job learn of it.
 #pragma once
 
 #include <atomic>
@@ -9,26 +9,26 @@
 
 namespace lockstep::processes {
 
-/// How this rank failed, or learnt that another did.
+/// Failure of this rank, or of another rank that told this one.
 struct Failure {
   Verdict verdict = Verdict::pass;
-  int rank = -1;    // that failed; −1: nobody in particular
-  int origin = -1;  // that tells the others
-  double when = 0;  // seconds of its rank's clock, to name the first of several
+  int rank = -1;    // rank that failed; −1: none in particular
+  int origin = -1;  // rank that tells the others
+  double when = 0;  // seconds on its rank's clock, to find the earliest failure
   std::string message;
 };
 
-/// What a process knows of its run's failure. Any thread.
+/// This process's knowledge of the run's failure. Thread-safe.
 class FirstFailure {
  public:
-  std::atomic<bool> failed{false};  // every wait ends in Unwind
+  std::atomic<bool> failed{false};  // makes every wait throw Unwind
 
-  /// This rank's, or another's: the first counts.
+  /// Records a failure of this rank or another; only the first counts.
   void learn(const Failure& failure) {
     std::lock_guard lock(mutex_);
     if (failure_.verdict == Verdict::pass) set(failure);
   }
-  /// All ranks have agreed that this is the run's failure.
+  /// Records the failure that all ranks have agreed on.
   void settle(const Failure& failure) {
     std::lock_guard lock(mutex_);
     set(failure);

@@ -1,4 +1,4 @@
-// One run as one process sees it: what its threads (main, queues, and the one that watches) share.
+// One run from the view of one process: the data that its threads (main, queues, the watching thread) share.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@
 
 namespace lockstep::processes {
 
-/// A lock around endpoints, and over MPI before each of its calls, which one thread makes at a time
-/// (MPI_THREAD_SERIALIZED). It costs 20 ns where MPI_THREAD_MULTIPLE would lock inside every call besides, and asks
-/// less of the library. Threads that poll use try_lock, which gives way to those that have something to say. Nobody
-/// waits for the GPU, a library or another process while holding it: the watching thread, which hears of failures,
+/// Lock around endpoints; over MPI, around each of its calls, which one thread makes at a time (MPI_THREAD_SERIALIZED).
+/// It costs 20 ns, whereas MPI_THREAD_MULTIPLE would lock inside every call as well, and it demands less of the
+/// library. Threads that poll use try_lock, which gives way to threads that have something to say. No thread may wait
+/// for the GPU, a library or another process while holding it, because the watching thread, which learns of failures,
 /// needs it too.
 class Gate {
  public:
@@ -37,7 +37,7 @@ class Gate {
     holder_.store({}, std::memory_order_relaxed);
     mutex_.unlock();
   }
-  /// Before the calling thread waits. Throws std::logic_error where it holds the gate: a mistake of the runtime's own.
+  /// Call before the calling thread waits. Throws std::logic_error if it holds the gate, which is a bug of the runtime.
   void must_be_open() const {
     if (holder_.load(std::memory_order_relaxed) == std::this_thread::get_id())
       throw std::logic_error("the runtime waits while it holds the gate");
@@ -50,7 +50,7 @@ class Gate {
 };
 
 struct Job : FirstFailure {
-  /// `machine`: where times are modelled, whose prices messages have.
+  /// `machine`: cost model of the messages if time is modelled, else null.
   Job(const RunOptions& options, int rank, std::string host, const Machine* machine)
       : options(options), rank(rank), host(std::move(host)), recorder(rank, is_traced(options, rank), machine) {}
 
@@ -58,17 +58,17 @@ struct Job : FirstFailure {
   const int rank;
   const int ranks = options.ranks;
   const std::string host;
-  Clock clock{monotonic_ns(), 1};  // begins anew when all ranks have begun
+  Clock clock{monotonic_ns(), 1};  // restarts when all ranks have begun
 
   Gate gate;
-  std::atomic<int> working{0};                     // threads with something to do that is not waiting
+  std::atomic<int> working{0};                     // threads that work rather than wait
   std::atomic<std::uint64_t> activity{0};          // counts operations and completions
-  std::atomic<std::uint64_t> last_activity_ns{0};  // the last time anything was issued or completed
+  std::atomic<std::uint64_t> last_activity_ns{0};  // last time anything was issued or completed
 
-  Recorder recorder;  // ledgers, written by one thread at a time
+  Recorder recorder;  // ledgers; accessed by one thread at a time
   std::mutex recorder_mutex;
 
-  /// Each message is announced to its receiver, so that sizes, types and collectives of both ends are compared.
+  /// True if each message is announced to its receiver, which compares sizes, types and collectives of both ends.
   bool checked() const { return options.check_races || options.emulate; }
   double now() const { return clock.now(); }
   void note_activity() { note_activity(monotonic_ns()); }
@@ -80,7 +80,7 @@ struct Job : FirstFailure {
     return static_cast<double>(static_cast<std::int64_t>(monotonic_ns() - last_activity_ns.load())) * 1e-9;
   }
 
-  /// Ends this rank: the first failure counts, and is told to the others. Any thread, gate held or not.
+  /// Ends this rank and tells the others; only the first failure counts. Any thread, with or without the gate.
   void fail(Verdict verdict, std::string message) {
     learn({.verdict = verdict, .rank = rank, .origin = rank, .when = now(), .message = std::move(message)});
   }

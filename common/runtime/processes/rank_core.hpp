@@ -1,5 +1,5 @@
-// One rank where every rank is a process: the verbs and the bookkeeping that are the same whatever moves the messages.
-// What a backend supplies is pure here, and for its endpoints and queues in the concepts.
+// One rank of a backend whose ranks are processes: the verbs and bookkeeping that do not depend on how messages move. A
+// backend implements the pure virtual functions here and the concepts for its endpoints and queues.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,20 +31,20 @@ concept BackendEndpoint = BackendQueue<typename Endpoint::Queue> &&
     std::derived_from<Endpoint, EndpointCore<typename Endpoint::Batch>> &&
     requires(Endpoint endpoint, std::span<const Transfer> transfers, Location where, const char* region,
              typename Endpoint::Queue::Moment issued, std::uint64_t number, int member) {
-  // Adds a batch that begins after `issued`; its number.
+  // Adds a batch that begins after `issued`; returns its number.
   { endpoint.start(transfers, where, region, issued) } -> std::same_as<std::uint64_t>;
-  // Who waits for batch `number` goes on.
+  // True if waits for batch `number` may return.
   { endpoint.ready(number) } -> std::same_as<bool>;
   { endpoint.outstanding() } -> std::same_as<Outstanding>;
-  // A message of a member's that nobody received: its sender's side in words, or empty where that is not known.
+  // Removes one unreceived message from a member; returns its sender's side in words, or "" if that is unknown.
   { endpoint.take_unread(member) } -> std::same_as<std::string>;
 };
 
 struct Group {
   int index = 0;              // 0: the world
   std::vector<int> members;   // world ranks
-  int rank = -1;              // mine; −1: this rank is no member
-  std::uint64_t set_ups = 0;  // calls so far; under the gate
+  int rank = -1;              // this rank's index; −1: not a member
+  std::uint64_t set_ups = 0;  // calls so far; protected by the gate
 };
 
 template <BackendEndpoint Endpoint>
@@ -62,50 +62,53 @@ class RankCore : public Backend, public BlockOwner {
   void release(Block& block) final;
   int world_rank() const final { return job_.rank; }
 
-  /// The program on this rank, from beginning to end; failures are left in the job.
+  /// Runs the program on this rank; failures are recorded in the job.
   Values play(const Program& program);
-  /// How the run ended, complete on rank 0. Collective, after the backend's finish().
+  /// The run's outcome, complete on rank 0. Collective, after the backend's finish().
   Outcome outcome(const Values& values);
   bool has_outliving_slices() const { return live_blocks_ > 0; }
 
  protected:
   explicit RankCore(std::unique_ptr<Job> job);
 
-  // What a backend supplies -------------------------------------------------------------------------------------------
+  // To be supplied by a backend
+  // ------------------------------------------------------------------------------------------
 
-  /// Before and after the program, on main. What the first throws is the program's; the second tells the job.
+  /// Called on main before and after the program. An exception of the first counts as the program's; the second tells
+  /// the job.
   virtual void begin_program() = 0;
   virtual void end_program() = 0;
-  /// Closures run on threads of their queues; else on main's, at once.
+  /// True if closures run on threads of their queues; false if they run at once, on main's thread.
   virtual bool closures_have_threads() const = 0;
-  /// Memory is taken and given back when the host says so, and not in the order of a GPU's stream.
+  /// True if memory is allocated and freed when the host says so; false if in the order of a GPU stream.
   virtual bool memory_has_times() const = 0;
-  /// Later work of the queue runs after the batch; the endpoint forgets those up to it.
+  /// Orders later work of the queue after the batch; the endpoint forgets batches up to it.
   virtual void wait_for_batch(Queue& queue, Endpoint& endpoint, Ticket ticket, Location where) = 0;
-  /// Later work of main runs after `closure` of `queue`, which has ended. Main has waited since `began` (job's
+  /// Orders later work of main after `closure` of `queue`, which has ended. Main has waited since `began` (job's
   /// seconds).
   virtual void go_on_after(Queue& queue, Ticket closure, double began, Location where) = 0;
-  /// Collective over the group: the set-up calls of all members, in their order.
+  /// Collective over the group: the set-up calls of all members, in member order.
   virtual std::vector<SetUp> all_calls(const Group& group, const SetUp& mine, Location where) = 0;
-  /// Collective over the group: its endpoint on a queue that is not main.
+  /// Collective over the group: its endpoint on a queue other than main.
   virtual std::unique_ptr<Endpoint> connect(const Group& group, int queue, Location where) = 0;
-  /// Collective over the parent: main's endpoint of the group that this rank's colour made; null without one.
+  /// Collective over the parent: main's endpoint of the group made for this rank's colour; null if it has none.
   virtual std::unique_ptr<Endpoint> connect_split(const Group& parent, const SetUp& mine, const Group* made,
                                                   Location where) = 0;
-  /// Memory in the queue's order; filled with NaN patterns if options.poison.
+  /// Allocates memory in the queue's order, filled with NaN patterns if options.poison.
   virtual void* take_memory(Queue& queue, std::size_t bytes, Category category, Location where) = 0;
   virtual void give_memory(const Block& block) = 0;
-  /// Collective over the run: every rank's bytes, for rank 0 or for all. `what` names the collective.
+  /// Collective over the run: every rank's bytes, on rank 0 or on all. `what` names the collective.
   virtual std::vector<std::string> gather(const char* what, const std::string& mine, bool for_all) = 0;
-  /// Of a queue that waits for its GPU: what the GPU is at. Gate held.
+  /// Adds, for a queue that waits for its GPU, what the GPU is doing. Gate held.
   virtual void describe_gpu(Row&) const {}
 
-  // What it builds on -------------------------------------------------------------------------------------------------
+  // For use by backends
+  // -------------------------------------------------------------------------------------------------
 
-  /// The queue a verb is called on, or null while an exception unwinds its thread. Throws Unwind when the run has
-  /// failed, and Error(usage) when the calling thread does not run that queue's work.
+  /// The queue that a verb is called on, or null while an exception unwinds its thread. Throws Unwind if the run has
+  /// failed, and Error(usage) if the calling thread does not run that queue's work.
   Queue* enter(int queue, Location where) const;
-  /// Where a wait ends because the run has failed: throws Unwind, unless an exception unwinds the thread already.
+  /// Ends a wait because the run has failed: throws Unwind, unless an exception already unwinds the thread.
   static void unwind() {
     if (std::uncaught_exceptions() == 0) throw Unwind{};
   }
@@ -116,14 +119,14 @@ class RankCore : public Backend, public BlockOwner {
   void add_endpoint(std::unique_ptr<Endpoint> fresh);
 
   RankLedger ledger_without_seconds() const;
-  void stop_queues();    ///< but main's
-  void drop_closures();  ///< of stopped queues, and with them their hold on memory
-  /// Collective: the earliest failure is everybody's. True if there is one. `what` names the collective.
+  void stop_queues();    ///< all but main
+  void drop_closures();  ///< of stopped queues, which releases the memory they hold
+  /// Collective: all ranks adopt the earliest failure. True if there is one. `what` names the collective.
   bool agree_on_failure(const char* what);
-  /// Collective: messages sent to this rank that it never received, and those it receives that nobody sent.
+  /// Collective: finds messages sent to this rank that it never received, and receives that no rank sent to.
   void find_unread();
 
-  /// This rank's line of the wait table: it waits if all of its queues do. Gate held.
+  /// This rank's line of the wait table; the rank waits if all of its queues do. Gate held.
   Row describe_queues() const;
   static std::string at(const std::string& verb, Location where) { return verb + " at " + describe(where); }
   static std::string format_outstanding(const Endpoint& endpoint, const Outstanding& outstanding);
@@ -134,11 +137,11 @@ class RankCore : public Backend, public BlockOwner {
   std::array<std::unique_ptr<Queue>, kQueues> queues_;
   std::atomic<int> queue_count_{0};
   std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<Endpoint*> all_endpoints_;  // in order of creation; under the gate
+  std::vector<Endpoint*> all_endpoints_;  // in order of creation; protected by the gate
 
  private:
   Row describe_queue(const Queue& queue) const;
-  int running_queue() const;  // whose work the calling thread does; −1: no queue's
+  int running_queue() const;  // queue whose work the calling thread runs; −1: none
   void wait_for_closure(Queue& main, Ticket ticket, Location where);
   std::vector<SetUp> agree(Group& group, SetUp mine, Location where);
   int groups_of(const Group& parent, const std::vector<SetUp>& calls);
@@ -147,9 +150,9 @@ class RankCore : public Backend, public BlockOwner {
   void check_all_waited() const;
 
   const std::thread::id main_thread_ = std::this_thread::get_id();
-  int inline_queue_ = 0;  // whose closure runs on main's thread; 0: none
+  int inline_queue_ = 0;  // queue whose closure runs on main's thread; 0: none
   std::map<std::vector<int>, int> group_of_members_;
-  std::array<std::vector<std::unique_ptr<Endpoint>>, kQueues> endpoints_;  // [queue][group]; under the gate
+  std::array<std::vector<std::unique_ptr<Endpoint>>, kQueues> endpoints_;  // [queue][group]; protected by the gate
   std::atomic<std::uint64_t> blocks_{0};                                   // allocated so far
   std::atomic<std::uint64_t> live_blocks_{0};
 };

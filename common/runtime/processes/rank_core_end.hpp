@@ -1,4 +1,4 @@
-// RankCore from the program's first line to the moment when all ranks know how the run ended.
+// The end of a run in RankCore: from the program's end until all ranks know the outcome.
 #pragma once
 
 #include <sstream>
@@ -31,8 +31,8 @@ Values RankCore<Endpoint>::play(const Program& program) {
   return values;
 }
 
-/// A rank whose slices outlive it stays until they are gone, since they ask it to take them back, and a later run ends.
-/// Reachable from here, so that a leak checker knows that it is meant.
+/// Keeps a rank whose slices outlive it, since they return their memory to it; it is freed at the end of a later run
+/// once they are gone. Reachable from here, so that leak checkers see that it is intended.
 template <class BackendRank>
 void drop_or_keep(std::unique_ptr<BackendRank> rank) {
   static auto* const kept = new std::vector<std::unique_ptr<BackendRank>>;
@@ -79,7 +79,7 @@ bool RankCore<Endpoint>::agree_on_failure(const char* what) {
 
 template <BackendEndpoint Endpoint>
 void RankCore<Endpoint>::find_unread() {
-  std::string counts;  // "endpoint peer messages": what this rank has sent
+  std::string counts;  // "endpoint peer messages": this rank's sends
   {
     std::lock_guard gate(job_.gate);
     for (const Endpoint* each : all_endpoints_)
@@ -87,7 +87,7 @@ void RankCore<Endpoint>::find_unread() {
         if (const std::uint64_t messages = each->traffic()[member].messages_sent; messages > 0)
           counts += fmt::format("{} {} {}\n", each->id(), each->members()[member], messages);
   }
-  std::vector<std::map<std::uint64_t, std::uint64_t>> sent;  // to this rank, by sender and endpoint
+  std::vector<std::map<std::uint64_t, std::uint64_t>> sent;  // messages to this rank, by sender and endpoint
   for (const std::string& text : gather("counts", counts, true)) {
     auto& of_sender = sent.emplace_back();
     std::istringstream in(text);

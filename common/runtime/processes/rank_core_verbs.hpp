@@ -18,7 +18,7 @@ RankCore<Endpoint>::RankCore(std::unique_ptr<Job> job) : owned_job_(std::move(jo
   job_.note_activity();
 }
 
-// Who calls -----------------------------------------------------------------------------------------------------------
+// Checking the caller -------------------------------------------------------------------------------------------------
 
 template <BackendEndpoint Endpoint>
 int RankCore<Endpoint>::running_queue() const {
@@ -30,7 +30,7 @@ int RankCore<Endpoint>::running_queue() const {
 
 template <BackendEndpoint Endpoint>
 auto RankCore<Endpoint>::enter(int index, Location where) const -> Queue* {
-  // A destructor's verb during an exception does nothing: it could wait for ever, or throw a second one.
+  // A destructor's verb during an exception does nothing: it could wait forever, or throw a second one.
   if (std::uncaught_exceptions() > 0) return nullptr;
   if (job_.failed.load(std::memory_order_acquire)) throw Unwind{};
   const int running = running_queue();
@@ -115,7 +115,7 @@ void RankCore<Endpoint>::wait_for_closure(Queue& main, Ticket ticket, Location w
   main.set_doing({.kind = Doing::Kind::own_code, .where = where});
   if (!ended) return unwind();
   go_on_after(queue, ticket, began, where);
-  queue.release(ticket.number);  // only now: memory that goes is free after the wait
+  queue.release(ticket.number);  // only now: memory is reusable after the wait
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ void RankCore<Endpoint>::release(Block& block) {
   delete &block;
 }
 
-// Set-up: collective over a group; every member's k-th call is compared -----------------------------------------------
+// Set-up: collective over a group; the k-th calls of all members are compared -----------------------------------------
 
 template <BackendEndpoint Endpoint>
 Rank RankCore<Endpoint>::stream(CommunicatorKey at, std::string_view name, Location where) {
@@ -184,7 +184,7 @@ std::vector<SetUp> RankCore<Endpoint>::agree(Group& of, SetUp mine, Location whe
   return calls;
 }
 
-/// Makes the groups that these split calls define; returns this rank's, or −1.
+/// Makes the groups that these split calls define; returns this rank's group, or −1.
 template <BackendEndpoint Endpoint>
 int RankCore<Endpoint>::groups_of(const Group& parent, const std::vector<SetUp>& calls) {
   int mine = -1;
@@ -213,7 +213,7 @@ int RankCore<Endpoint>::queue_named(std::string_view name) {
   for (int queue = 0; queue < count; ++queue)
     if (queues_[queue]->name == name) return queue;
   if (count == kQueues) usage_error(fmt::format("a rank has at most {} queues", kQueues));
-  std::lock_guard gate(job_.gate);  // queues are described from another thread
+  std::lock_guard gate(job_.gate);  // another thread reads the queues for the wait table
   queues_[count] = std::make_unique<Queue>(job_, count, std::string(name));
   job_.record([&](Recorder& recorder) { recorder.add_queue(std::string(name)); });
   if (count != 0 && closures_have_threads()) queues_[count]->begin_thread();

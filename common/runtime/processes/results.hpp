@@ -1,5 +1,5 @@
-// What travels to the process that judges, and back to all: ledgers, outcomes, traces and failures, as bytes.hpp wants
-// to know them.
+// Serialisation (bytes.hpp) of the data that travels to the process that prints the results, and back to all: ledgers,
+// outcomes, traces and failures.
 #pragma once
 
 #include <concepts>
@@ -49,7 +49,7 @@ void fields(Io& io, Of<TraceBlock> auto& block) {
   io(block.rank, block.id, block.category, block.bytes, block.begin, block.end, block.uploaded);
 }
 
-/// Of an outcome everything but the trace.
+/// All of an outcome except the trace.
 template <class Io>
 void fields(Io& io, Of<Outcome> auto& outcome) {
   io(outcome.verdict, outcome.message, outcome.failed_rank, outcome.values, outcome.ledgers, outcome.seconds,
@@ -57,8 +57,7 @@ void fields(Io& io, Of<Outcome> auto& outcome) {
 }
 
 std::string pack(const Trace& trace, const std::vector<std::string>& queues);
-/// Adds a rank's events and closures; its queues are matched by name, since ranks may have made them in different
-/// orders.
+/// Adds a rank's events and closures. Queues are matched by name, since ranks may have made them in different orders.
 void unpack_into(Trace& trace, const std::string& bytes);
 
 }  // namespace lockstep::processes

@@ -11,14 +11,14 @@ namespace lockstep::processes {
 
 namespace {
 
-/// Which transfers have met their other half.
+/// Finds the other halves of transfers.
 class Halves {
  public:
   explicit Halves(std::span<const Row> rows) : begun_(rows.size()) {
     for (std::size_t rank = 0; rank < rows.size(); ++rank)
       for (const Begun& begun : rows[rank].begun) begun_[rank][{begun.endpoint, begun.peer}] = &begun;
   }
-  /// The peer of `transfer`, which is `rank`'s, has not begun its half.
+  /// True if the peer of `transfer`, a transfer of `rank`, has not begun its half.
   bool lacks_partner(int rank, const Unfinished& transfer) const {
     const auto& of_peer = begun_[transfer.peer];
     auto at = of_peer.find({transfer.endpoint, rank});
@@ -32,7 +32,7 @@ class Halves {
   std::vector<std::map<std::pair<std::uint64_t, int>, const Begun*>> begun_;
 };
 
-/// Whether each of the rank's endpoints waits for a half that one of `still` would have to begin.
+/// True if each of the rank's endpoints waits for a half that only a rank in `still` could begin.
 bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<bool>& still) {
   std::map<std::uint64_t, bool> endpoints;
   for (const Unfinished& transfer : row.unfinished)
@@ -41,7 +41,7 @@ bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<
          std::all_of(endpoints.begin(), endpoints.end(), [](const auto& endpoint) { return endpoint.second; });
 }
 
-/// The ranks that wait for each other in a cycle, starting with the lowest; empty when there is none.
+/// Ranks that wait for each other in a cycle, starting with the lowest; empty if there is none.
 std::vector<int> cycle(std::span<const Row> rows) {
   for (int first = 0; first < static_cast<int>(rows.size()); ++first) {
     std::vector<int> path{first};
@@ -57,14 +57,14 @@ std::vector<int> cycle(std::span<const Row> rows) {
   return {};
 }
 
-/// Where a batch has several messages with one peer; the first needs no number.
+/// Says which message is meant, if a batch has several with one peer; the first needs no number.
 std::string which_message(const Unfinished& missing) {
   if (missing.before == 0) return "";
   return fmt::format(": message {} of this batch {} it", missing.before + 1,
                      missing.kind == Unfinished::Kind::send ? "to" : "from");
 }
 
-constexpr std::size_t kMostNamed = 16;  // ranks of a cycle
+constexpr std::size_t kMostNamed = 16;  // ranks of a cycle that are named
 
 }  // namespace
 
@@ -76,7 +76,7 @@ std::uint64_t endpoint_id(std::span<const int> members, const std::string& queue
 std::vector<int> deadlocked(std::span<const Row> rows) {
   const int count = static_cast<int>(rows.size());
   const Halves halves(rows);
-  std::vector<bool> still(count);  // cannot go on, as far as is known
+  std::vector<bool> still(count);  // stuck, as far as is known
   for (int rank = 0; rank < count; ++rank)
     still[rank] =
         rows[rank].counted && (rows[rank].state == Row::State::waiting || rows[rank].state == Row::State::finished);
@@ -104,7 +104,7 @@ void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck) {
   const Halves halves(rows);
   for (Row& row : rows) row.peer = -1;
   for (int rank : stuck) {
-    const Unfinished* missing = nullptr;  // a receive rather than a send, which may only be slow to be taken
+    const Unfinished* missing = nullptr;  // prefers receives, because a send may only be slow
     for (const Unfinished& transfer : rows[rank].unfinished) {
       const bool holds = rows[transfer.peer].state == Row::State::finished ||
                          std::find(stuck.begin(), stuck.end(), transfer.peer) != stuck.end();

@@ -1,4 +1,4 @@
-// The table of what every rank does when nothing moves, and what it means.
+// The wait table: what every rank is doing when nothing moves, and the conclusion from it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace lockstep::processes {
 
-/// Where messages keep their order: a group's, on one queue. The same number on every rank, if the program is the same.
+/// Identifies an endpoint, that is, a group on one queue, where messages keep their order. Equal on all ranks if they
+/// run the same program.
 std::uint64_t endpoint_id(std::span<const int> members, const std::string& queue);
 
-/// What a rank has begun to exchange with a peer on a endpoint. The k-th send of one meets the k-th receive of the
+/// Transfers that a rank has begun with a peer on an endpoint. The k-th send of one meets the k-th receive of the
 /// other.
 struct Begun {
   std::uint64_t endpoint = 0;
-  int peer = -1;  // in the world; −1: each of the endpoint's
+  int peer = -1;  // world rank; −1: every peer of the endpoint
   std::uint64_t sends = 0;
   std::uint64_t receives = 0;
   bool operator==(const Begun&) const = default;
@@ -30,7 +31,7 @@ struct Unfinished {
   int peer = -1;
   enum class Kind : int { send, receive, set_up } kind = Kind::send;
   std::uint64_t number = 0;
-  std::uint64_t before = 0;  // transfers of its batch before it that are of the same kind and peer
+  std::uint64_t before = 0;  // earlier transfers of its batch with the same kind and peer
   bool operator==(const Unfinished&) const = default;
 };
 
@@ -38,39 +39,38 @@ struct Unfinished {
 struct Row {
   enum class State : int { no_answer, working, waiting, finished };
   State state = State::no_answer;
-  int peer = -1;            // whom it waits for (in the world), if that is known
-  double idle_seconds = 0;  // since anything completed
+  int peer = -1;            // world rank that it waits for, if known
+  double idle_seconds = 0;  // since its last completion
   std::uint64_t activity = 0;
   bool counted = false;                // the next two are known
-  std::vector<Begun> begun;            // endpoints and peers that are left out: nothing
-  std::vector<Unfinished> unfinished;  // of every endpoint that has batches
+  std::vector<Begun> begun;            // missing endpoints and peers have begun nothing
+  std::vector<Unfinished> unfinished;  // of every endpoint with batches
   std::string words;
 };
 
-/// The ranks that can never go on, whatever the others do: each of their endpoints waits for a transfer whose other
-/// half one of them, or a rank that has finished, would have to begin. `rows` are of one moment; those that are not
-/// `counted` can always go on. Empty where no rank is stuck.
+/// Ranks that can never make progress, whatever the others do: each of their endpoints waits for a transfer whose other
+/// half would have to be begun by one of them, or by a rank that has finished. `rows` must be from one moment; ranks
+/// that are not `counted` never count as stuck. Empty if no rank is stuck.
 std::vector<int> deadlocked(std::span<const Row> rows);
 
-/// The rank has not moved from one row to the other.
+/// True if the rank has not moved between the two rows.
 bool same(const Row& before, const Row& now);
 
-/// Names, in the rows of the `stuck` ranks alone, whom each waits for, and what that rank has not started.
+/// Fills in, only for the `stuck` ranks, whom each waits for and what that rank has not started.
 void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck);
 
-/// "2 ranks wait for each other in a cycle: 0 → 1 → 0.", or "rank 0 waits for rank 1, whose program has ended."; empty
-/// where neither is so.
+/// "2 ranks wait for each other in a cycle: 0 → 1 → 0.", or "rank 0 waits for rank 1, whose program has ended.", or "".
 std::string who_waits(std::span<const Row> rows);
 
 /// The headline, then a line for each rank.
 std::string wait_table(const std::string& headline, std::span<const Row> rows);
 
-/// What the rows mean when nothing has moved for `timeout_seconds`. `last_activity`, by rank, is what each counted the
-/// time before.
+/// Conclusion from the rows when nothing has moved for `timeout_seconds`. `last_activity` holds each rank's activity
+/// count at the previous round.
 struct Finding {
   bool silent = false;              // a rank does not answer
-  Verdict verdict = Verdict::pass;  // deadlock: all wait or have ended, and nobody counts transfers, which would show
-                                    // it; timeout: one is at the same thing as before, or a message does not arrive
+  Verdict verdict = Verdict::pass;  // deadlock: all wait or have ended, and none counts transfers, which would show
+                                    // it; timeout: a rank does the same as before, or a message does not arrive
 };
 Finding judge(std::span<const Row> rows, std::span<const std::uint64_t> last_activity, double timeout_seconds);
 

@@ -1,14 +1,14 @@
-// Control messages of the runtime to itself: "I have failed", "nothing moves here", "what are you all doing?". How they
-// travel is the backend's.
+// Control messages that the runtime sends to itself: "I have failed", "nothing moves here", "what is every rank
+// doing?". The backend transports them.
 //
 // A process in which nothing moves tells rank 0, which asks all ranks what they are doing.
-// - Where the backend counts transfers (Row::counted), soon, and again ever more rarely. If ranks are stuck
-//   (wait_table.hpp), rank 0 asks once more, half a second later. Those whose rows are the same as before were in that
-//   state at one moment, between the two rounds: if they are stuck still, DEADLOCK. Ranks that compute, and messages on
-//   their way, may take as long as they like.
-// - When a process's options.timeout_seconds are over. If every rank waits or has finished and transfers are not
-//   counted: DEADLOCK. If a rank has been busy with one thing since it was last asked, or all wait for messages that do
-//   not arrive: TIMEOUT. Else all is well, and everyone's timeout begins anew.
+// - If the backend counts transfers (Row::counted), this happens soon, then at growing intervals. If ranks are stuck
+// (wait_table.hpp), rank 0 asks again half a second later. Ranks whose rows have not changed were in that state at one
+// moment between the two rounds; if they are still stuck, the verdict is DEADLOCK. Computing ranks and messages in
+// flight may take any time.
+// - After a process's options.timeout_seconds. If every rank waits or has finished and transfers are not counted, the
+// verdict is DEADLOCK. If a rank has been busy with one thing since the last question, or all wait for messages that do
+// not arrive, it is TIMEOUT. Otherwise all is well, and every rank's timeout restarts.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,16 +30,16 @@ struct ControlMessage {
   enum class Kind : int { failure, suspicion, question, answer, all_is_well };
   Kind kind = Kind::failure;
   int from = 0;
-  bool timed_out = false;   // of a suspicion
-  std::uint64_t round = 0;  // of a question and its answer
-  Failure failure;          // where it is one
-  Row row;                  // of an answer
+  bool timed_out = false;   // for a suspicion: caused by the timeout
+  std::uint64_t round = 0;  // for a question and its answer
+  Failure failure;          // for a failure
+  Row row;                  // for an answer
 
   std::string bytes() const;
   static ControlMessage parse(const std::string& bytes);
 };
 
-/// One process's part.
+/// One process's part in watching.
 class Watch {
  public:
   /// `end_job` ends every process of the job at once, with a message.
@@ -52,7 +52,7 @@ class Watch {
   Watch(const Watch&) = delete;
   virtual ~Watch() = default;
 
-  /// Tells the others if this rank has failed.
+  /// Tells the other ranks if this rank has failed.
   void tell_failure() {
     if (!job_.failed || told_) return;
     told_ = true;
@@ -61,11 +61,11 @@ class Watch {
     if (failure.origin == job_.rank)
       send_all({.kind = ControlMessage::Kind::failure, .from = job_.rank, .failure = failure});
   }
-  /// Looks at the clock: has nothing moved for too long?
+  /// Checks the clock: acts if nothing has moved for too long.
   void look_at_clock() {
     const double timeout = job_.options.timeout_seconds;
     if (job_.failed) {
-      // One says it for all: rank 0, if it can. Who is in an endless loop has had its time.
+      // Only one rank ends the job: rank 0, if it can. After a TIMEOUT, a rank in an endless loop gets no more time.
       const double more = job_.failure().verdict == Verdict::timeout ? 0 : timeout;
       if (told_ && since(failed_since_) > more + (job_.rank == 0 ? 2 : 3))
         end_job_(job_.failure().message + "\nThe run did not end by itself after that; the job ends.");
@@ -80,10 +80,11 @@ class Watch {
   }
 
  protected:
-  virtual void post(int to, const ControlMessage& message) = 0;  ///< to another rank
-  /// describe_me() does, so that a deadlock is known soon.
+  virtual void post(int to, const ControlMessage& message) = 0;  ///< sends to another rank
+  /// True if describe_me() counts transfers, so that a deadlock is found soon.
   virtual bool counts_transfers() const { return false; }
-  /// Rank 0 has every answer it asked for: no message comes that asks for another, once nobody looks at the clock.
+  /// True if rank 0 has every answer it asked for. Once the clock is no longer checked, no message can then ask for
+  /// another.
   bool answered() const { return unanswered_ == 0; }
   void receive(const ControlMessage& message) {
     switch (message.kind) {
@@ -117,7 +118,7 @@ class Watch {
       if (to != job_.rank) post(to, message);
     if (message.kind != ControlMessage::Kind::failure) receive(message);
   }
-  /// Since the last of its own activity, or twice as long as the time before.
+  /// True if this process has been idle long enough to suspect a deadlock: soon_ seconds, doubled after each suspicion.
   bool waits_for_long() {
     const std::uint64_t activity = job_.activity.load();
     if (activity != suspected_activity_) pause_ = soon_;
@@ -139,7 +140,7 @@ class Watch {
 
   enum class Round { none, first, pause, second };
   void coordinate() {
-    constexpr double kAnswerWithin = 2.0;  // seconds that a rank has to say what it does
+    constexpr double kAnswerWithin = 2.0;  // seconds that a rank has to answer
     switch (round_) {
       case Round::none:
         if (since(asked_) >= soon_) ask(Round::first);  // several ranks suspect the same
@@ -192,7 +193,7 @@ class Watch {
     const char* what = finding.verdict == Verdict::timeout ? "no progress" : "no rank has moved";
     end(finding.verdict, fmt::format("{} for {} s", what, timeout), rows_);
   }
-  /// Who waits for whom is said instead of `otherwise`, or after it where others are busy.
+  /// Ends the run. The message says who waits for whom instead of `otherwise`, or after it if other ranks are busy.
   void end(Verdict verdict, const std::string& otherwise, std::span<const Row> rows) {
     const std::string who = who_waits(rows);
     std::string headline = verdict == Verdict::deadlock && !who.empty() ? who : otherwise;
@@ -208,20 +209,20 @@ class Watch {
   Clock::time_point calm_since_ = Clock::now();
   Clock::time_point failed_since_;
   static constexpr double kSoon = 0.5;  // seconds
-  const double soon_;                   // after this time without activity a rank suspects a deadlock
+  const double soon_;                   // a rank without activity for this long suspects a deadlock
   double pause_ = 0;                    // between two suspicions
   std::uint64_t suspected_activity_ = 0;
   Clock::time_point last_suspicion_;
   // Rank 0 only.
   bool suspected_ = false;
-  bool timed_out_ = false;  // a rank that suspects something is
+  bool timed_out_ = false;  // a rank that suspects something has timed out
   Round round_ = Round::none;
   std::uint64_t rounds_ = 0;
   int unanswered_ = 0;
   Clock::time_point asked_;
-  Clock::time_point judged_;  // the last time after a time-out
+  Clock::time_point judged_;  // time of the last conclusion after a timeout
   std::vector<Row> rows_;
-  std::vector<Row> earlier_;  // of the first round
+  std::vector<Row> earlier_;  // rows of the first round
   std::vector<std::uint64_t> last_activity_;
 };
 

@@ -1,4 +1,4 @@
-// Machines: prices, link levels, and what a machine file with a mistake is answered.
+// Machines: costs, link levels, and the messages about mistakes in machine files.
 #include "common/runtime/machine/machine.hpp"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ class MachineFile : public TestFolder {
     EXPECT_NE(at, text.npos) << piece;
     return write("edited", text.replace(at, piece.size(), with));
   }
-  /// Expects that reading ends in a usage error whose message has all `parts`.
+  /// Expects that reading ends in a usage error whose message contains all `parts`.
   static void expect_refused(const std::string& path, const std::vector<std::string>& parts) {
     const std::string said = refusal([&] { read_machine(path); });
     EXPECT_NE(said.find(path), std::string::npos) << said;
@@ -108,7 +108,7 @@ TEST_F(MachineFile, TablesAreLinearBetweenTheirPoints) {
 
 TEST_F(MachineFile, OperationsAmongOthersFindTheirArgumentsWhereALongWalkLeavesThem) {
   Machine box = read_machine(edited("\"memory_bytes\": 16e9", kTables));
-  // Of x 1 kB in 1 µs, 1 MB in 100 µs (a core's own cache), 10 MB in 4,000 (the last one).
+  // By bytes of x: 1 kB takes 1 µs, 1 MB 100 µs (a core's own cache), 10 MB 4,000 µs (the last-level cache).
   box.measured.additions = {{1e3, 1e-6, 0}, {1e6, 1e-4, 0}, {1e7, 4e-3, 0}};
   const Operation add{.name = "add", .bytes = 3e6};
   EXPECT_DOUBLE_EQ(box.seconds(add), 1e-4) << "by itself";
@@ -244,11 +244,11 @@ TEST(Machine, UniformCostsExactlyAlphaBetaGamma) {
   EXPECT_EQ(free_add.seconds(add), 0);
 }
 
-// The machine files that we ship -----------------------------------------------------------------------------------
+// Shipped machine files ----------------------------------------------------------------------------------------------
 
 const std::string kShipped = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
-/// The fields that hold a number or a truth, as "levels.NVLink.ranks".
+/// Fields that hold a number or a Boolean, as "levels.NVLink.ranks".
 std::vector<std::string> numeric_fields(const Json& value, const std::string& prefix) {
   std::vector<std::string> found;
   auto descend = [&](const Json& child, const std::string& name) {

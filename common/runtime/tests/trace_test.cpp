@@ -1,4 +1,4 @@
-// Traces: what is written can be read back, nests, and says in words what it shows.
+// Traces: written files can be read back, events nest, and descriptions match.
 #include "common/runtime/trace/trace.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which ranks are stuck, from what each has begun.
+// Deadlock detection from what each rank has begun.
 #include "common/runtime/processes/wait_table.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ Row waits(std::vector<Unfinished> unfinished, std::vector<Begun> begun) {
 Unfinished receives(int peer, std::uint64_t number = 1, std::uint64_t endpoint = kLane) {
   return {endpoint, peer, Unfinished::Kind::receive, number, /*before=*/0};
 }
-/// Has begun one receive from `peer`, and waits for it.
+/// A rank that has begun one receive from `peer` and waits for it.
 Row receives_first(int peer) { return waits({receives(peer)}, {{kLane, peer, 0, 1}}); }
 Row in_state(Row::State state) { return {.state = state, .counted = true}; }
 
@@ -34,9 +34,9 @@ TEST(WaitTable, ACycleOfReceivesIsStuck) {
 
 TEST(WaitTable, AMessageOnItsWayFreesAll) {
   std::vector<Row> rows{receives_first(1), receives_first(2), receives_first(0)};
-  rows[0].begun.push_back({kLane, 2, 1, 0});  // rank 0 has sent what rank 2 waits for, and nobody else does
+  rows[0].begun.push_back({kLane, 2, 1, 0});  // rank 0 has sent what rank 2 waits for; no other rank sends
   EXPECT_EQ(deadlocked(rows), Ranks{});
-  rows[2].unfinished[0].number = rows[2].begun[0].receives = 2;  // rank 2 has that one, and waits for one more
+  rows[2].unfinished[0].number = rows[2].begun[0].receives = 2;  // rank 2 has received it, and waits for another
   EXPECT_EQ(deadlocked(rows), (Ranks{0, 1, 2}));
 }
 
@@ -60,13 +60,13 @@ TEST(WaitTable, ARankThatHasFinishedSendsNoMore) {
   EXPECT_EQ(stuck, Ranks{0});
   explain_deadlock(rows, stuck);
   EXPECT_EQ(who_waits(rows), "rank 0 waits for rank 1, whose program has ended.");
-  rows[1].begun = {{kLane, 0, 1, 0}};  // unless it has before
+  rows[1].begun = {{kLane, 0, 1, 0}};  // unless it sent before it finished
   EXPECT_EQ(deadlocked(rows), Ranks{});
 }
 
 TEST(WaitTable, ALaneThatMovesMayFreeItsRank) {
-  // Rank 0 waits on one endpoint; on the other its transfer has met its half, and the next batch may be what rank 1
-  // needs.
+  // Rank 0 waits on one endpoint. On the other, its transfer has met its other half, and rank 1 may need the next
+  // batch.
   Row two_lanes = waits({receives(1), receives(2, 1, kOther)}, {{kLane, 1, 0, 1}, {kOther, 2, 0, 1}});
   Row sender = in_state(Row::State::working);
   sender.begun = {{kOther, 0, 1, 0}};
