@@ -1,4 +1,4 @@
-// How messages meet: batches begin, their transfers find the other half, and what can go, goes.
+// Matching of messages: begins batches, pairs transfers with their other halves, and starts messages that can move.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -36,21 +36,21 @@ void World::recycle(Message* message) {
 }
 
 Peer& World::peer(Endpoint& endpoint, int rank) {
-  if (endpoint.symmetric) rank = 0;  // whatever is sent to a peer, a peer sends to this rank
+  if (endpoint.symmetric) rank = 0;  // what is sent to a peer, a peer sends to this rank
   if (Peer* known = endpoint.peers.find(rank)) return *known;
   const int own = endpoint.owner->world_rank(), other = groups_.members(endpoint.group)[rank];
   Peer& made = endpoint.peers.add(rank);
   made.world = static_cast<std::uint32_t>(other);
   made.level = static_cast<std::uint32_t>(endpoint.symmetric ? groups_.symmetry_level(endpoint.group)
                                                              : network_.level_between(own, other));
-  // What one end sends, the other receives.
+  // One end's sends are the other end's receives.
   made.out = &peer(ranks_[other]->endpoint_at(endpoint.group, endpoint.queue), endpoint.rank).in;
   return made;
 }
 
 void World::post(Batch* batch) {
   const Endpoint& endpoint = *batch->endpoint;
-  if (endpoint.completed + 1 < batch->number) return;  // the one before it will post it
+  if (endpoint.completed + 1 < batch->number) return;  // the batch before it will post it
   const double time = std::max(batch->posted, endpoint.free_at);
   if (time <= time_)
     begin(batch);
@@ -74,7 +74,7 @@ void World::begin(Batch* batch) {
   }
 }
 
-/// Sends and receives of the batch meet each other, in order; what is left over has no price.
+/// Pairs sends and receives of the batch with each other, in order. Unpaired ones cost nothing.
 void World::begin_symmetric(Batch* batch) {
   std::vector<Transfer*> sends, receives;
   for (Transfer& transfer : batch->transfers)
@@ -139,7 +139,7 @@ void World::post_receive(Batch* batch, Transfer& transfer) {
     return;
   }
   check_match(*message);
-  if (!message->out) {  // it arrived, or is on its way
+  if (!message->out) {  // it has arrived or is in flight
     deliver(message, std::max(message->arrival, time_));
   } else if (message->bytes > options_.machine.eager_bytes) {
     message->ready = time_;
@@ -179,7 +179,7 @@ void World::granted(Message* message) {
   half_done(sender, time_ + busy);
 }
 
-/// The sender may change its memory before it is received, and another batch take the place of its own.
+/// Copies a message at its sender, whose memory may change, and whose batch may be gone, before it is received.
 void World::buffer_eagerly(Message* message, double arrival) {
   const Slice& slice = message->out->slice;
   message->arrival = arrival;
@@ -212,7 +212,7 @@ void World::completed(Batch* batch) {
   endpoint.incomplete = batch->next;
   rank.recorder().transferred(endpoint.queue, endpoint.group, batch->begin, batch->completion, batch->transfers,
                               batch->where, batch->collective);
-  // By an event even at this instant: beginning may fail, and the network may be in the middle of its grants.
+  // As an event, even at this instant: begin_at could fail, and the network may be in the middle of its grants.
   if (Batch* next = endpoint.incomplete) begin_at(std::max({next->posted, endpoint.free_at, time_}), next);
   if (endpoint.waiter && endpoint.completed >= endpoint.waiter_number) {
     Queue* waiter = endpoint.waiter;

@@ -1,6 +1,6 @@
 // Events in order of virtual time, first in first out at equal times. A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan
-// 1990): nothing earlier than the last event taken is ever put, so each event moves a few times between 65 buckets and
-// is never compared with all others.
+// 1990): events are never earlier than the last one taken, so each moves a few times between 65 buckets and is never
+// compared with all others.
 #pragma once
 
 #include <array>
@@ -20,14 +20,14 @@ class EventQueue {
   }
   bool empty() const { return size_ == 0; }
 
-  /// There are events left at the time last advanced to.
+  /// True if events are left at the time last advanced to.
   bool due() const { return taken_ < buckets_[0].size(); }
-  /// Goes on to the earliest event, and returns its time; nothing earlier may be put from now on. Not when empty.
+  /// Advances to the earliest event and returns its time; later puts must not be earlier. The queue must not be empty.
   double advance() {
     if (!due()) refill();
     return std::bit_cast<double>(last_);
   }
-  /// The next event that is due.
+  /// Takes the next event that is due.
   T take() {
     T what = buckets_[0][taken_++].what;
     if (taken_ == buckets_[0].size()) {
@@ -40,7 +40,7 @@ class EventQueue {
 
  private:
   struct Entry {
-    std::uint64_t key;  // the bits of a time ≥ 0 order as the time does
+    std::uint64_t key;  // bits of a time ≥ 0, which have the same order as the times
     T what;
   };
   std::size_t index(std::uint64_t key) const {
@@ -58,7 +58,7 @@ class EventQueue {
 
   std::array<std::vector<Entry>, 65> buckets_;
   std::uint64_t last_ = 0;
-  std::size_t taken_ = 0;  // of bucket 0
+  std::size_t taken_ = 0;  // number taken from bucket 0
   std::size_t size_ = 0;
 };
 

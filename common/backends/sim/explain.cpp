@@ -1,10 +1,10 @@
-// What only the simulator knows when nobody can go on, or somebody was not listened to: which message lacks its other
-// half, and which was never received.
+// Details that only the simulator knows about a deadlock or an unread message: which message lacks its other half, and
+// which was never received.
 #include "common/backends/sim/world.hpp"
 
 namespace lockstep::sim {
 
-/// While this queue's fiber waits for a batch, the endpoint it used last is the batch's.
+/// The endpoint that a queue used last is the batch's, as long as its fiber waits for a batch.
 StuckBatch World::stuck_batch(const Queue& queue) {
   Endpoint& endpoint = *queue.recent;
   const Batch& batch = *endpoint.incomplete;
@@ -18,7 +18,7 @@ StuckBatch World::stuck_batch(const Queue& queue) {
           .missing = missing == batch.transfers.end() ? nullptr : &*missing};
 }
 
-/// True while the other side of this transfer has not been posted.
+/// True if the other half of this transfer has not been posted.
 bool World::unmatched(Endpoint& endpoint, const Transfer& transfer) {
   const Peer& peer = this->peer(endpoint, transfer.peer);
   const Pair* pair = transfer.kind == Transfer::Kind::send ? peer.out : &peer.in;

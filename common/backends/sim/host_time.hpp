@@ -1,12 +1,12 @@
-// Of the simulator: time in which a rank's host does something that no verb stands for.
+// Simulates time that a rank's host spends on work outside all verbs.
 #pragma once
 
 #include "common/rank.hpp"
 
 namespace lockstep {
 
-/// `me`'s queue goes on `seconds` of virtual time later, and does nothing meanwhile: a data loader that reads, a host
-/// that is busy with something else. `me` is a rank of the simulator.
+/// Advances the clock of `me`'s queue by `seconds` of virtual time, during which it does nothing: a data loader that
+/// reads, or a host that is busy. `me` must be a rank of the simulator.
 void pass_host_time(Rank me, double seconds);
 
 }  // namespace lockstep

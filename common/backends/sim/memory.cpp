@@ -1,4 +1,4 @@
-// The verbs of one virtual rank that stay on its own device: arithmetic, memory, regions, synchronisation.
+// The verbs of a virtual rank that involve only its own device: arithmetic, memory, regions, synchronisation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
       if (slice) races()->access(queue.component, *slice, true, where, operation.name, moment);
   }
   const Machine& machine = world_.options().machine;
-  // What a library was timed with is in its links' rate already.
+  // The measured rate of a library's links includes the additions.
   const bool paid =
       machine.by_library && recorder_.in_collective(at.queue) && std::string_view(operation.name) == "add";
   const double seconds = (paid ? 0 : machine.seconds(operation, static_cast<double>(recorder_.scratch(0)))) + jitter();
@@ -36,7 +36,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   if (!together) {
     queue.clock += seconds;
   } else if (queue.index == 0) {
-    // Other queues may lengthen this operation while it lasts.
+    // Other queues may lengthen this operation while it runs.
     queue.in_operation = true;
     queue.operation_end = begin + seconds;
     for (Held& held : held_) held.since = std::max(held.since, begin);
@@ -54,7 +54,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   recorder_.touched(operation);
 }
 
-/// Sleeps until main's operation has ended: later, where collectives that go on have held their share of it.
+/// Sleeps until main's operation has ended, which is later if unfinished collectives occupy part of the GPU.
 void SimRank::finish_operation(Queue& main) {
   const auto sleep = [&] {
     while (world_.time() < main.operation_end) world_.sleep_until(main, main.operation_end);
@@ -64,7 +64,7 @@ void SimRank::finish_operation(Queue& main) {
   double lost = 0, share = 0;
   for (const Held& held : held_)
     lost += held.share * std::max(0.0, main.operation_end - held.since), share += held.share;
-  main.operation_end += lost / std::max(1 - share, 0.1);  // they go on meanwhile
+  main.operation_end += lost / std::max(1 - share, 0.1);  // they continue meanwhile
   for (Held& held : held_) held.since = main.operation_end;
   sleep();
 }
@@ -88,7 +88,7 @@ void SimRank::let_go(const Queue& queue) {
 }
 
 double SimRank::draw_jitter() {
-  // Half of the work goes at once, the other half up to ten seconds late, which outlasts what runs beside it.
+  // Half of the work runs at once, the other half up to ten seconds late, which outlasts any concurrent work.
   const std::uint64_t x =
       mix_bits(*world_.options().perturb * 0x9e3779b97f4a7c15u +
                static_cast<std::uint64_t>(rank_) * 0xbf58476d1ce4e5b9u + ++draws_ * 0x94d049bb133111ebu);

@@ -81,7 +81,7 @@ void Network::grant_or_wait(Message* message, double now) {
 
 std::span<const Network::Decision> Network::grant_in_order(double now) {
   decisions_.clear();
-  if (freed_.empty()) {  // the usual case: new messages only, mostly in order already
+  if (freed_.empty()) {  // the usual case: only new messages, mostly in order already
     if (!std::is_sorted(ready_.begin(), ready_.end(), goes_before))
       std::sort(ready_.begin(), ready_.end(), goes_before);
     for (Message* message : ready_) grant_or_wait(message, now);
@@ -98,7 +98,7 @@ std::span<const Network::Decision> Network::grant_in_order(double now) {
     const auto [message, from] = candidates_.back();
     candidates_.pop_back();
     grant_or_wait(message, now);
-    // The queue it came from gives its next candidate while its port is still free, else waits for the next alarm.
+    // The port's queue offers its next candidate if the port is still free; otherwise it waits for the next alarm.
     if (!from || !from->has_waiting()) continue;
     if (from->free_at <= now)
       consider(from->waiting->take(), from);

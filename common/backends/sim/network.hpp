@@ -1,7 +1,8 @@
-// Links of the virtual cluster: which message goes when.
+// Links of the virtual cluster: decide when each message moves.
 //
-// A message needs every port on its path at once and holds each for bytes / that port's bandwidth. At one instant all
-// posts precede all grants; then messages are granted by ready time, then issue order, each if all its ports are free.
+// A message needs every port on its path at once and holds each for bytes / that port's bandwidth. At any instant, all
+// posts precede all grants. Messages are then granted in order of ready time, then issue, each if all its ports are
+// free.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace lockstep::sim {
 struct Batch;
 struct Message;
 
-/// Messages by priority: the one that is ready first, then the one issued first.
+/// Messages by priority: earliest ready time first, then earliest issue.
 class WaitingMessages {
  public:
   bool empty() const { return heap_.empty(); }
@@ -40,46 +41,46 @@ class WaitingMessages {
 
 struct Port {
   double free_at = 0;
-  std::unique_ptr<WaitingMessages> waiting;  // null: none ever did
-  bool alarm = false;                        // an event at free_at is on its way
+  std::unique_ptr<WaitingMessages> waiting;  // null until first needed
+  bool alarm = false;                        // an event at free_at is scheduled
 
   bool has_waiting() const { return waiting && !waiting->empty(); }
 };
 
 inline constexpr int kMaxLevels = 4;
 
-/// What messages cost whose innermost common level is the same.
+/// Cost of messages between ranks with the same innermost common level.
 struct Link {
   double alpha = 0;
   double beta = 0;
-  const Machine* machine = nullptr;  // where a table prices these messages in place of β
+  const Machine* machine = nullptr;  // if a table gives the cost instead of β
 
-  /// How long a message of so many bytes has its path after its latency.
+  /// Seconds for which a message of `bytes` occupies its path, after its latency.
   double busy_seconds(double bytes) const {
     return machine ? std::max(0.0, machine->message_seconds(0, bytes) - alpha) : bytes * beta;
   }
 };
 
-/// Which ports a message crosses: its sender's egress and its receiver's ingress ports of every level up to one.
+/// Ports that a message crosses: its sender's egress and its receiver's ingress ports, of every level up to `level`.
 struct Path {
   std::uint64_t from : 28 = 0;  // world ranks
   std::uint64_t to : 28 = 0;
   std::uint64_t level : 8 = 0;
 };
 
-/// One message, from the moment its first half is posted. Most need no more than the first line of the cache.
+/// One message, from the moment its first half is posted. Most need only the first cache line.
 struct alignas(64) Message {
-  Batch* sender = nullptr;        // not null once the sender's half is posted; not to be used once buffered
-  Batch* receiver = nullptr;      // not null once the receiver's half is posted
+  Batch* sender = nullptr;        // null until the sender's half is posted; not to be used once buffered
+  Batch* receiver = nullptr;      // null until the receiver's half is posted
   const Transfer* out = nullptr;  // the sender's half; null once buffered
   const Transfer* in = nullptr;   // the receiver's half
   Path path;
   std::uint64_t bytes = 0;
   double ready = 0;
-  std::uint64_t issue = 0;  // order of sends over the whole run
+  std::uint64_t issue = 0;  // order of sends in the whole run
 
   Message* next = nullptr;  // in its pair's queue of unmatched halves
-  /// Set aside: what left before it was received. The sender's batch may be over, and its slices gone.
+  /// Copy of a message sent before its receive was posted. The sender's batch may be over, and its slices gone.
   Half sent;
   double arrival = 0;
   std::unique_ptr<char[]> early;  // its payload
@@ -99,29 +100,29 @@ class Network {
   void port_freed(Port* port) { freed_.push_back(port); }
   bool has_work() const { return !ready_.empty() || !freed_.empty(); }
 
-  /// A message that goes now, or else a port that messages wait for from now on.
+  /// Either a message granted now, or a port that messages now wait for.
   struct Decision {
     Message* granted = nullptr;
     Port* awaited = nullptr;
   };
-  /// First come, first served: each message that is ready goes if every port on its path is free, in order of (ready,
-  /// issue), and then holds them; else it waits for the first that is not. What was decided, in order, until the next
-  /// call.
+  /// First come, first served: in order of (ready, issue), grants each ready message if every port on its path is free,
+  /// and occupies these ports; otherwise the message waits for the first busy port. Returns the decisions, in order;
+  /// valid until the next call.
   std::span<const Decision> grant_in_order(double now);
 
  private:
   struct Candidate {
     Message* message;
-    Port* from;  // the queue it was taken from, or null
+    Port* from;  // port whose queue it was taken from, or null
   };
   static bool goes_later(const Candidate& a, const Candidate& b) { return goes_before(b.message, a.message); }
-  /// Both directions of one rank's link, or of what shares one. A bus has one port for both.
+  /// Both directions of one rank's link, or of a shared link. A bus has one port for both.
   struct alignas(64) PortPair {
     Port egress, ingress;
   };
   struct Level {
     Link link;
-    double seconds_per_byte = 0;  // of one port
+    double seconds_per_byte = 0;  // per port
     int width = 1;                // ranks that share a port
     bool bus = false;
     std::vector<PortPair> ports;

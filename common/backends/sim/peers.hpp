@@ -1,4 +1,4 @@
-// Whom one endpoint has met, and what it knows of each.
+// Peers that an endpoint has met, and its data about each.
 #pragma once
 
 #include <array>
@@ -12,25 +12,25 @@
 
 namespace lockstep::sim {
 
-/// Unmatched halves of messages from one rank to another on one (group, queue): all sends, or all receives.
+/// Unmatched halves of messages from one rank to another on one (group, queue): either sends only or receives only.
 struct Pair {
   Message* first = nullptr;
   Message* last = nullptr;
 };
 
-/// What an endpoint knows of one peer: one line of the cache.
+/// An endpoint's data about one peer; fits in one cache line.
 struct alignas(64) Peer {
-  int rank = 0;                  // in the group
-  std::uint32_t world : 28 = 0;  // …and in the world
-  std::uint32_t level : 4 = 0;   // innermost that joins the two
-  Pair* out = nullptr;           // the other end's `in`
+  int rank = 0;                  // rank in the group
+  std::uint32_t world : 28 = 0;  // world rank
+  std::uint32_t level : 4 = 0;   // innermost level that joins the two
+  Pair* out = nullptr;           // `in` of the other end
   Pair in;
   Traffic traffic;
 };
 static_assert(sizeof(Peer) == 64);
 
-/// The peers of one endpoint, in the order met. They stay where they are; a thousand ranks that all meet have a
-/// million.
+/// The peers of one endpoint, in the order met. Their addresses are stable. A thousand ranks that all meet have a
+/// million of them.
 class Peers {
  public:
   std::size_t size() const { return count_; }
@@ -38,9 +38,9 @@ class Peers {
     const Place place = place_of(index);
     return chunks_[place.chunk][place.offset];
   }
-  Peer* find(int rank) const;  ///< null: never met
-  Peer& add(int rank);         ///< who was never met
-  /// f(peer) in the order met; by rank where they are many.
+  Peer* find(int rank) const;  ///< null if never met
+  Peer& add(int rank);         ///< adds a peer not met before
+  /// Calls f(peer) in the order met; in rank order if there are many.
   template <class F>
   void each(F f) const {
     if (slots_.empty())
@@ -61,7 +61,7 @@ class Peers {
     if (index < 2) return {0, index};
     return {static_cast<std::size_t>(std::bit_width(index)) - 1, index - std::bit_floor(index)};
   }
-  /// Where `rank` is looked for first. Neighbours in rank, whom most algorithms meet, lie side by side.
+  /// First slot to search for `rank`. Neighbours in rank, which most algorithms meet, have adjacent slots.
   std::size_t slot_of(int rank) const {
     const auto number = static_cast<std::size_t>(rank);
     return (number + (number >> std::countr_zero(slots_.size()))) & (slots_.size() - 1);
@@ -70,10 +70,10 @@ class Peers {
   std::vector<const Peer*> by_rank() const;
 
   static constexpr std::size_t kFew = 8;
-  std::array<int, kFew> ranks_{};  // of the first peers, so that one line of the cache says which of them it is
+  std::array<int, kFew> ranks_{};  // of the first peers, so that one cache line is enough to find them
   std::uint32_t count_ = 0;
   std::vector<std::unique_ptr<Peer[]>> chunks_;
-  std::vector<std::uint16_t> slots_;  // open addressing: index + 1, or 0; empty while peers are few
+  std::vector<std::uint16_t> slots_;  // open addressing: index + 1, or 0; empty while there are few peers
 };
 
 }  // namespace lockstep::sim

@@ -1,4 +1,4 @@
-// The verbs of one virtual rank that others take part in, messages and closures: what they are in virtual time.
+// The verbs of a virtual rank that involve other ranks or queues, messages and closures, in virtual time.
 
 #include "common/backends/sim/host_time.hpp"
 #include "common/backends/sim/symmetry.hpp"
@@ -25,7 +25,7 @@ RaceDetector::Moment SimRank::moment(const Queue& queue, std::uint64_t ahead) {
   return {static_cast<std::uint32_t>(recorder_.reached(queue.index) + ahead), queue.clock};
 }
 
-/// With queues in place of the detector's components.
+/// Records the detector's race, with queues in place of its components.
 void SimRank::note_race() {
   if (!races() || !races()->found()) return;
   TraceRace race = *races()->found();
@@ -64,7 +64,7 @@ Ticket SimRank::start(CommunicatorKey at, std::span<const Transfer> transfers, L
   batch->pending = static_cast<int>(transfers.size());
   batch->posted = queue.clock;
   batch->where = where;
-  std::span<const int> members;  // only traces ask, and looking them up takes time
+  std::span<const int> members;  // filled only for traces, because the look-up takes time
   if (recorder_.tracing()) members = world_.groups().members(at.group);
   batch->collective = recorder_.batch_started(at.queue, at.group, members, transfers);
   if (races()) {

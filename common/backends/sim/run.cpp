@@ -1,4 +1,4 @@
-// The simulator's entry point: run(options, program) on virtual ranks, in one process and one thread.
+// Entry point of the simulator: run(options, program) on virtual ranks, in one process and one thread.
 #include "common/runtime/run.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace lockstep {
 
 Outcome run(const RunOptions& options, const Program& program) {
-  constexpr int kMostRanks = 15'000;  // each fiber's guarded stack takes two of the 65,530 mappings of a process
+  constexpr int kMostRanks = 15'000;  // each fiber's guarded stack takes two of a process's 65,530 mappings
   if (options.ranks < 1 || options.ranks > kMostRanks)
     throw Error(Verdict::usage, fmt::format("{} ranks: the simulator runs 1 to {}", options.ranks, kMostRanks));
   const auto begin = std::chrono::steady_clock::now();

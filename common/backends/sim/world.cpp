@@ -24,19 +24,19 @@ void World::sleep_until(Queue& queue, double time) {
 }
 
 void World::wake_at(Queue& queue, double time) {
-  queue.blocked.on = Blocked::On::nothing;  // so that nobody wakes it twice
+  queue.blocked.on = Blocked::On::nothing;  // so that it is not woken twice
   events_.put(time, {EventKind::wake, &queue});
 }
 
 void World::wake(Queue& queue, double time) {
-  // A rank with nothing beside main may run ahead: nobody can see what it does before its next message.
+  // A rank that uses only main may run ahead, since its work is not visible to others before its next message.
   if (queue.owner->watched() && time > time_) return wake_at(queue, time);
   queue.blocked.on = Blocked::On::nothing;
   runnable_.push_back(&queue);
 }
 
 namespace {
-/// The first lines of an object: what every message needs.
+/// Prefetches the first cache lines of an object, which every message needs.
 template <int lines = 2>
 void fetch(const void* object) {
   for (int line = 0; line < lines; ++line)
@@ -44,9 +44,9 @@ void fetch(const void* object) {
 }
 }  // namespace
 
-/// A thousand ranks do not fit a core's cache, and each touches some thirty lines of it when it goes on. While one runs
-/// the next one's are fetched, pointers a step earlier than what they point to: 1.10 times the rate of a ring of 1,024
-/// ranks, phantom or with data.
+/// Prefetches data of the ranks that run next. A thousand ranks do not fit in a core's cache, and each touches about
+/// thirty lines of it when it resumes. Pointers are fetched one step earlier than the data they point to. A ring of
+/// 1,024 ranks runs 1.10 times as fast, phantom or with data.
 void World::fetch_ahead(std::size_t next) const {
   if (next + 2 < runnable_.size()) fetch<1>(runnable_[next + 2]);
   if (next + 1 < runnable_.size()) {
@@ -68,7 +68,7 @@ void World::fetch_ahead(std::size_t next) const {
 void World::loop() {
   while (!failing_) {
     if (!runnable_.empty()) {
-      // In the order woken; what they wake comes after.
+      // In the order woken; queues that these wake come after them.
       for (std::size_t i = 0; i < runnable_.size() && !failing_; ++i) {
         fetch_ahead(i + 1);
         resume(*runnable_[i]);

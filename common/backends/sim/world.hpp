@@ -1,7 +1,7 @@
-// The virtual cluster: ranks, their queues and groups, and the scheduler that runs whoever is earliest.
+// The virtual cluster: ranks, their queues and groups, and the scheduler, which always runs the earliest queue.
 //
-// One OS thread does everything. A queue's fiber runs ahead of the global clock as long as nothing it does can be
-// affected by others: a rank with one queue only stops where it must wait for a message.
+// One OS thread does everything. A queue's fiber may run ahead of the global clock as long as other queues cannot
+// affect it: a rank that uses only main stops only to wait for messages.
 #pragma once
 
 #include <algorithm>
@@ -29,35 +29,35 @@ struct alignas(64) Batch {
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
   double begin = 0;
-  double completion = 0;  // known when pending is 0
-  int pending = 0;        // transfers whose completion is not known yet
-  Batch* next = nullptr;  // in its endpoint
+  double completion = 0;  // final once pending is 0
+  int pending = 0;        // transfers whose completion time is unknown
+  Batch* next = nullptr;  // next batch of its endpoint
   double posted = 0;
   Location where{};
   const char* collective = nullptr;
-  std::unique_ptr<VectorClock> clock;  // race checks
+  std::unique_ptr<VectorClock> clock;  // for race checks
 };
 
-/// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
+/// One rank's end of a communicator, that is, of a (group, queue). Batches are numbered from 1.
 struct alignas(64) Endpoint {
-  Batch* first = nullptr;       // not yet waited for, in the order started
-  Batch* incomplete = nullptr;  // the first whose completion is not known
+  Batch* first = nullptr;       // oldest batch not waited for
+  Batch* incomplete = nullptr;  // oldest batch whose completion time is unknown
   Batch* last = nullptr;
   std::uint64_t started = 0;
-  std::uint64_t completed = 0;  // batches whose completion is known
-  std::uint64_t waited = 0;     // …that have been waited for
+  std::uint64_t completed = 0;  // number of batches with known completion
+  std::uint64_t waited = 0;     // number of batches waited for
   double free_at = 0;           // completion of the last completed batch
   Queue* waiter = nullptr;
   std::uint64_t waiter_number = 0;
-  Peer* recent_out = nullptr;  // the last sent to, and received from
+  Peer* recent_out = nullptr;  // peers last sent to and received from
   Peer* recent_in = nullptr;
   SimRank* owner = nullptr;
   int group = 0;
   int queue = 0;
-  int rank = 0;            // of the owner, in the group
-  int component = -1;      // race checks
+  int rank = 0;            // the owner's rank in the group
+  int component = -1;      // for race checks
   bool symmetric = false;  // every peer does what this rank does
-  double share = 1;        // of such an endpoint's bytes: for how many they hold ports
+  double share = 1;        // symmetric: fraction of its bytes for which messages hold ports
   Peers peers;
 
   const Batch* oldest() const { return first; }
@@ -79,7 +79,7 @@ struct Closure : ClosureBase {
   VectorClock clock;
 };
 
-/// What the parts that all one-process backends share need to know of this one.
+/// The simulator's types, for the code shared by all one-process backends.
 struct Types {
   using World = sim::World;
   using BackendRank = sim::SimRank;
@@ -88,22 +88,22 @@ struct Types {
   using Endpoint = sim::Endpoint;
 };
 
-/// One ordered queue of one rank; queue 0 is main. What every message needs is in one line of the cache.
+/// One ordered queue of one rank; queue 0 is main. Data that every message needs is in one cache line.
 struct alignas(64) Queue : QueueBase<Types> {
   double clock = 0;
   Endpoint* recent = nullptr;  // the endpoint last used
   Closures<Closure> closures;
-  bool in_operation = false;  // main: arithmetic until operation_end
+  bool in_operation = false;  // main: arithmetic runs until operation_end
   double operation_end = 0;
   int component = -1;
 };
 
-/// The simulator's side of one rank.
+/// One rank of the simulator.
 class alignas(64) SimRank final : public RankBase<Types> {
  public:
   SimRank(World& world, int rank);
   ~SimRank() override;
-  Rank symmetric_group(int size, int level, double share);  ///< symmetry.hpp
+  Rank symmetric_group(int size, int level, double share);  ///< see symmetry.hpp
 
   Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
@@ -120,7 +120,7 @@ class alignas(64) SimRank final : public RankBase<Types> {
     note_race();
     each_endpoint([](Endpoint& endpoint) { endpoint.peers.clear(); });
   }
-  /// Other queues of this rank are at work.
+  /// True if other queues of this rank are working.
   bool watched() const;
   double jitter();  // with --perturb: extra seconds, often none
 
@@ -136,8 +136,8 @@ class alignas(64) SimRank final : public RankBase<Types> {
   void program_ended(Queue&) {}
   double seconds(const RankLedger&) const { return queues_[0]->clock; }
 
-  /// A library's collective that a queue beside main plays, and its share of the GPU (library_share). Main's arithmetic
-  /// has lost its part until `since`.
+  /// A library's collective on a queue other than main, and its share of the GPU (library_share). Main's arithmetic has
+  /// been extended for it up to `since`.
   struct Held {
     int queue = 0;
     double share = 0, since = 0;
@@ -147,35 +147,35 @@ class alignas(64) SimRank final : public RankBase<Types> {
   void finish_operation(Queue& main);
 
   double draw_jitter();
-  void sync(Queue& queue);  // lets the world catch up, where others can see what this queue does
+  void sync(Queue& queue);  // lets the world catch up, if others can see what this queue does
   Endpoint& endpoint(Queue& queue, int group) {
     if (!queue.recent || queue.recent->group != group) queue.recent = &endpoint_at(group, queue.index);
     return *queue.recent;
   }
 
   RaceDetector* races() const;  // null: no checks
-  /// Of what the queue does next, or of the batch that it has just noted.
+  /// Moment of what the queue does next (`ahead` 1), or of what it has just noted (0).
   RaceDetector::Moment moment(const Queue& queue, std::uint64_t ahead);
   void note_race();
 
   std::uint64_t draws_ = 0;
   std::unique_ptr<RaceDetector> races_;
-  std::vector<Held> held_;  // with the library's prices
+  std::vector<Held> held_;  // only with the library's times
 };
 
 class World final : public WorldBase<Types> {
  public:
   World(const RunOptions& options, const Program& program);
 
-  // Used by ranks ------------------------------------------------------------------------------------------------
+  // For ranks -----------------------------------------------------------------------------------------------------
   double time() const { return time_; }
   Device* device() { return device_.get(); }
 
-  void sleep_until(Queue& queue, double time);  // suspends the running fiber until the global clock is there
+  void sleep_until(Queue& queue, double time);  // suspends the running fiber until the global clock reaches it
   void wake_from_set_up(Queue& main) { wake(main, main.clock); }
   void wake_for_work(Queue& queue) { wake_at(queue, begin_of_work(queue)); }
   void wake_after(Queue& main, const Closure& closure) { wake(main, closure.finished); }
-  void post(Batch* batch);  // begins now, at its time, or after the one before it
+  void post(Batch* batch);  // begins now, at its time, or after the batch before it
   Batch* new_batch();
   void retire(Batch* batch);
   StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
@@ -190,7 +190,7 @@ class World final : public WorldBase<Types> {
 
   std::size_t stack_bytes() const { return options_.stack_bytes; }
   void started(Queue& queue) { events_.put(begin_of_work(queue), {EventKind::wake, &queue}); }
-  /// What main gives to a queue that has nothing to do begins then.
+  /// Earliest time at which an idle queue can begin a closure that main launches.
   double begin_of_work(const Queue& queue) const { return std::max(queue.owner->queue(0).clock, time_); }
   void loop();
   void drain() {}
@@ -199,7 +199,7 @@ class World final : public WorldBase<Types> {
 
   void fetch_ahead(std::size_t next) const;
   void handle(Event event);
-  void wake(Queue& queue, double time);  // a blocked queue goes on at `time`
+  void wake(Queue& queue, double time);  // resumes a blocked queue at `time`
   void wake_at(Queue& queue, double time);
   void begin_at(double time, Batch* batch);
   void begin(Batch* batch);
@@ -215,7 +215,7 @@ class World final : public WorldBase<Types> {
   void completed(Batch* batch);
   bool unmatched(Endpoint& endpoint, const Transfer& transfer);  // explain.cpp
   Peer& peer(Endpoint& endpoint, int rank);
-  /// Who was met last is often met next, and in an exchange the other way round.
+  /// Looks up a peer. The last peer is often the next one and, in an exchange, also that of the other direction.
   Peer& recent_peer(Endpoint& endpoint, int rank, Peer*& recent, Peer* other_way) {
     if (recent && recent->rank == rank) return *recent;
     return *(recent = other_way && other_way->rank == rank ? other_way : &peer(endpoint, rank));
@@ -242,7 +242,7 @@ class World final : public WorldBase<Types> {
   std::vector<Batch*> free_batches_;
 };
 
-// What every message asks is in the world, which is in the cache.
+// Every message asks this; the world is in the cache.
 inline bool SimRank::watched() const { return live_closures_ > 0 || world_.options().perturb; }
 inline double SimRank::jitter() { return world_.options().perturb ? draw_jitter() : 0; }
 inline RaceDetector* SimRank::races() const { return world_.options().check_races ? races_.get() : nullptr; }
