@@ -15,7 +15,7 @@ using processes::monotonic_ns;
 namespace {
 constexpr int kSpins = 200;                       // about 10 µs of polling MPI
 constexpr std::uint64_t kLongYield = 10'000'000;  // ns
-constexpr std::uint64_t kShortYield = 10'000;     // ns, while arithmetic wants the core
+constexpr std::uint64_t kShortYield = 10'000;     // ns; while arithmetic needs the core
 constexpr long kLongestSleep = 200'000;           // ns
 constexpr std::uint64_t kSpinBeforeDeadline = 5'000;
 constexpr std::uint64_t kBillion = 1'000'000'000;

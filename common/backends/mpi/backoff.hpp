@@ -1,18 +1,18 @@
-// How the threads of one process share the cores: the back-off of a thread that waits, and sleeps that end on time.
+// Sharing of cores by the threads of one process: the back-off of waiting threads, and sleeps that end on time.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::mpi {
 
-/// What a thread that waits may do with its core. Yielding is enough for other processes that wait; beside this
-/// process's own arithmetic it would still take every second slice.
+/// Permitted use of a core by a waiting thread. Yielding is enough if other processes wait; next to arithmetic of this
+/// process, it would still take every second time slice.
 enum class SpinPolicy { spin, yield, sleep };
 
-/// Between two looks at something that has not happened yet: spin, then yield, then sleep a little, ever longer.
+/// Rest between two checks for an event: spins first, then yields, then sleeps for increasing times.
 class Backoff {
  public:
-  /// True once the thread has begun to sleep: it has waited a while.
+  /// Rests once. True once the thread has begun to sleep, that is, has waited for a while.
   bool rest(SpinPolicy spin_policy);
 
  private:
@@ -22,9 +22,9 @@ class Backoff {
   static constexpr long kShortestSleep = 20'000;
 };
 
-/// Sleeps without using the core; the last few microseconds are spun, so that it ends on time.
+/// Sleeps without using the core, then spins for the last few microseconds to end on time.
 void sleep_until_ns(std::uint64_t when);
-/// Linux rounds this thread's sleeps by 50 µs unless asked not to.
+/// Makes this thread's sleeps exact; by default Linux may round them by 50 µs.
 void ask_for_exact_sleeps();
 
 }  // namespace lockstep::mpi

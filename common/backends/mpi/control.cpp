@@ -26,8 +26,8 @@ Control::~Control() {
   for (Sent& sent : sent_) MPI_Wait(&sent.request, MPI_STATUS_IGNORE);
 }
 
-/// Whether incoming_ holds the next message. It is received from its sender, once there is one: a receive from anybody
-/// (MPI_ANY_SOURCE) never sees some letters that have come, in MPICH 4.3 and 5.0 with UCX between hosts.
+/// True if incoming_ holds the next message. Probes for a sender and then receives from it: with MPI_ANY_SOURCE, MPICH
+/// 4.3 and 5.0 with UCX never see some control messages between hosts.
 bool Control::has_arrived() {
   int found = request_ != MPI_REQUEST_NULL;
   if (!found) {
@@ -64,7 +64,7 @@ void Control::poll() {
 void Control::end_job(const std::string& message) {
   std::fprintf(stderr, "%s\n", message.c_str());
   std::fflush(stderr);
-  // What a process wrote just before, MPICH's launcher may not pass on.
+  // MPICH's launcher may lose output written just before.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();

@@ -1,5 +1,5 @@
-// The control messages of the runtime to itself (common/runtime/processes/watch.hpp) over MPI, on a communicator of
-// their own.
+// The runtime's control messages to itself (common/runtime/processes/watch.hpp) over MPI, on a communicator of their
+// own.
 #pragma once
 
 #include <mpi.h>
@@ -20,9 +20,9 @@ class Control final : public processes::Watch {
   Control(Job& job, MPI_Comm comm, std::function<Row()> describe_me);
   ~Control() override;
 
-  /// Takes in and sends what there is; gate held, as for looking at the clock.
+  /// Receives and sends pending messages; gate held, as for look_at_clock().
   void poll();
-  /// Nothing of ours is on its way; gate held.
+  /// True if none of our messages is in flight; gate held.
   bool quiet() const { return answered() && sent_.empty() && request_ == MPI_REQUEST_NULL; }
   /// Ends the whole job at once, with a message.
   [[noreturn]] static void end_job(const std::string& message);
@@ -37,7 +37,7 @@ class Control final : public processes::Watch {
   bool has_arrived();
 
   MPI_Comm comm_;
-  std::string incoming_;  // the message that is being received
+  std::string incoming_;  // the message being received
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::list<Sent> sent_;
 };

@@ -14,7 +14,7 @@ std::vector<Place> take_seats(MPI_Comm world) {
   MPI_Comm host = MPI_COMM_NULL;
   check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
 
-  std::array<unsigned char, 8192> allowed{};  // a byte for each hardware thread
+  std::array<unsigned char, 8192> allowed{};  // one byte per hardware thread
   for (const int thread : allowed_threads())
     if (thread < static_cast<int>(allowed.size())) allowed[thread] = 1;
   check(
@@ -24,7 +24,7 @@ std::vector<Place> take_seats(MPI_Comm world) {
     if (allowed[thread]) threads.push_back(thread);
 
   Place mine{.host = rank, .cores = read_host("", threads).usable_cores};
-  check(MPI_Bcast(&mine.host, 1, MPI_INT, 0, host));  // a host is known by the rank of its first process
+  check(MPI_Bcast(&mine.host, 1, MPI_INT, 0, host));  // identifies a host by the rank of its first process
   MPI_Comm_free(&host);
   std::vector<Place> places(size);
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, places.data(), sizeof mine, MPI_BYTE, world));

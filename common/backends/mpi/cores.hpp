@@ -1,4 +1,4 @@
-// Which rank is on which host, and how many cores each host has for them.
+// Placement: the host of each rank, and the number of cores that each host has.
 #pragma once
 
 #include <mpi.h>
@@ -8,12 +8,12 @@
 namespace lockstep::mpi {
 
 struct Place {
-  int host = 0;   // by number, the same on every process
-  int cores = 1;  // usable ones of that host, in all
+  int host = 0;   // number of the host, the same on every process
+  int cores = 1;  // usable cores of that host, in total
 };
 
-/// Collective. Cores are counted over the affinity masks of all processes of a host, since a launcher may have bound
-/// each to cores of its own.
+/// Collective: the place of every process. Cores are counted over the affinity masks of all processes of a host, since
+/// a launcher may have bound each process to its own cores.
 std::vector<Place> take_seats(MPI_Comm world);
 
 }  // namespace lockstep::mpi

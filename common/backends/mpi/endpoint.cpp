@@ -165,7 +165,7 @@ processes::Outstanding Endpoint::outstanding() {
   return result;
 }
 
-/// The modelled time passes, whatever others do.
+/// True if the transfer ends when its modelled time has passed, whatever other ranks do.
 bool Endpoint::ends_by_itself(const Batch& batch, std::size_t index) const {
   if (!job_.emulate()) return false;
   const Message::State state = batch.messages[index].state;
@@ -181,7 +181,7 @@ bool Endpoint::count_transfers(processes::Row& row) {
     processes::Begun& of = begun[transfer.peer];
     return transfer.kind == Transfer::Kind::send ? of.sends : of.receives;
   };
-  for (std::uint64_t number = posted_ + 1; number <= started(); ++number)  // these wait for their turn
+  for (std::uint64_t number = posted_ + 1; number <= started(); ++number)  // not posted yet
     for (const Transfer& transfer : numbered(number).transfers) --count_of(transfer);
   bool waits = idle();
   const auto first = static_cast<std::ptrdiff_t>(row.unfinished.size());

@@ -1,7 +1,7 @@
 // An endpoint: the ordered batches of one (group, queue), on a communicator of their own.
 //
-// Batches begin and complete in the order started, one at a time. Everything here is called with the job's gate held;
-// whoever waits, or else the progress thread, calls advance().
+// Batches begin and complete in the order started, one at a time. The job's gate must be held for every call. Waiting
+// threads call advance(), and otherwise the progress thread.
 #pragma once
 
 #include <mpi.h>
@@ -16,7 +16,7 @@
 
 namespace lockstep::mpi {
 
-/// One message of a batch whose messages carry headers.
+/// One message of a batch, when messages carry headers.
 struct Message {
   enum class State { waits_for_port, waits_for_header, moves, timed, done };
   State state = State::moves;
@@ -33,8 +33,8 @@ struct Batch : processes::BatchCore {
   double issued = 0;  // modelled seconds, as are the next two
   double begin = 0;
   double end = 0;
-  std::vector<MPI_Request> requests;  // without headers: all of them
-  std::vector<Message> messages;      // with headers: one a transfer
+  std::vector<MPI_Request> requests;  // without headers: all of the batch
+  std::vector<Message> messages;      // with headers: one per transfer
 };
 
 /// Appends one request for each part of the message.
@@ -45,34 +45,34 @@ class Endpoint final : public processes::EndpointCore<Batch> {
  public:
   using Queue = mpi::Queue;
 
-  /// `queue_name` is the queue's, the same on every member.
+  /// `queue_name` is the queue's name, the same on every member.
   Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::string& queue_name, std::vector<int> members);
 
   /// Adds a batch; it is posted at once if the endpoint is idle. Returns its number.
   std::uint64_t start(std::span<const Transfer> transfers, Location where, const char* region, double issued);
-  /// Moves on what can; true if the endpoint is empty.
+  /// Advances whatever can move; true if the endpoint is empty.
   bool advance();
   bool ready(std::uint64_t number) const { return completed_ >= number; }
   bool idle() const { return completed_ == started(); }
-  /// When batch `number`, complete and not released, ended.
+  /// End of batch `number`, which must be complete and not released.
   double end_of(std::uint64_t number) const { return numbered(number).end; }
-  /// When, at the earliest, the running batch can complete; 0 when that is not known.
+  /// Earliest time at which the running batch can complete; 0 if unknown.
   double earliest_end() const;
-  /// Forgets batches up to `number`, and with them their hold on memory; they are complete.
+  /// Forgets batches up to `number`, which must be complete, and releases the memory they hold.
   void release(std::uint64_t number);
-  /// Forgets all of them, and the communicator.
+  /// Forgets all batches and frees the communicator.
   void close();
 
-  /// After a failure: receives are withdrawn, then (called again and again) whatever arrives is thrown away; true when
-  /// nothing of ours is on its way any more.
+  /// After a failure: withdraw() cancels receives; abandoned(), called repeatedly, discards whatever arrives and
+  /// returns true once none of our messages is in flight.
   void withdraw();
   bool abandoned();
-  /// Takes in one message that nobody received, once it is there; its sender's side in words.
+  /// Waits for one unreceived message and removes it; returns its sender's side in words.
   std::string take_unread(int member);
 
   processes::Outstanding outstanding();
-  /// Adds what has begun, and of the running batch what has not ended and waits for another rank. False where that is
-  /// nothing: the endpoint goes on by itself.
+  /// Adds begun transfers to `row`, and those of the running batch that have not ended and wait for another rank. False
+  /// if none waits: the endpoint then makes progress by itself.
   bool count_transfers(processes::Row& row);
 
   MPI_Comm comm() const { return comm_; }

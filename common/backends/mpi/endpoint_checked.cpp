@@ -1,8 +1,10 @@
-// Messages with headers: both sides can be compared, and emulated links can price them.
+// Messages with headers. Every message goes through this file while options.check_races is set (the default) or links
+// are emulated; otherwise endpoint.cpp sends bodies alone. A header lets the receiver compare both ends of its message,
+// and carries the times of emulated links. On MPI it has nothing to do with races.
 //
-// A send's header leaves with its body. A receive takes the header first, compares, then takes the body. While links
-// are emulated, a send up to eager_bytes takes its ports itself; for a longer one the receiver does, once both halves
-// are posted, and tells the sender when the first byte left.
+// A send's header leaves together with its body. A receive takes the header first, compares, then takes the body. With
+// emulated links, a send of up to eager_bytes occupies its ports itself. For a longer one, the receiver does so once
+// both halves are posted, and tells the sender when the first byte left.
 
 #include "common/backends/mpi/endpoint.hpp"
 #include "common/backends/mpi/status.hpp"
@@ -74,8 +76,8 @@ bool Endpoint::finished_checked(Batch& batch) {
   return all;
 }
 
-/// Between two ranks messages keep their order, bodies as well as headers: while an earlier one to or from the same
-/// peer has not begun to move, this one may not.
+/// True if message `index` must not move yet. Between two ranks messages keep their order, bodies as well as headers,
+/// so a message waits while an earlier one to or from the same peer has not begun to move.
 bool Endpoint::overtakes(const Batch& batch, std::size_t index) const {
   auto waits = [&](std::size_t i) {
     const Message::State state = batch.messages[i].state;
@@ -117,7 +119,7 @@ void Endpoint::header_arrived(Batch& batch, const Transfer& transfer, Message& m
   }
   const Path path = path_of(transfer);
   const double arrived = message.header.granted + path.beta * static_cast<double>(message.header.bytes) + path.alpha;
-  message.complete_at = std::max(batch.begin, arrived);  // eager: it may have been here before its receive
+  message.complete_at = std::max(batch.begin, arrived);  // eager: it may have arrived before its receive
 }
 
 void Endpoint::ask_for_port(Batch& batch, const Transfer& transfer, Message& message) {

@@ -1,4 +1,4 @@
-// How an endpoint ends: what nobody received, and after a failure how its messages are got out of MPI.
+// The end of an endpoint: finds unreceived messages and, after a failure, removes pending messages from MPI.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -45,11 +45,11 @@ bool Endpoint::abandoned() {
 
 std::string Endpoint::take_unread(int member) {
   std::string words;
-  while (words.empty()) words = take_message(member);  // it has been sent, so it comes
+  while (words.empty()) words = take_message(member);  // it has been sent, so it will arrive
   return words;
 }
 
-/// One message that has come from `source`; its sender's side in words, empty where there is none.
+/// Receives a message that has arrived from `source`; returns its sender's side in words, "" if there is none.
 std::string Endpoint::take_message(int source) {
   int found = 0;
   MPI_Status status;

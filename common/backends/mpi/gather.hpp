@@ -1,5 +1,4 @@
-// Bytes of every process, by rank. MPI counts them in int, and where each rank's begin too: what is longer in all than
-// an int can say travels in rounds.
+// Gathers bytes of every process, by rank. MPI counts bytes and offsets in int, so larger totals travel in rounds.
 #pragma once
 
 #include <mpi.h>
@@ -10,16 +9,16 @@
 
 namespace lockstep::mpi {
 
-/// What travels in one round: of each rank so many bytes, which begin there in what arrives.
+/// One round: number of bytes from each rank, and their offsets in the received data.
 struct GatherRound {
   std::vector<int> counts, offsets;
 };
 
-/// Ranks have `lengths` bytes, of which `done` each (or all that they have) went in rounds before; no round has more
-/// than `most` bytes in all, which is at least a byte for each rank.
+/// Plans the next round. Ranks have `lengths` bytes, of which earlier rounds sent `done` each (or all that they have).
+/// A round has at most `most` bytes in total, which must be at least one byte per rank.
 GatherRound gather_round(const std::vector<std::size_t>& lengths, std::size_t done, std::size_t most);
 
-/// Collective. Every rank's `mine`, on all ranks; with for_all = false on rank 0, and nothing elsewhere.
+/// Collective. Returns every rank's `mine` on all ranks; with for_all = false on rank 0 only, and nothing elsewhere.
 std::vector<std::string> gather(MPI_Comm comm, const std::string& mine, bool for_all = true,
                                 std::size_t most = std::numeric_limits<int>::max());
 

@@ -1,4 +1,4 @@
-// One run as one process sees it: what its threads (main, queues, progress) share.
+// One run from the view of one process: the data that its threads (main, queues, progress) share.
 #pragma once
 
 #include <mpi.h>
@@ -19,16 +19,16 @@ struct Job : processes::Job {
   Job(const RunOptions& o, int rank, std::string host, MPI_Comm comm)
       : processes::Job(o, rank, std::move(host), o.emulate ? &o.machine : nullptr), comm(comm) {}
 
-  const MPI_Comm comm;           // of all ranks: set-up, start and end
-  int cores_per_rank = 1;        // on this host; 0 where ranks outnumber cores
-  std::unique_ptr<Ports> ports;  // while emulating
+  const MPI_Comm comm;           // all ranks: set-up, start and end
+  int cores_per_rank = 1;        // on this host; 0 if there are more ranks than cores
+  std::unique_ptr<Ports> ports;  // only while emulating
 
   std::atomic<int> outstanding{0};  // batches started and not complete
   std::atomic<int> computing{0};    // threads in arithmetic
-  std::atomic<int> polling{0};      // threads that look after progress themselves
+  std::atomic<int> polling{0};      // threads that make progress themselves
 
   bool emulate() const { return options.emulate; }
-  /// What a thread that waits may take of the cores.
+  /// Permitted use of a core by a waiting thread.
   SpinPolicy spin_policy() const {
     if (computing.load(std::memory_order_relaxed) > 0) return SpinPolicy::sleep;
     return cores_per_rank == 0 ? SpinPolicy::yield : SpinPolicy::spin;

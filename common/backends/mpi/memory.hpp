@@ -1,5 +1,5 @@
-// Memory of one rank: blocks are kept and given out again, since a training step asks for the same sizes every time and
-// fresh pages cost more than the arithmetic on them.
+// Memory of one rank. Freed blocks are kept and reused, since every training step asks for the same sizes, and fresh
+// pages cost more than the arithmetic on them.
 #pragma once
 
 #include <cstddef>

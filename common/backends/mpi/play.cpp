@@ -1,4 +1,4 @@
-// A rank from the program's first line to the moment when all ranks know how the run ended.
+// A run on one rank, from the program's first line until all ranks know the outcome.
 #include "common/backends/mpi/gather.hpp"
 #include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"
@@ -13,7 +13,7 @@ void MpiRank::begin_program() {
   job_.clock = processes::Clock(epoch, job_.emulate() ? job_.options.emulate_scale : 1);
 }
 
-/// A barrier that lets other things happen: `before` must hold to enter it, `meanwhile` is done until it is left.
+/// A barrier that allows other work: enters once `before` holds, and calls `meanwhile` until all have entered.
 void MpiRank::barrier(const std::function<bool()>& before, const std::function<void()>& meanwhile) {
   MPI_Request request = MPI_REQUEST_NULL;
   bool entered = false;
@@ -35,7 +35,7 @@ void MpiRank::barrier(const std::function<bool()>& before, const std::function<v
 }
 
 void MpiRank::finish() {
-  // Until the last rank has played, any may still fail, or be found to wait for ever.
+  // Until the last rank has finished, any rank may still fail or turn out to be deadlocked.
   barrier([] { return true; }, [] {});
   over_ = true;
   bool failed = agree_on_failure("played");
@@ -51,7 +51,7 @@ std::vector<std::string> MpiRank::gather(const char*, const std::string& mine, b
   return mpi::gather(job_.comm, mine, for_all);
 }
 
-/// Nothing of this run is left in MPI's hands afterwards, so that another may follow.
+/// Leaves nothing of this run in MPI, so that another run may follow.
 void MpiRank::clean_up(bool failed) {
   if (failed) {
     std::lock_guard gate(job_.gate);

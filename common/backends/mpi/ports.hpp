@@ -1,8 +1,8 @@
-// The emulated machine's links: when each port is free, in memory that all processes of one host share.
+// Links of the emulated machine: the time at which each port becomes free, in memory shared by all processes of a host.
 //
-// The same model as the simulator's: a message needs every port on its path at once and holds each for bytes / that
-// port's bandwidth. Here the arbiter is real time: whoever looks first after the ports came free takes them, from the
-// moment they came free.
+// The model is the simulator's: a message needs every port on its path at once and holds each for bytes / that port's
+// bandwidth. Here real time decides who comes first: the first process to ask after the ports became free takes them,
+// counted from the moment they became free.
 #pragma once
 
 #include <mpi.h>
@@ -29,13 +29,14 @@ struct Path {
 
 class Ports {
  public:
-  /// Collective over `comm`. Throws Error(usage) where the ranks are on several hosts or do not fit the machine.
+  /// Collective over `comm`. Throws Error(usage) if the ranks are on several hosts or do not fit the machine.
   Ports(const Machine& machine, MPI_Comm comm);
   ~Ports();
   Ports(const Ports&) = delete;
 
   Path path(int from, int to) const;
-  /// When the message's first byte left, if by `now` (modelled seconds) it could; else it must ask again.
+  /// Time at which the message's first byte left, if it could leave by `now` (modelled seconds); otherwise nothing, and
+  /// the caller must ask again.
   std::optional<double> grant(const Path& path, double bytes, double ready, double now);
 
  private:

@@ -1,10 +1,10 @@
-// The progress thread: moves batches on while everybody computes, answers the other ranks, watches for hangs.
+// The progress thread: advances batches while all queues compute, answers the other ranks, and watches for hangs.
 #include "common/backends/mpi/rank.hpp"
 
 namespace lockstep::mpi {
 
 namespace {
-constexpr std::chrono::milliseconds kHeartbeat{5};  // of failures and wait tables
+constexpr std::chrono::milliseconds kHeartbeat{5};  // interval of checks for failures and wait tables
 }  // namespace
 
 void MpiRank::wake_progress() {
@@ -21,7 +21,7 @@ void MpiRank::make_progress() {
   auto last_heartbeat = std::chrono::steady_clock::now();
   std::unique_lock lock(progress_mutex_);
   while (!progress_stop_) {
-    // Those who wait look after progress themselves; an exchange on main never wakes this thread.
+    // Waiting threads make progress themselves; an exchange on main never wakes this thread.
     const bool needed = job_.outstanding.load() > 0 && job_.polling.load() == 0 && !job_.failed;
     progress_dormant_ = !needed;
     progress_wake_.wait_for(lock, needed ? nap : std::chrono::microseconds(kHeartbeat));
@@ -48,8 +48,8 @@ void MpiRank::make_progress() {
   }
 }
 
-/// Of all queues, and what shows a deadlock: the transfers they have begun and not ended. A rank goes on where an
-/// endpoint does without the other ranks. Gate held.
+/// Describes all queues, and the transfers they have begun and not ended, which show a deadlock. A rank with an
+/// endpoint that progresses without other ranks does not count as waiting. Gate held.
 Row MpiRank::describe_me() {
   Row row = describe_queues();
   row.counted = true;

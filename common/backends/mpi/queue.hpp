@@ -10,7 +10,7 @@
 
 namespace lockstep::mpi {
 
-class Queue final : public processes::ClosureQueue<double> {  // of modelled seconds, while emulating
+class Queue final : public processes::ClosureQueue<double> {  // modelled seconds, while emulating
  public:
   using Job = mpi::Job;
 

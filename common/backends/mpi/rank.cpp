@@ -1,4 +1,4 @@
-// The verbs.
+// The verbs on MPI.
 #include "common/backends/mpi/rank.hpp"
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ void MpiRank::advance_endpoints() {
 }
 
 bool MpiRank::sleep_for_link(double until) {
-  constexpr std::uint64_t kLongest = 2'000'000;  // ns; then failures are looked for
+  constexpr std::uint64_t kLongest = 2'000'000;  // ns; then checks for failures
   job_.polling.fetch_sub(1, std::memory_order_relaxed);
   sleep_until_ns(std::min(job_.clock.ns_of(until), monotonic_ns() + kLongest));
   job_.polling.fetch_add(1, std::memory_order_relaxed);
@@ -77,12 +77,13 @@ void MpiRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
 }
 
 void MpiRank::keep_messages_moving(const Operation& operation) {
-  // To wake a thread costs more than a short operation takes, and it would come too late: the caller looks itself.
-  constexpr double kFlopPerSecond = 5e10, kBytesPerSecond = 3e10;  // of one core, about
+  // Waking a thread takes longer than a short operation, and it would come too late, so the caller makes progress
+  // itself.
+  constexpr double kFlopPerSecond = 5e10, kBytesPerSecond = 3e10;  // of one core, roughly
   if (job_.outstanding.load(std::memory_order_relaxed) == 0) return;
   const double seconds = operation.flop / kFlopPerSecond + operation.bytes / kBytesPerSecond;
   if (job_.emulate() || seconds > std::chrono::duration<double>(kLongestNap).count()) return wake_progress();
-  if (!job_.gate.try_lock()) return;  // somebody does
+  if (!job_.gate.try_lock()) return;  // another thread does
   std::lock_guard gate(job_.gate, std::adopt_lock);
   advance_endpoints();
 }
@@ -100,7 +101,7 @@ void MpiRank::pass_modelled_time(Queue& queue, double seconds) {
   operation_begin_ = begin;
   operation_end_ = begin + seconds;
   double end = 0;
-  while (end < operation_end_) {  // other queues may lengthen it meanwhile
+  while (end < operation_end_) {  // other queues may have extended it
     end = operation_end_;
     lock.unlock();
     sleep_until_ns(job_.clock.ns_of(end));

@@ -1,7 +1,7 @@
 // One rank over MPI: the verbs of common/runtime/backend.hpp for one process.
 //
-// Main is the thread that called run(); each other queue has a thread; one more makes progress while all of them
-// compute. Batches move on endpoints (endpoint.hpp), failures and wait tables travel beside them (control.hpp).
+// Main is the thread that called run(). Each other queue has a thread, and one more makes progress while all of them
+// compute. Batches move on endpoints (endpoint.hpp), failures and wait tables separately (control.hpp).
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,8 @@ class MpiRank final : public processes::RankCore<Endpoint> {
  public:
   explicit MpiRank(std::unique_ptr<Job> job);
   ~MpiRank() override;
-  /// After the outcome: its threads end, and what it has of the job is given back; slices may still come back to it.
+  /// Call after the outcome: ends the rank's threads and frees its part of the job. Slices may still return their
+  /// memory.
   void shut_down();
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
@@ -39,10 +40,10 @@ class MpiRank final : public processes::RankCore<Endpoint> {
   RankLedger ledger() const override;
   double now(int queue) const override;
 
-  /// Hands the communicator of this run's ranks to `f`, which has MPI to itself meanwhile: for what stands beside the
-  /// contract, such as a library's own collective. Main only. Throws Error(usage) where a batch of this rank's is on
-  /// its way, since none moves until `f` returns. Where a rank fails before it comes, a collective in `f` cannot be
-  /// withdrawn: after options.timeout_seconds the job ends, with that rank's words.
+  /// Passes the communicator of this run's ranks to `f`, which has MPI to itself meanwhile, for uses outside the
+  /// contract, such as a library's own collective. Main only. Throws Error(usage) if a batch of this rank is in flight,
+  /// since none moves until `f` returns. A collective in `f` cannot be cancelled: if a rank fails before it joins, the
+  /// job ends after options.timeout_seconds with that rank's message.
   template <class F>
   void with_world(F f, Location where = Location::current()) {
     if (!enter(0, where)) return;
@@ -51,7 +52,7 @@ class MpiRank final : public processes::RankCore<Endpoint> {
     f(job_.comm);
   }
 
-  /// Collective: every rank has played. Failures are agreed on, unread messages found, communicators left clean.
+  /// Collective, after every rank's program: agrees on failures, finds unread messages and cleans up communicators.
   void finish();
 
  private:
@@ -70,20 +71,20 @@ class MpiRank final : public processes::RankCore<Endpoint> {
   std::vector<std::string> gather(const char* what, const std::string& mine, bool for_all) override;
 
   // Waiting.
-  /// Moves all endpoints on until done(), asked with the gate held; false when the run has failed and the caller
-  /// unwinds already. `not_before` is when it can happen at the earliest (modelled seconds), or 0.
+  /// Advances all endpoints until done(), called with the gate held. False if the run has failed and the caller is
+  /// already unwinding. `not_before` is the earliest time at which it can happen (modelled seconds), or 0.
   template <class Done, class NotBefore>
   bool poll_until(Queue& queue, const Doing& doing, Done done, NotBefore not_before);
   void advance_endpoints();
   bool sleep_for_link(double until);
-  /// When a verb that began `now` did, for ledgers: while emulating, at the modelled moment that its modelled duration
-  /// counts from, unless the host was still busy with the verb before.
+  /// Begin, for the ledgers, of a verb called at `now`. While emulating, this is the modelled time from which its
+  /// modelled duration counts, unless the host was still busy with the verb before.
   double begin_of(const Queue& queue, double now) const {
     return job_.emulate() ? std::min(now, std::max(queue.clock, queue.last_end)) : now;
   }
   double end_of(Queue& queue) const { return queue.last_end = job_.clock.now(); }
 
-  /// Before an operation: messages move while it lasts, or now where it is short.
+  /// Call before an operation: lets messages move while it runs or, if it is short, moves them now.
   void keep_messages_moving(const Operation& operation);
 
   // Emulation.
@@ -91,7 +92,7 @@ class MpiRank final : public processes::RankCore<Endpoint> {
 
   // Set-up.
   void withdraw_set_up();
-  /// Adds the set-up calls, and those that others have not made yet; true where there are some. Gate held.
+  /// Adds the set-up calls, and those that other ranks have not made yet, to `row`; true if there are any. Gate held.
   bool count_set_ups(Row& row);
   bool set_up_abandoned();
   MPI_Comm comm_of(const Group& group) const { return endpoint(group.index, 0).comm(); }
@@ -107,7 +108,7 @@ class MpiRank final : public processes::RankCore<Endpoint> {
 
   static constexpr std::chrono::microseconds kFirstNap{50}, kLongestNap{200};  // of the progress thread
 
-  struct PendingSetUp;  // what a set-up call of main has in MPI's hands
+  struct PendingSetUp;  // a set-up call of main that MPI is working on
   std::unique_ptr<PendingSetUp> set_up_;
   MPI_Comm control_comm_ = MPI_COMM_NULL;
   std::unique_ptr<Control> control_;
@@ -116,7 +117,7 @@ class MpiRank final : public processes::RankCore<Endpoint> {
   std::unique_ptr<Device> device_;
   Heap heap_;
 
-  // Main's current operation, while emulating: other queues' arithmetic lengthens it.
+  // Main's current operation, while emulating; arithmetic of other queues extends it.
   std::mutex operation_mutex_;
   double operation_begin_ = 0;
   double operation_end_ = -1;
@@ -127,7 +128,7 @@ class MpiRank final : public processes::RankCore<Endpoint> {
   std::condition_variable progress_wake_;
   std::atomic<bool> progress_dormant_{true};
   bool progress_stop_ = false;
-  std::atomic<bool> over_{false};  // every rank has played: no more failures
+  std::atomic<bool> over_{false};  // every rank has finished: no more failures
 };
 
 template <class Done, class NotBefore>

@@ -47,7 +47,7 @@ int world_size() {
   return size;
 }
 
-/// Without a core, for processes that a run does not use. A broadcast of MPI would spin.
+/// Receives the result without using a core, on processes that a run does not use. An MPI broadcast would spin.
 std::string hear_from_judge(std::string bytes) {
   using namespace std::chrono_literals;
   std::size_t length = bytes.size();
@@ -76,15 +76,15 @@ std::string host_name() {
   return std::string(name, length);
 }
 
-/// By rank of MPI_COMM_WORLD; the Session's.
+/// Places by rank in MPI_COMM_WORLD; owned by Session.
 std::vector<mpi::Place>& the_seats() {
   static std::vector<mpi::Place> places;
   return places;
 }
 
-constexpr double kLongestScale = 1e9;  // of modelled seconds; a clock of nanoseconds ends after 290 years
+constexpr double kLongestScale = 1e9;  // of modelled seconds; a clock of nanoseconds overflows after 290 years
 
-/// All processes call run alike, or their communicators would not fit together.
+/// Checks that all processes call run with the same number of ranks; otherwise their communicators would not match.
 void require_same_call(int ranks) {
   int bounds[] = {ranks, -ranks};
   check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
@@ -94,7 +94,7 @@ void require_same_call(int ranks) {
                                             -bounds[1], bounds[0]));
 }
 
-/// This process's part of a run; what it knows of the outcome is complete on rank 0 only.
+/// Runs this process's part; the outcome is complete only on rank 0.
 Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm comm) {
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
@@ -139,7 +139,7 @@ Outcome run(const RunOptions& options, const Program& program) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     try {
       mine = take_part(options, program, comm);
-    } catch (const Error& error) {  // options that no rank can run with; the others are told
+    } catch (const Error& error) {  // options that no rank can run with; tell the others
       mine.verdict = error.verdict();
       mine.message = error.what();
     }
@@ -160,7 +160,7 @@ bool is_judge() { return world_rank() == 0; }
 bool has_core_each(int ranks) { return has_core_each(the_seats(), ranks); }
 
 Session::Session(int& argc, char**& argv) {
-  const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // by launch/mpirun.sh
+  const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // set by launch/mpirun.sh
   if (started || std::getenv("OMPI_COMM_WORLD_RANK")) die_with_parent();
   int provided = 0;
   {

@@ -1,4 +1,4 @@
-// The set-up calls over MPI, and the communicators that they make; the beginning and the end of a rank.
+// Set-up calls over MPI, and the communicators that they make; the beginning and end of a rank.
 
 #include <algorithm>
 
@@ -11,17 +11,17 @@ namespace lockstep::mpi {
 struct MpiRank::PendingSetUp {
   SetUp mine;
   std::vector<SetUp> all;
-  std::vector<MPI_Request> sends, receives;  // by peer, without this rank
+  std::vector<MPI_Request> sends, receives;  // by peer, excluding this rank
   const Group* group = nullptr;
 };
 
 namespace {
 constexpr int kSetUpTag = 4;
-constexpr const char* kSetUpQueue = "\nset-up";  // no queue's name
+constexpr const char* kSetUpQueue = "\nset-up";  // not a possible queue name
 }  // namespace
 
-/// Tells the group what this rank calls, and hears what the others do. Point to point, because a collective of MPI
-/// cannot be withdrawn when a rank fails.
+/// Exchanges set-up calls with the group. Point to point, because an MPI collective cannot be cancelled when a rank
+/// fails.
 std::vector<SetUp> MpiRank::all_calls(const Group& of, const SetUp& mine, Location where) {
   const int size = static_cast<int>(of.members.size());
   auto fresh = std::make_unique<PendingSetUp>();

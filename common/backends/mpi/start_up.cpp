@@ -28,15 +28,15 @@ std::string text_of(const std::string& file) {
 
 int number(const char* text, int otherwise) { return text ? std::atoi(text) : otherwise; }
 
-/// NAME's value in an environment as the kernel shows it; −1: not there.
+/// Value of NAME in an environment as the kernel shows it; −1 if absent.
 int value_in(const std::string& environment, const std::string& name) {
   const std::string begin = '\0' + name + '=';
   const auto at = ('\0' + environment).find(begin);
   return at == environment.npos ? -1 : std::atoi(environment.c_str() + at + begin.size() - 1);
 }
 
-/// The ranks of this host, by MPI_COMM_WORLD, whose processes have not ended; Open MPI's launcher starts all of them
-/// itself and tells each its number. Nothing where processes are started otherwise.
+/// Ranks (in MPI_COMM_WORLD) on this host whose processes have not ended. Open MPI's launcher starts all of them itself
+/// and tells each its number; empty with other launchers.
 std::optional<std::vector<int>> living_ranks() {
   const std::string parent = std::to_string(getppid()), launcher = text_of("/proc/" + parent + "/comm");
   const auto is = [&](const char* name) { return launcher.starts_with(name); };
@@ -55,10 +55,10 @@ std::optional<std::vector<int>> living_ranks() {
   return ranks;
 }
 
-/// `here` of the job's `ranks` should live on this host.
+/// Describes the processes that are gone; `here` of the job's `ranks` should be on this host.
 std::string who_ended(const std::vector<int>& living, std::size_t here, int ranks) {
   std::string who = fmt::format("{} of {} processes on this host", here - living.size(), here);
-  if (here == static_cast<std::size_t>(ranks))  // all are here, so the missing are known by name
+  if (here == static_cast<std::size_t>(ranks))  // all are here, so the missing ranks are known
     for (int rank = 0; rank < ranks; ++rank)
       if (!std::binary_search(living.begin(), living.end(), rank)) who = fmt::format("rank {}", rank);
   return who + " ended before MPI had started: killed, or out of memory?";
@@ -66,7 +66,7 @@ std::string who_ended(const std::vector<int>& living, std::size_t here, int rank
 
 [[noreturn]] void end(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
-  // On a busy computer Open MPI ends the job before it has read this.
+  // On a busy computer, Open MPI would otherwise end the job before it has read this.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   std::_Exit(1);
 }
@@ -76,7 +76,7 @@ std::string who_ended(const std::vector<int>& living, std::size_t here, int rank
 StartUpWatch::StartUpWatch() : thread_([this] { watch(); }) {}
 
 StartUpWatch::~StartUpWatch() {
-  if (const char* file = std::getenv("LOCKSTEP_MPI_STARTED")) std::ofstream{file};  // for launch/watched.sh
+  if (const char* file = std::getenv("LOCKSTEP_MPI_STARTED")) std::ofstream{file};  // read by launch/watched.sh
   {
     std::lock_guard lock(mutex_);
     over_ = true;
@@ -92,8 +92,8 @@ void StartUpWatch::watch() {
   const auto here = static_cast<std::size_t>(number(std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), 1));
   const auto limit = std::chrono::seconds(std::max(60, ranks));
   const auto begin = Clock::now();
-  auto complete = begin;                 // when no process was missing
-  std::optional<std::vector<int>> left;  // when one was: all others end soon after the first that finds it out
+  auto complete = begin;                 // last time no process was missing
+  std::optional<std::vector<int>> left;  // ranks alive when one was first missing: the others end soon after
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, 500ms, [this] { return over_; })) {
     const auto now = Clock::now();
@@ -102,7 +102,8 @@ void StartUpWatch::watch() {
       complete = now, left.reset();
     else if (!left)
       left = living;
-    // The first tells, and its end is that of all. The others wait for it: an end without a word would come first.
+    // The first one reports, and its end ends all. The others wait, because an earlier silent end would hide the
+    // report.
     const auto behind = [&](int first) { return rank == first ? 0s : 3s; };
     if (left && now - complete > 5s + behind(left->front())) end(who_ended(*left, here, ranks));
     if (now - begin > limit + behind(0))

@@ -1,4 +1,4 @@
-// MPI's start, which never ends where a process of the job is killed before the others know of it.
+// Guard for MPI's start, which never returns if a process of the job is killed before the others know of it.
 #pragma once
 
 #include <condition_variable>
@@ -7,8 +7,8 @@
 
 namespace lockstep::mpi {
 
-/// Watches, while it lives, a call of MPI_Init: where a process of the job on this host has gone, or a minute has
-/// passed (with more than 60 ranks, a second for each), this process ends with exit code 1, and one of them says why.
+/// Watches a call of MPI_Init during its lifetime. If a process of the job on this host has ended, or a minute has
+/// passed (with more than 60 ranks, one second per rank), this process ends with exit code 1, and one of them says why.
 class StartUpWatch {
  public:
   StartUpWatch();

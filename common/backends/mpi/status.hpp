@@ -1,4 +1,4 @@
-// MPI calls return codes; here they become the runtime's exception.
+// Converts MPI's return codes to the runtime's exception.
 #pragma once
 
 #include <mpi.h>
@@ -8,10 +8,10 @@
 
 namespace lockstep::mpi {
 
-/// Throws Error(fail) with MPI's own words unless `status` is MPI_SUCCESS.
+/// Throws Error(fail) with MPI's error message unless `status` is MPI_SUCCESS.
 void check(int status, Location where = Location::current());
 
-/// MPI's words for an error code.
+/// MPI's message for an error code.
 std::string words(int status);
 
 }  // namespace lockstep::mpi
