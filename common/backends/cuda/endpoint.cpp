@@ -1,4 +1,5 @@
-// How messages meet: batches begin, their transfers find the other half, and each is a copy on the receiver's endpoint.
+// Matching of messages: begins batches and pairs transfers with their other halves. Each message is a copy on the
+// receiver's endpoint.
 #include <algorithm>
 
 #include "common/backends/cuda/world.hpp"
@@ -20,8 +21,8 @@ void World::post(Batch* batch) {
   if (failing_) throw Unwind{};
 }
 
-/// Begins the batches whose turn has come, and those whose turn comes by that; not one inside the other, since there
-/// may be thousands.
+/// Begins all batches whose turn has come, including those whose turn comes as a result. A loop, not a recursion, since
+/// there may be thousands.
 void World::begin_all() {
   while (!beginning_.empty() && !failing_) {
     Batch* next = beginning_.front();
@@ -42,7 +43,7 @@ void World::begin(Batch& batch) {
   if (batch.follows_wait) {
     batch.begin = batch.posted;
   } else {
-    // What the batch before received is done by the order of the endpoint's stream; what it sent, others copy.
+    // The stream's order covers what the batch before received; what it sent is copied by other endpoints.
     if (const Batch* before = endpoint.batch(batch.number - 1))
       for (const Event& sent : before->sent) endpoint.stream.wait(sent);
     batch.begin = events_.record(endpoint.stream.get());
@@ -84,7 +85,8 @@ void World::begin(Batch& batch) {
   }
 }
 
-/// Gives the copy to the GPU: after what the sender's and the receiver's queue had done when they started it.
+/// Issues the copy to the GPU, ordered after the work that the sender's and the receiver's queue had done when they
+/// started it.
 void World::meet(Posted send, Posted receive, Endpoint& receiver) {
   if (send.half.elements != receive.half.elements || send.half.dtype != receive.half.dtype ||
       !regions_agree(send.half.region, receive.half.region)) {
@@ -130,10 +132,10 @@ void World::issued(Batch& batch, std::size_t index) {
   if (endpoint.waiter && endpoint.issued >= endpoint.waiter_number) wake(*std::exchange(endpoint.waiter, nullptr));
 }
 
-// Sends that are over before they are received ------------------------------------------------------------------------
+// Sends that complete before they are received ------------------------------------------------------------------------
 
-/// A send of at most eager_bytes does not wait for its receive: when nobody can go on, such sends go to memory of the
-/// runtime's own. Only then, since a copy in between costs time.
+/// Copies sends of at most eager_bytes, which do not wait for their receive, to the runtime's own memory when no rank
+/// can make progress. Only then, since an extra copy takes time.
 bool World::set_sends_aside() {
   std::vector<Posted*> sends;
   each_peer([&](Endpoint&, Peer& peer) {
@@ -149,7 +151,7 @@ bool World::set_sends_aside() {
       return false;
     }
   }
-  begin_all();  // their batches may be over now, and the next ones' turn has come
+  begin_all();  // their batches may be over now, which lets the next ones begin
   return !sends.empty();
 }
 

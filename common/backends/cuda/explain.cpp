@@ -1,5 +1,5 @@
-// What only this backend knows when nobody can go on, or somebody was not listened to: which transfer is not with the
-// GPU, which message was never received, and what hangs when the GPU does.
+// Details that only this backend knows about a deadlock, an unread message or a hanging GPU: which transfer the GPU
+// does not have, which message was never received, and what hangs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ StuckBatch World::stuck_batch(const Queue& queue) {
           .missing = &batch.transfers[missing]};
 }
 
-/// What every rank waits for, and what of its work the GPU has not done.
+/// Describes what every rank waits for, and which of its work the GPU has not done.
 std::string World::hang() const {
   std::vector<processes::Row> rows;
   for (const auto& rank : ranks_) {

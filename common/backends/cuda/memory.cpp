@@ -1,5 +1,5 @@
-// The verbs of one rank that stay on its own queues: arithmetic, memory, regions, explicit synchronisation; and what
-// they note of time.
+// The verbs of one rank that involve only its own queues: arithmetic, memory, regions, explicit synchronisation; and
+// their timing.
 #include <algorithm>
 
 #include "common/backends/cuda/world.hpp"
@@ -21,8 +21,8 @@ void CudaRank::span(Event begin, std::vector<Event> ends, Timeline::Tell tell) {
   if (timeline_.size() > kMostSpans) timeline_.tell(world_.clock());
 }
 
-/// Arithmetic between two waits counts as one: two events for each operation would take longer than a short one does.
-/// With a trace, every operation is timed by itself.
+/// Records the arithmetic since the last wait as one span: two events per operation would take longer than a short
+/// operation. With a trace, every operation is timed separately.
 void CudaRank::end_stretch(Queue& queue, const Event& end) {
   if (queue.worked)
     span(queue.stretch, {end}, [this, index = queue.index](double from, double to) {
@@ -91,7 +91,7 @@ Slice CudaRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Cat
 void CudaRank::use(Queue& queue, const Slice& slice) {
   if (!slice.block()) return;
   auto& block = static_cast<GpuBlock&>(*slice.block());
-  if (block.queue == queue.index) return;  // released in the order of that stream
+  if (block.queue == queue.index) return;  // ordered by that stream
   if (static_cast<std::size_t>(queue.index) >= queue.known.size()) queue.known.resize(queue.index + 1);
   const std::uint64_t position = ++queue.known[queue.index];
   for (GpuBlock::Use& use : block.elsewhere) {
@@ -108,17 +108,17 @@ void CudaRank::release(Block& released) {
   --live_blocks_;
   try {
     if (block.data) free(block);
-  } catch (...) {  // in a destructor: the run ends with it
+  } catch (...) {  // in a destructor: fails the run instead
     world_.record_failure(*queues_[block.queue]);
   }
   delete &block;
 }
 
-/// After every queue that used it: usually its own stream has waited for them already.
+/// Frees the block after every queue that used it; usually its own stream has already waited for them.
 void CudaRank::free(GpuBlock& block) {
   Queue& queue = *queues_[block.queue];
   for (const GpuBlock::Use& use : block.elsewhere) {
-    if (world_.failing()) break;  // the GPU has nothing left to do
+    if (world_.failing()) break;  // the GPU has no work left
     if (static_cast<std::size_t>(use.queue) >= queue.known.size()) queue.known.resize(use.queue + 1);
     if (queue.known[use.queue] >= use.position) continue;
     queue.stream.wait(here(*queues_[use.queue]));
@@ -145,7 +145,7 @@ void CudaRank::close_region(int index) {
   try {
     span(open.begin, {here(queue)},
          [this, index, region](double from, double to) { recorder_.region_lasted(index, region, from, to); });
-  } catch (...) {  // in a destructor: the run ends with it
+  } catch (...) {  // in a destructor: fails the run instead
     world_.record_failure(queue);
   }
 }

@@ -1,4 +1,4 @@
-// The verbs of one rank that others take part in, messages and closures: what they are on streams.
+// The verbs of one rank that involve other ranks or queues, messages and closures, on streams.
 #include <algorithm>
 
 #include "common/backends/cuda/world.hpp"
@@ -27,7 +27,7 @@ Ticket CudaRank::start(CommunicatorKey at, std::span<const Transfer> transfers, 
   return ticket;
 }
 
-/// The host waits until the batch is with the GPU, the stream until the GPU has done it.
+/// Makes the host wait until the batch is issued to the GPU, and the stream until the GPU has done it.
 void CudaRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
   if (ticket.queue != queue.index)
     usage_error(waited_on_wrong_queue(world_.queue_name(ticket.queue), world_.queue_name(queue.index)), where);
@@ -41,13 +41,13 @@ void CudaRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
   }
   const Event before = here(queue);
   end_stretch(queue, before);
-  const Batch& last = *endpoint.batch(ticket.number);  // over after all before it
+  const Batch& last = *endpoint.batch(ticket.number);  // complete after all before it
   if (last.received) queue.stream.wait(last.received);
   for (const Event& sent : last.sent) queue.stream.wait(sent);
   waited(queue, before, where, recorder_.waits_for(queue.index, ticket));
   for (; endpoint.waited < ticket.number; ++endpoint.waited) {
     for (const Transfer& transfer : endpoint.batches.front()->transfers) use(queue, transfer.slice);
-    const auto done = std::move(endpoint.batches.front());  // its slices may be released when the endpoint is in order
+    const auto done = std::move(endpoint.batches.front());  // released once the endpoint is consistent
     endpoint.batches.pop_front();
   }
 }

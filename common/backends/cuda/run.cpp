@@ -1,4 +1,4 @@
-// The entry points of the CUDA backend: Session, and run(options, program) on virtual ranks of one GPU.
+// Entry points of the CUDA backend: Session, and run(options, program) on virtual ranks of one GPU.
 #include "common/runtime/run.hpp"
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr int kGpu = 0;          // of those that CUDA_VISIBLE_DEVICES shows
-constexpr int kMostRanks = 256;  // each has two streams or more, and they share one GPU
+constexpr int kGpu = 0;          // index among those that CUDA_VISIBLE_DEVICES shows
+constexpr int kMostRanks = 256;  // each has at least two streams, and all share one GPU
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Waiting for a GPU without trusting that it comes to an end.
+// Waits for a GPU with a timeout, in case it never finishes.
 #pragma once
 
 #include <chrono>
@@ -7,13 +7,13 @@
 
 namespace lockstep::cuda {
 
-/// Between two questions whether the GPU is there: at once again at first, which is how CUDA waits, and later with some
-/// sleep. Now and then it is seen whether the GPU has moved.
+/// Rest between two checks of the GPU: none at first, as CUDA itself waits, then a short sleep. Checks now and then
+/// whether the GPU has made progress.
 class ProgressTimeout {
  public:
   explicit ProgressTimeout(double seconds) : seconds_(seconds) {}
 
-  /// `progress()` counts what the GPU has done. False: it has been the same for the whole time-out.
+  /// `progress()` counts the work that the GPU has done. False if the count has not changed during the whole timeout.
   template <class Progress>
   bool rest(Progress progress) {
     constexpr int kSpins = 20'000, kBetweenLooks = 1'000;

@@ -1,4 +1,4 @@
-// The scheduler of the ranks' host code.
+// Scheduler of the ranks' host code.
 #include "common/backends/cuda/world.hpp"
 
 #include <fmt/format.h>
@@ -16,31 +16,30 @@ World::World(const RunOptions& options, const Program& program, int gpu)
       staging_(events_, [this](const Event& event) { await_or_throw(event); }) {
   make_ranks();
   const Event origin = events_.record(ranks_[0]->queue(0).stream.get());
-  await_or_throw(origin);  // other streams' events may be asked for their time before this stream has moved
+  await_or_throw(origin);  // elapsed times may be asked for on other streams before this one has moved
   clock_ = std::make_unique<EventClock>(origin);
 }
 
 World::~World() {
   drop_messages();
-  ranks_.clear();  // their events go back to the pool
+  ranks_.clear();  // their events return to the pool
 }
 
 // Fibers --------------------------------------------------------------------------------------------------------------
 
 std::size_t World::stack_bytes() const {
-  // The driver and cuBLAS run on these stacks, and compile and load code on them: as much as a thread has. What is not
-  // touched takes no memory.
+  // The driver and cuBLAS run on these stacks, and compile and load code on them, so each is as large as a thread's.
+  // Untouched pages take no memory.
   constexpr std::size_t kThreadStack = 8 << 20;
   return std::max(options_.stack_bytes, kThreadStack);
 }
 
 void World::wake(Queue& queue) {
-  queue.blocked.on = Blocked::On::nothing;  // so that nobody wakes it twice
+  queue.blocked.on = Blocked::On::nothing;  // so that it is not woken twice
   runnable_.push_back(&queue);
 }
 
-// Explicit synchronisation
-// ---------------------------------------------------------------------------------------------------------------
+// Explicit synchronisation --------------------------------------------------------------------------------------------
 
 void World::pass(const Event& event, Location where) {
   if (event.done()) return;
@@ -49,7 +48,7 @@ void World::pass(const Event& event, Location where) {
   block(*running_, {.on = Blocked::On::sync, .where = where});
 }
 
-/// Wakes those whose events the GPU has passed; false: nobody.
+/// Wakes the queues whose events the GPU has passed; false if there are none.
 bool World::open_doors() {
   const std::size_t before = sync_points_.size();
   for (auto point = sync_points_.begin(); point != sync_points_.end();) {
@@ -137,7 +136,7 @@ void World::loop() {
   }
 }
 
-/// Everything given to the GPU is done, or it has failed.
+/// Waits until the GPU has done all its work, or the run has failed.
 void World::drain() {
   auto finish = [this](const Stream& stream) { await_or_throw(events_.record(stream.get())); };
   for (auto& rank : ranks_) {

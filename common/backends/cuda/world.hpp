@@ -1,12 +1,12 @@
 // The CUDA backend: ranks, their queues and groups, and the scheduler of their host code.
 //
-// One OS thread does everything: each queue of each rank is a fiber, which runs until it needs what another one has not
-// given yet. It gives work to the GPU and never waits for it, but at explicit synchronisations (read, to_host, now). A
-// queue is a stream. Each rank's end of a communicator, a (group, queue), has a stream of its own too, on which what it
-// receives is copied.
+// One OS thread does everything: each queue of each rank is a fiber, which runs until it needs work that another fiber
+// has not issued yet. It issues work to the GPU and never waits for it, except at explicit synchronisations (read,
+// to_host, now). A queue is a stream. Each rank's end of a communicator, a (group, queue), also has its own stream, on
+// which the data it receives is copied.
 //
-// The GPU never waits for what is not on it already: a copy is given to it when both halves of its message are posted,
-// and a queue's stream waits for events that were recorded before. So whatever the host does, the GPU comes to an end.
+// The GPU never waits for work that it does not have: a copy is issued once both halves of its message are posted, and
+// a queue's stream waits only for events recorded before. So the GPU finishes whatever the host does.
 #pragma once
 
 #include <deque>
@@ -34,45 +34,45 @@ struct Batch {
   Endpoint* endpoint = nullptr;
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
-  std::vector<bool> issued;   // by transfer: it is with the GPU
-  std::size_t pending = 0;    // of those that are not
-  Event posted;               // where its queue was at the start
-  bool follows_wait = false;  // …and there it had waited for all batches before it on this endpoint
-  Event begin;                // when its memory may be touched; empty until all batches before it are with the GPU
-  Event received;             // its last receive is done
-  std::vector<Event> sent;    // each send is done
+  std::vector<bool> issued;   // by transfer: true once issued to the GPU
+  std::size_t pending = 0;    // transfers not issued yet
+  Event posted;               // position of its queue at the start
+  bool follows_wait = false;  // at `posted`, the queue had waited for all earlier batches of this endpoint
+  Event begin;                // when its memory may be touched; empty until all batches before it are issued
+  Event received;             // its last receive is complete
+  std::vector<Event> sent;    // each send is complete
   Location where{};
   const char* collective = nullptr;
 };
 
-/// One half of a message that waits for the other.
+/// One half of a message that waits for its other half.
 struct Posted {
-  Batch* batch = nullptr;  // null: a send that was buffered, whose batch may be over
-  std::size_t index = 0;   // of the transfer in its batch
+  Batch* batch = nullptr;  // null: a buffered send, whose batch may be over
+  std::size_t index = 0;   // index of the transfer in its batch
   Half half;
   std::size_t bytes = 0;
-  void* aside = nullptr;  // a copy of what is sent
+  void* aside = nullptr;  // a copy of the data sent
   Event begin;            // when the data may be read
 };
 
-/// What a endpoint knows of one peer.
+/// An endpoint's data about one peer.
 struct Peer {
-  int world = -1;               // its rank there; −1: never met
-  std::deque<Posted> sends;     // by it to me, not received yet
-  std::deque<Posted> receives;  // of mine from it, not sent yet
+  int world = -1;               // world rank; −1: never met
+  std::deque<Posted> sends;     // from it to this rank, not received yet
+  std::deque<Posted> receives;  // from it, posted by this rank, not sent yet
   Traffic traffic;
 };
 
-/// One rank's end of one communicator: a (group, queue). Batches are numbered from 1.
+/// One rank's end of a communicator, that is, of a (group, queue). Batches are numbered from 1.
 struct Endpoint {
   CudaRank* owner = nullptr;
   int group = 0;
   int queue = 0;
-  int rank = 0;  // of the owner, in the group
+  int rank = 0;  // the owner's rank in the group
   Stream stream;
   std::deque<std::unique_ptr<Batch>> batches;  // not yet waited for, in the order started
   std::uint64_t started = 0;
-  std::uint64_t issued = 0;  // batches that are with the GPU
+  std::uint64_t issued = 0;  // number of batches issued to the GPU
   std::uint64_t waited = 0;
   Queue* waiter = nullptr;
   std::uint64_t waiter_number = 0;
@@ -89,7 +89,7 @@ struct Endpoint {
   }
 };
 
-/// How far each queue of a rank had come: what a point of one queue is known to be after.
+/// For each queue of a rank, the work that a point of one queue is known to come after.
 using Progress = std::vector<std::uint64_t>;
 
 struct Closure : ClosureBase {
@@ -97,7 +97,7 @@ struct Closure : ClosureBase {
   Progress at_issue, at_finish;
 };
 
-/// What the parts that all one-process backends share need to know of this one.
+/// The CUDA backend's types, for the code shared by all one-process backends.
 struct Types {
   using World = cuda::World;
   using BackendRank = cuda::CudaRank;
@@ -113,15 +113,15 @@ struct Queue : QueueBase<Types> {
   Closures<Closure> closures;
 
   // Order and time.
-  Event last;           // recorded on the stream, and nothing given to it since; else empty
-  Event stretch;        // begin of the arithmetic since the last wait; empty: none yet
-  bool worked = false;  // since `stretch`
-  Backlog backlog;      // of operations
-  Progress known;       // of all queues of the rank, of itself: uses of memory so far
+  Event last;           // recorded on the stream, with no work issued since; otherwise empty
+  Event stretch;        // start of the arithmetic since the last wait; empty: none yet
+  bool worked = false;  // true if there was arithmetic since `stretch`
+  Backlog backlog;      // operations not known to be done
+  Progress known;       // by queue of the rank; for this queue: uses of memory so far
   std::vector<OpenRegion> regions;
 };
 
-/// Memory, with the queues that used it beside the one that allocated it, and when.
+/// A block of memory, with the queues that used it besides the one that allocated it, and when.
 struct GpuBlock : Block {
   struct Use {
     int queue;
@@ -130,7 +130,7 @@ struct GpuBlock : Block {
   std::vector<Use> elsewhere;
 };
 
-/// The backend's side of one rank.
+/// One rank of this backend.
 class CudaRank final : public RankBase<Types> {
  public:
   CudaRank(World& world, int rank) : RankBase(world, rank, nullptr) {}
@@ -149,9 +149,9 @@ class CudaRank final : public RankBase<Types> {
   double now(int queue) const override;
   void release(Block& block) override;
 
-  /// Something lasted from `begin` to the last of `ends`; told to the ledgers when the GPU has passed it.
+  /// Records a span from `begin` to the last of `ends` in the ledgers, once the GPU has passed it.
   void span(Event begin, std::vector<Event> ends, Timeline::Tell tell);
-  void note_end();  // of the program; the GPU has passed it
+  void note_end();  // end of the program; the GPU has passed it
   void ledger_taken() {}
   Timeline& timeline() { return timeline_; }
 
@@ -167,16 +167,16 @@ class CudaRank final : public RankBase<Types> {
   void program_ended(Queue& main);
   double seconds(const RankLedger& ledger) const;
 
-  Event here(Queue& queue) const;  // where its stream is
+  Event here(Queue& queue) const;  // current position of its stream
   void end_stretch(Queue& queue, const Event& end);
   void waited(Queue& queue, const Event& before, Location where,
               std::uint64_t position);         // its stream waits for something since `before`
-  void use(Queue& queue, const Slice& slice);  // by work that is given to its stream
+  void use(Queue& queue, const Slice& slice);  // by work about to be issued to its stream
   void copy_out(Queue& queue, const Slice& slice, void* bytes, Location where);
   void free(GpuBlock& block);
 
-  Event ended_;             // main's program
-  double end_seconds_ = 0;  // of it, once known
+  Event ended_;             // end of main's program
+  double end_seconds_ = 0;  // the same in seconds, once known
   Timeline timeline_;
 };
 
@@ -184,13 +184,13 @@ class World final : public WorldBase<Types> {
  public:
   World(const RunOptions& options, const Program& program, int gpu);
   ~World();
-  /// Where the GPU hangs, too: to give its memory back would be to wait for it.
+  /// True also if the GPU hangs, since freeing its memory would wait for it.
   bool must_stay() const { return lost_ || has_outliving_slices(); }
 
-  // Used by ranks -------------------------------------------------------------------------------------------------
+  // For ranks ------------------------------------------------------------------------------------------------------
   EventPool& events() { return events_; }
   EventClock& clock() { return *clock_; }
-  /// Of the GPU, in the order of `stream`. Where it is full the host waits for what is on it.
+  /// Allocates GPU memory in the order of `stream`. If it is full, the host waits for the GPU's pending work.
   void* allocate(std::size_t bytes, Category category, cudaStream_t stream, Location where);
   DeviceMemory& memory() { return memory_; }
   Staging& staging() { return staging_; }
@@ -199,9 +199,9 @@ class World final : public WorldBase<Types> {
   void wake_from_set_up(Queue& main) { wake(main); }
   void wake_for_work(Queue& queue) { wake(queue); }
   void wake_after(Queue& main, const Closure&) { wake(main); }
-  /// An explicit synchronisation: suspends the running fiber until the GPU has passed it.
+  /// Explicit synchronisation: suspends the running fiber until the GPU has passed the event.
   void pass(const Event& event, Location where);
-  void post(Batch* batch);  // begins now, or after the one before it on its endpoint
+  void post(Batch* batch);  // begins now, or after the batch before it on its endpoint
   Peer& peer(Endpoint& endpoint, int rank);
   StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
 
@@ -226,12 +226,12 @@ class World final : public WorldBase<Types> {
       });
   }
   bool open_doors();
-  void tell_times();  // to the ledgers, as far as the GPU has come
-  /// Asks passed() until it says yes. False: the GPU hangs, and the run has failed with TIMEOUT, which `what` is added
-  /// to.
+  void tell_times();  // updates the ledgers as far as the GPU has come
+  /// Polls passed() until it is true. False if the GPU hangs: the run has then failed with TIMEOUT, and `what` is
+  /// appended to the message.
   template <class Passed>
   bool await(Passed passed, const std::string& what = "");
-  bool idle() const;  // the GPU has done all that it was given
+  bool idle() const;  // true if the GPU has done all its work
   void await_doors();
   void await_or_throw(const Event& event);
   std::uint64_t done_so_far();  // operations of all queues
@@ -240,7 +240,7 @@ class World final : public WorldBase<Types> {
   void begin(Batch& batch);
   void meet(Posted send, Posted receive, Endpoint& receiver);
   void issued(Batch& batch, std::size_t index);
-  bool set_sends_aside();  // those that need no receive to be over; false: there was none
+  bool set_sends_aside();  // copies sends that need no receive to complete; false if there are none
   void buffer_eagerly(Posted& send);
   void drop_messages();
 
@@ -250,8 +250,8 @@ class World final : public WorldBase<Types> {
   Staging staging_;
   std::deque<Queue*> runnable_;
   std::deque<SyncPoint> sync_points_;
-  std::deque<Batch*> beginning_;  // whose turn has come
-  bool lost_ = false;             // the GPU hangs
+  std::deque<Batch*> beginning_;  // batches whose turn has come
+  bool lost_ = false;             // true if the GPU hangs
 };
 
 }  // namespace lockstep::cuda
