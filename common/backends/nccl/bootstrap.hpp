@@ -1,5 +1,5 @@
-// How processes that know nothing but their number exchange their first few bytes: over MPI where there is one, over a
-// TCP port where there is none.
+// Exchanges the first few bytes between processes that know only their rank: over MPI if available, otherwise over a
+// TCP port.
 #pragma once
 
 #include <memory>
@@ -16,23 +16,23 @@ class Bootstrap {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Everyone's bytes, by rank. Collective. Throws Error(fail) naming a rank that does not come in time.
+  /// Every process's bytes, by rank. Collective. Throws Error(fail) that names a rank that does not arrive in time.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
-  /// Returns when all have called it.
+  /// Returns once all processes have called it.
   void barrier() { (void)all_gather(""); }
   /// Rank 0's bytes, on every rank.
   std::string broadcast(const std::string& bytes) { return all_gather(rank() == 0 ? bytes : "").front(); }
 };
 
-/// At environment.store, tcp://HOST:PORT: rank 0 listens there; the others connect, and wait for it. Throws
-/// Error(usage) for anything else.
+/// Meets at environment.store, tcp://HOST:PORT: rank 0 listens there; the others connect, and wait for it. Throws
+/// Error(usage) for other stores.
 std::unique_ptr<Bootstrap> make_tcp_bootstrap(const Environment& environment);
 
-/// Over MPI_COMM_WORLD; initialises MPI, and finalises it at its end. Null where this build has no MPI.
+/// Meets over MPI_COMM_WORLD: initialises MPI, and finalises it on destruction. Null if this build has no MPI.
 std::unique_ptr<Bootstrap> make_mpi_bootstrap();
 
-/// The one that fits: the store that was named, else MPI where its launcher started us, else one process alone. Throws
-/// Error(usage) with what to set where there are several processes and no way to meet.
+/// Chooses: the store if one is named, else MPI if its launcher started this process, else a single process. Throws
+/// Error(usage) that says what to set if there are several processes and no way to meet.
 std::unique_ptr<Bootstrap> make_bootstrap(const Environment& environment);
 
 }  // namespace lockstep::nccl

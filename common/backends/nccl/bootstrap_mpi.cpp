@@ -1,4 +1,4 @@
-// MPI as the first meeting place. Afterwards it is idle: data moves by NCCL, the runtime's own control messages by TCP.
+// MPI as the first meeting place. Afterwards it is idle: data moves over NCCL, control messages over TCP.
 #include "common/backends/mpi/gather.hpp"
 #include "common/backends/mpi/status.hpp"
 #include "common/backends/nccl/bootstrap.hpp"

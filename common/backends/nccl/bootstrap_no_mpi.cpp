@@ -1,4 +1,4 @@
-// Where this build has no MPI: processes meet at a store.
+// Replacement for builds without MPI: processes meet at a store.
 #include "common/backends/nccl/bootstrap.hpp"
 
 namespace lockstep::nccl {

@@ -1,4 +1,4 @@
-// Rank 0 listens at a TCP port, hears everybody and tells everybody: needs no shared file system, and no MPI.
+// Rank 0 listens at a TCP port, receives from every process and answers all. Needs no shared file system and no MPI.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Clock::time_point in_seconds(double seconds) {
 }
 int whole_seconds(double seconds) { return std::max(1, static_cast<int>(std::ceil(seconds))); }
 
-/// What a caller says first: it is one of us, and which.
+/// First words of a caller, followed by its rank.
 constexpr std::string_view kHello = "lockstep rank ";
 
 class Tcp : public Bootstrap {
@@ -53,14 +53,14 @@ class Rank0 final : public Tcp {
                                                environment_.timeout_seconds, environment_.store, from, size()));
     }
     for (std::size_t to = 1; to < all.size(); ++to)
-      for (const std::string& text : all) callers_[to].send_text(text);  // one that has gone is missed next time
+      for (const std::string& text : all) callers_[to].send_text(text);  // a caller that has gone is noticed next time
     return all;
   }
 
  private:
   void let_in() {
     Socket caller = accept_from(listening_, 0.1);
-    caller.wait_at_most(2);  // one that says nothing is none of us
+    caller.wait_at_most(2);  // a caller that says nothing does not belong to the job
     std::string hello;
     if (!caller || !caller.receive_text(hello) || !hello.starts_with(kHello)) return;
     const char *begin = hello.data() + kHello.size(), *end = hello.data() + hello.size();
@@ -70,7 +70,7 @@ class Rank0 final : public Tcp {
   }
 
   Socket listening_;
-  std::vector<Socket> callers_;  // by rank; 0 stays empty
+  std::vector<Socket> callers_;  // by rank; [0] stays empty
 };
 
 class Caller final : public Tcp {
@@ -85,7 +85,7 @@ class Caller final : public Tcp {
                                                environment.store, host_name(), seconds));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    socket_.wait_at_most(whole_seconds(2 * seconds));  // rank 0 gives up earlier, and hangs up
+    socket_.wait_at_most(whole_seconds(2 * seconds));  // rank 0 gives up earlier, and closes the connection
     socket_.send_text(fmt::format("{}{}", kHello, environment.rank));
   }
 

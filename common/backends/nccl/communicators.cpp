@@ -24,7 +24,8 @@ Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// ncclCommAbort of all at once, because work of one may wait for work of another; false where one does not come back.
+/// Calls ncclCommAbort on all at once, because work of one may wait for work of another; false if a call does not
+/// return.
 bool abort_all(const std::vector<ncclComm_t>& handles, Clock::time_point until) {
   int gpu = 0;
   cuda::check(cudaGetDevice(&gpu), "cudaGetDevice");
@@ -94,7 +95,7 @@ std::shared_ptr<Communicator> Communicators::split(Communicator& parent, Label l
   const Name name{members, queue};
   std::shared_ptr<Communicator> known = color < 0 ? nullptr : find(name);
   if (!known && members.size() == 1) known = keep(name, nullptr);
-  // Members of one group know alike whether they have it; the others learn whether to take part.
+  // Members of one group agree on whether they have it; the others learn whether to take part.
   const auto all = all_gather(control_, label, parent.members, color >= 0 && !known ? "new" : "", limit.stop);
   if (all.empty()) throw Unwind{};
   if (std::none_of(all.begin(), all.end(), [](const std::string& word) { return word == "new"; })) return known;
@@ -114,14 +115,14 @@ std::shared_ptr<Communicator> Communicators::split(Communicator& parent, Label l
   return fresh;
 }
 
-/// A byte from everybody to everybody. NCCL connects two ranks at their first message, and holds the host until both
-/// are there: done here, once, where all are, it never does so in the middle of a program. And where GPUs cannot reach
-/// each other, this is where it shows.
+/// Sends a byte from every rank to every rank. NCCL connects two ranks at their first message, and blocks the host
+/// until both are there. Doing so here, where all ranks are, keeps it from happening in the middle of a program, and
+/// reveals GPUs that cannot reach each other.
 void Communicators::connect_all(Communicator& of, int rank, const Limit& limit) {
   const int ranks = static_cast<int>(of.members.size());
   const cudaStream_t stream = of.stream.get();
   const std::size_t half = of.members.size();
-  struct Memory {  // given back in the stream's order, also when the run fails
+  struct Memory {  // freed in the stream's order, also when the run fails
     char* bytes = nullptr;
     cudaStream_t stream;
     ~Memory() { (void)cudaFreeAsync(bytes, stream); }
@@ -166,7 +167,7 @@ void Communicators::note(const std::set<const Communicator*>& of_run, int queues
 bool Communicators::abort(int ranks, double seconds) {
   const auto until = in_seconds(seconds);
   std::vector<ncclComm_t> handles;
-  std::vector<std::shared_ptr<Communicator>> going;  // their streams last until NCCL's work on them has ended
+  std::vector<std::shared_ptr<Communicator>> going;  // keeps streams until NCCL's work on them has ended
   std::erase_if(known_, [&](const auto& entry) {
     Communicator& each = *entry.second;
     if (*std::max_element(each.members.begin(), each.members.end()) >= ranks) return false;
@@ -175,7 +176,7 @@ bool Communicators::abort(int ranks, double seconds) {
     return true;
   });
   if (!abort_all(handles, until)) return false;
-  // A split ends with its parent, and only then are the halves that it has made known.
+  // A split ends with its parent; only then are the handles that it has made valid.
   handles.clear();
   for (const Place& place : std::exchange(unfinished_, {}))
     if (*place) handles.push_back(*place);

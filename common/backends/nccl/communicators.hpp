@@ -1,9 +1,9 @@
-// NCCL's communicators: one for each group and queue, made by splitting, kept from run to run.
+// NCCL communicators: one per group and queue, made by splitting and kept from run to run.
 //
-// None of them blocks: every call may be "in progress", and is asked about until it is not, or until the run has
-// failed. So a rank that waits for one that never comes can be ended by ncclCommAbort. None shares anything with
-// another: a family of communicators with shared buffers takes turns on the GPU, in the order of launches, and one that
-// is aborted ends all; but our queues go on independently, in whatever order.
+// They are non-blocking: a call may be "in progress" and is then polled until it has ended or the run has failed. So
+// ncclCommAbort can end a rank that waits for one that never comes. They share no resources: communicators with shared
+// buffers take turns on the GPU, in launch order, and aborting one aborts all. Our queues must progress independently,
+// in any order.
 #pragma once
 
 #include <nccl.h>
@@ -24,11 +24,11 @@
 
 namespace lockstep::nccl {
 
-/// With the stream that everything on it runs on.
+/// A communicator, with the stream that all its work runs on.
 struct Communicator {
   std::vector<int> members;  // world ranks
   std::string queue;
-  ncclComm_t handle = nullptr;  // null in a group of one, which has nobody to talk to, and once aborted
+  ncclComm_t handle = nullptr;  // null in a group of one, which needs no messages, and once aborted
   cuda::Stream stream;
 };
 
@@ -38,28 +38,29 @@ class Communicators {
   Communicators(const Communicators&) = delete;
   ~Communicators();
 
-  /// Of ranks 0 … ranks − 1, for queue main. Collective over them; `run` names this call alone.
+  /// Communicator of ranks 0 … ranks − 1, for queue main. Collective over them; `run` identifies this call.
   std::shared_ptr<Communicator> world(std::uint64_t run, int ranks, const Limit& limit);
 
-  /// Collective over `parent`: of each `color` ≥ 0 a communicator of its `members` for `queue`, where one of them has
-  /// none yet. Null for a negative colour. `label` names this call alone. Nothing of the parent is on its way.
+  /// Collective over `parent`: for each `color` ≥ 0 makes a communicator of its `members` for `queue`, unless they have
+  /// one already. Null for a negative colour. `label` identifies this call. No work of the parent may be in flight.
   std::shared_ptr<Communicator> split(Communicator& parent, Label label, int color, int key,
                                       const std::vector<int>& members, const std::string& queue, const Limit& limit);
 
-  /// These are all of a run so far, which has so many queues: where they ask too much of the GPU, rank 0 says so, once.
+  /// Records all communicators of a run so far, and its number of queues. If they ask too much of the GPU, rank 0
+  /// prints a warning, once.
   void note(const std::set<const Communicator*>& of_run, int queues);
-  /// Of the run that asked for most.
+  /// Load of the run that asked for most.
   const Load& most() const { return most_; }
 
-  /// After a failure of a run of ranks 0 … ranks − 1: ncclCommAbort of all among them, used in that run or not, so that
-  /// all members still know alike what there is; they are made anew when asked for. False where NCCL does not come back
-  /// within `seconds`.
+  /// After a failed run of ranks 0 … ranks − 1: aborts (ncclCommAbort) all communicators among them, used in that run
+  /// or not, so that all members still agree on which exist; they are made again on demand. False if NCCL does not
+  /// return within `seconds`.
   bool abort(int ranks, double seconds);
 
  private:
   using Name = std::pair<std::vector<int>, std::string>;
-  /// Where NCCL writes the handle of one that is being made: in the case of a split at its end, when the run may have
-  /// failed and nobody waits any more.
+  /// Destination of the handle that NCCL is making. For a split, NCCL writes it at the end, when the run may have
+  /// failed and nothing waits any more.
   using Place = std::shared_ptr<ncclComm_t>;
   Place new_place();
   std::shared_ptr<Communicator> find(const Name& name);
@@ -69,7 +70,7 @@ class Communicators {
   Control& control_;
   cuda::EventPool& events_;
   std::map<Name, std::shared_ptr<Communicator>> known_;
-  std::vector<Place> unfinished_;  // not yet known: being made
+  std::vector<Place> unfinished_;  // handles still being made
   Load most_;
   bool warned_ = false;
 };

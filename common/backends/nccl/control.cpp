@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a process says of itself over the bootstrap: "HOST TOKEN PORT ADDRESS ADDRESS …".
+/// A process's introduction over the bootstrap: "HOST TOKEN PORT ADDRESS ADDRESS …".
 struct Card {
   std::string host;
   std::uint64_t token = 0;
@@ -41,7 +41,7 @@ Card parse(const std::string& text) {
   return card;
 }
 
-/// The first thing a caller says: it belongs to this job, and who it is.
+/// First message of a caller: proves that it belongs to this job, and gives its rank.
 struct Greeting {
   std::uint64_t token = 0;
   std::int32_t rank = -1;
@@ -76,7 +76,7 @@ void Control::connect_all(Bootstrap& bootstrap, double timeout_seconds) {
   const auto until = Clock::now() + std::chrono::duration<double>(timeout_seconds);
   for (int missing = size() - 1 - rank_; missing > 0;) {
     Socket caller = accept_from(listening, 1);
-    caller.wait_at_most(2);  // one that says nothing is none of us
+    caller.wait_at_most(2);  // a caller that says nothing does not belong to the job
     Greeting greeting;
     if (!caller && Clock::now() > until)
       throw Error(Verdict::fail,
@@ -89,7 +89,7 @@ void Control::connect_all(Bootstrap& bootstrap, double timeout_seconds) {
     peers_[greeting.rank]->socket = std::move(caller);
     --missing;
   }
-  bootstrap.barrier();  // nobody hangs up before all are connected
+  bootstrap.barrier();  // no process may close its connections before all are connected
 }
 
 Socket Control::reach(int rank, const std::string& text, double timeout_seconds) {
@@ -117,7 +117,7 @@ Control::~Control() {
     if (rank != rank_) send_frame(rank, {.kind = Frame::Kind::goodbye}, "");
   for (int rank = 0; rank < size(); ++rank)
     if (rank != rank_) peers_[rank]->socket.shut_down_sending();
-  // A connection that is closed with control messages unread takes our goodbye with it: everybody reads to the end.
+  // Closing a connection with unread control messages would lose our goodbye, so every process reads to the end.
   for (int rank = 0; rank < size(); ++rank)
     if (rank != rank_) peers_[rank]->reader.join();
 }
@@ -207,7 +207,7 @@ std::vector<std::string> all_gather(Control& control, Label label, const std::ve
   for (std::size_t i = 0; i < members.size(); ++i) {
     while (true) {
       const std::uint64_t seen = control.news();
-      const bool left = control.has_left(members[i]);  // asked first: what it sent before leaving still counts
+      const bool left = control.has_left(members[i]);  // checked first: messages sent before leaving still count
       if (std::optional<std::string> text = control.take(members[i], label)) {
         all[i] = std::move(*text);
         break;

@@ -1,4 +1,5 @@
-// The watching thread: gives NCCL what may go while nobody waits, answers the other ranks, and says what hangs.
+// The watching thread: gives NCCL whatever may run while no other thread does, answers the other ranks, and explains
+// hangs.
 #include <fmt/format.h>
 
 #include "common/backends/nccl/rank.hpp"
@@ -7,7 +8,7 @@ namespace lockstep::nccl {
 
 void NcclRank::keep_watch() {
   using namespace std::chrono_literals;
-  (void)cudaSetDevice(job_.gpu);  // each thread has its own
+  (void)cudaSetDevice(job_.gpu);  // per thread
   while (!stop_watching_) {
     const std::uint64_t seen = job_.control.news();
     try {
@@ -33,7 +34,7 @@ void NcclRank::keep_watch() {
   }
 }
 
-/// Which transfers the GPU is stuck in, if it is; gate held.
+/// Adds the transfers that the GPU is stuck in, if any; gate held.
 void NcclRank::describe_gpu(Row& row) const {
   row.state = Row::State::working;
   for (Endpoint* each : all_endpoints_) {
@@ -48,7 +49,7 @@ void NcclRank::describe_gpu(Row& row) const {
   if (row.state == Row::State::working) row.words += unfinished_arithmetic();
 }
 
-/// What of this rank's operations the GPU has not done, as the end of "waits for the GPU".
+/// Operations of this rank that the GPU has not done, as the end of "waits for the GPU".
 std::string NcclRank::unfinished_arithmetic() const {
   std::string text;
   for (int index = 0; index < queue_count_; ++index) {

@@ -12,7 +12,7 @@ using processes::Envelope;
 
 namespace {
 
-constexpr int kSpins = 200;  // before a wait gives the core away for longer
+constexpr int kSpins = 200;  // before a wait yields the core for longer
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -83,7 +83,7 @@ void Endpoint::advance() {
 }
 
 bool Endpoint::all_announced(Batch& batch) {
-  std::vector<bool> missing(members().size(), false);  // by peer: its control messages come in order
+  std::vector<bool> missing(members().size(), false);  // by peer: its control messages arrive in order
   bool all = true;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     const Transfer& transfer = batch.transfers[i];
@@ -102,7 +102,7 @@ bool Endpoint::all_announced(Batch& batch) {
   return all && !job_.failed;
 }
 
-/// All of a batch together. Empty messages need no GPU: both ends know of them. False where NCCL was not called.
+/// Gives a whole batch to NCCL. Empty messages need no GPU: both ends know of them. False if NCCL was not called.
 bool Endpoint::hand_over(const Batch& batch) {
   if (std::all_of(batch.transfers.begin(), batch.transfers.end(), [](const Transfer& t) { return t.slice.empty(); }))
     return false;

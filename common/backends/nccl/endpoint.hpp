@@ -1,9 +1,9 @@
-// An endpoint: the ordered batches of one (group, queue), on a communicator and a stream of their own.
+// An endpoint: the ordered batches of one (group, queue), with their own communicator and stream.
 //
-// Batches begin and complete in the order started, one at a time, because the stream keeps it. While checks are on,
-// each message is announced to its receiver by a control message, and a batch is given to NCCL once all it receives has
-// been announced and fits: NCCL itself would hang, or write where it should not. Everything here is called with the
-// job's gate held, and nothing here waits with it: what NCCL has in progress is asked about again later.
+// Batches begin and complete in the order started, one at a time, because the stream keeps that order. While checks are
+// on, a control message announces each message to its receiver, and a batch is given to NCCL once everything it
+// receives has been announced and matches; otherwise NCCL would hang, or write to wrong memory. The job's gate must be
+// held for every call, and no call waits while holding it: NCCL calls in progress are polled later.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@
 namespace lockstep::nccl {
 
 struct Batch : processes::BatchCore {
-  std::vector<bool> announced;  // by transfer: a receive whose message has come, and fits
-  cuda::Event ready;            // what its queue did before
+  std::vector<bool> announced;  // by transfer: true for a receive whose message is announced and matches
+  cuda::Event ready;            // earlier work of its queue
   cuda::Event done;             // empty until NCCL has it
 };
 
@@ -31,38 +31,38 @@ class Endpoint final : public processes::EndpointCore<Batch> {
 
   Endpoint(Job& job, std::shared_ptr<Communicator> communicator, int group, int queue);
 
-  /// Adds a batch, after `issued`. Returns its number. While checks are off, when NCCL has it, so that batches reach
-  /// NCCL in the program's order; the gate is open meanwhile.
+  /// Adds a batch that begins after `issued`; returns its number. While checks are off, returns only when NCCL has the
+  /// batch, so that batches reach NCCL in the program's order; the gate is open meanwhile.
   std::uint64_t start(std::span<const Transfer> transfers, Location where, const char* region,
                       const cuda::Event& issued);
-  /// Gives NCCL what may go.
+  /// Gives NCCL every batch that may run.
   void advance();
   bool ready(std::uint64_t number) const { return launched_ >= number; }  ///< NCCL has it
-  /// Later work of `queue_stream` runs after batch `number`, which NCCL has; forgets batches up to it, and with them
-  /// their hold on memory.
+  /// Orders later work of `queue_stream` after batch `number`, which NCCL must have. Forgets batches up to it, which
+  /// releases the memory they hold.
   void wait(std::uint64_t number, const cuda::Stream& queue_stream);
-  /// The GPU has done all that NCCL was given, and nothing else waits to be.
+  /// True if the GPU has done everything given to NCCL, and no batch is left to give.
   bool idle();
-  /// Counts batches that the GPU has done.
+  /// Number of batches that the GPU has completed.
   std::uint64_t completed();
-  /// Throws Error(fail) where NCCL has found an error since.
+  /// Throws Error(fail) if NCCL has reported an error since the last call.
   void look_for_errors();
-  /// Main itself calls NCCL on the communicator, which takes calls from one thread at a time.
+  /// Reserves the communicator for NCCL calls by main; it accepts calls from one thread at a time.
   void set_reserved(bool reserved) { reserved_ = reserved; }
-  /// Gives up what it holds; nothing of it is on its way any more.
+  /// Releases its resources; none of its work may be in flight.
   void drop() {
     launching_.reset();
     batches_.clear();
   }
 
   processes::Outstanding outstanding();
-  /// Empty while checks are off, too.
+  /// Takes one unread message. Also empty while checks are off.
   std::string take_unread(int member);
 
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
 
  private:
-  /// What is left of a batch that NCCL has: enough to explain a hang when the slices are gone.
+  /// Rest of a batch that NCCL has: enough to explain a hang when the slices are gone.
   struct Launched {
     struct Part {
       Transfer::Kind kind;
@@ -85,7 +85,7 @@ class Endpoint final : public processes::EndpointCore<Batch> {
 
   Job& job_;
   std::shared_ptr<Communicator> communicator_;
-  std::deque<Launched> on_gpu_;  // not known to be done
+  std::deque<Launched> on_gpu_;  // not known to be complete
   std::uint64_t launched_ = 0;
   std::uint64_t completed_ = 0;
   /// The batch after launched_, once NCCL has been called for it.
@@ -98,7 +98,7 @@ class Endpoint final : public processes::EndpointCore<Batch> {
   bool reserved_ = false;
 };
 
-/// While main calls NCCL on an endpoint's communicator, the watching thread leaves it alone.
+/// Keeps the watching thread away from an endpoint's communicator while main calls NCCL on it.
 class Reservation {
  public:
   Reservation(Job& job, Endpoint& endpoint) : job_(job), endpoint_(endpoint) { set(true); }

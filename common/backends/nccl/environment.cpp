@@ -12,8 +12,8 @@ namespace lockstep::nccl {
 
 namespace {
 
-/// Launchers by their variables, the most explicit first. SLURM_STEP_NUM_TASKS is set by srun alone, SLURM_NTASKS also
-/// in a batch script, which is no rank.
+/// Launchers and their variables, the most explicit first. srun alone sets SLURM_STEP_NUM_TASKS; SLURM_NTASKS is also
+/// set in a batch script, which is not a rank.
 struct Launcher {
   const char* rank;
   const char* ranks;
@@ -33,8 +33,8 @@ int whole_number(const char* name, std::string_view text) {
   return *value;
 }
 
-/// torchrun's variables have names that anything may have: they count where all are there. They go before those of MPI
-/// and Slurm, which torchrun's processes inherit where one torchrun a host was started by these.
+/// True if torchrun started this process. Its variables have common names, so all must be set. They take precedence
+/// over those of MPI and Slurm, which torchrun's processes inherit if one torchrun per host was started by these.
 bool from_torchrun(const Variables& variables) {
   return !variables("LOCKSTEP_RANK") &&
          std::ranges::all_of(kTorchrun, [&](const char* name) { return variables(name); });
@@ -44,7 +44,7 @@ Environment read_torchrun(const Variables& variables) {
   const auto number = [&](const char* name) { return whole_number(name, variables(name)); };
   Environment found{.rank = number("RANK"), .ranks = number("WORLD_SIZE"), .local_rank = number("LOCAL_RANK")};
   found.launcher = "RANK";
-  // torchrun may itself listen at MASTER_PORT, with a store for processes of PyTorch: then rank 0 takes the next port.
+  // torchrun may itself listen at MASTER_PORT, with a store for PyTorch processes. Rank 0 then takes the next port.
   const char* taken = variables("TORCHELASTIC_USE_AGENT_STORE");
   int port = number("MASTER_PORT");
   if (taken && std::string_view(taken) == "True") port += port < 65535 ? 1 : -1;

@@ -1,4 +1,4 @@
-// One run as one process sees it: what its threads (main, queues, watch) share.
+// One run from the view of one process: the data that its threads (main, queues, the watching thread) share.
 #pragma once
 
 #include <memory>
@@ -28,16 +28,16 @@ struct Job : processes::Job {
 
   Control& control;
   cuda::EventPool& events;
-  const std::uint64_t run;  // counts the calls of run()
+  const std::uint64_t run;  // counts calls of run()
   const int gpu;
-  std::vector<int> everyone;  // the ranks of this run
+  std::vector<int> everyone;  // ranks of this run
 
-  // Under recorder_mutex, as the ledgers are.
+  // Protected by recorder_mutex, like the ledgers.
   cuda::Timeline timeline;
-  std::unique_ptr<cuda::EventClock> gpu_clock;  // once all ranks have begun
+  std::unique_ptr<cuda::EventClock> gpu_clock;  // set once all ranks have begun
 
-  /// Nothing of NCCL's that the host waits for takes long, once a rank has nothing else to do: five times as long as a
-  /// run may stand still leaves time for the connections of many hosts.
+  /// Limit of waits for NCCL's own work. None takes long once a rank has nothing else to do; five times the run's
+  /// timeout leaves time to connect many hosts.
   Limit limit() const {
     const auto stop = [this] {
       gate.must_be_open();
@@ -45,7 +45,7 @@ struct Job : processes::Job {
     };
     return {.stop = stop, .seconds = 5 * options.timeout_seconds};
   }
-  /// Tells the ledgers, by tell(recorder, begin, end), once the GPU has passed both.
+  /// Calls tell(recorder, begin, end), for the ledgers, once the GPU has passed both events.
   template <class F>
   void add_span(const cuda::Event& begin, const cuda::Event& end, F tell) {
     std::lock_guard lock(recorder_mutex);

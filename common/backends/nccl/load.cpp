@@ -11,7 +11,7 @@ namespace lockstep::nccl {
 
 namespace {
 
-/// The number in an environment variable, if it is one of at least 1.
+/// The number in an environment variable, if it is at least 1; otherwise `otherwise`.
 int number_in(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   if (!text) return otherwise;

@@ -1,9 +1,10 @@
-// What the communicators and streams of one process ask of its GPU.
+// Resources that the communicators and streams of one process need on its GPU.
 //
-// While a message of NCCL's waits for its other end, its kernel spins: each of its CTAs (thread blocks) keeps a
-// multiprocessor. Where kernels of many communicators fill them all, arithmetic that another rank waits for cannot
-// begin: a deadlock. So each communicator may have few CTAs. And the GPU begins work in few channels, each in the order
-// given: with more streams than channels, a stream's work can be behind another's that waits.
+// While an NCCL message waits for its other end, its kernel spins, and each of its CTAs (thread blocks) occupies a
+// multiprocessor. If kernels of many communicators fill all multiprocessors, arithmetic that another rank waits for
+// cannot begin: a deadlock. So each communicator may use only a few CTAs. Also, the GPU has few hardware channels and
+// starts the work of each in issue order: with more streams than channels, a stream's work can get stuck behind that of
+// a waiting one.
 #pragma once
 
 #include <nccl.h>
@@ -12,22 +13,22 @@
 
 namespace lockstep::nccl {
 
-/// Of a communicator, unless NCCL_MAX_CTAS says otherwise, as NCCL has it: five lanes that overlap leave two thirds of
-/// an H100's 132 multiprocessors to arithmetic.
+/// CTAs per communicator, unless NCCL_MAX_CTAS overrides it, as in NCCL: five endpoints that overlap leave two thirds
+/// of an H100's 132 multiprocessors to arithmetic.
 inline constexpr int kMostCtas = 8;
 
-/// How many CTAs a communicator may have in this process.
+/// Maximum number of CTAs per communicator in this process.
 int most_ctas();
 
-/// What every communicator is made with: calls do not block, nothing is shared, few CTAs.
+/// Configuration of every communicator: non-blocking calls, nothing shared, few CTAs.
 ncclConfig_t configuration();
 
-/// How many channels this process's streams share: CUDA_DEVICE_MAX_CONNECTIONS, or CUDA's 8.
+/// Number of channels that this process's streams share: CUDA_DEVICE_MAX_CONNECTIONS, or CUDA's default of 8.
 int hardware_channels();
 
 struct Load {
   int communicators = 0;  // of this process, without groups of one
-  int ctas = kMostCtas;   // of each
+  int ctas = kMostCtas;   // per communicator
   int multiprocessors = 0;
   int streams = 0;
   int channels = 0;
@@ -35,7 +36,7 @@ struct Load {
   int busy() const { return communicators * ctas; }
   /// "6 communicators of at most 8 CTAs: 48 of 132 multiprocessors while all spin; 9 streams in 32 hardware channels"
   std::string words() const;
-  /// What may hang, or be slow, and what to set; a line each, or empty.
+  /// Warnings about possible hangs or slowness, and what to set, one per line; may be empty.
   std::string warning() const;
 };
 

@@ -41,7 +41,7 @@ void parse(const std::string& text, Place& s) {
   s.trouble = fields[6];
 }
 
-/// The same words for every process that sees this GPU, whatever number it has there.
+/// Identifies a GPU: the same text in every process that sees it, whatever its index there.
 std::string identity(int gpu) {
   cudaDeviceProp p{};
   cuda::check(cudaGetDeviceProperties(&p, gpu), "cudaGetDeviceProperties");
@@ -50,14 +50,15 @@ std::string identity(int gpu) {
   return id;
 }
 
-/// Usable cores of this host, whichever of them a launcher has bound this process to.
+/// Usable cores of this host, regardless of the affinity a launcher gave this process.
 int cores_of_host() {
   std::vector<int> threads(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   std::iota(threads.begin(), threads.end(), 0);
   return read_host("", threads).usable_cores;
 }
 
-/// With fewer GPUs than processes, several get the same; a process may also see only its own (Slurm does that).
+/// Chooses the GPU of this process. With fewer GPUs than processes, several share one; a process may also see only its
+/// own (Slurm).
 void sit_down(Place& place) {
   try {
     place.gpus = cuda::count_gpus();

@@ -1,4 +1,5 @@
-// Which GPU each process gets, and whether the job can run at all: found alike by all processes, before NCCL is asked.
+// Assigns a GPU to each process, and checks whether the job can run. All processes reach the same result before NCCL is
+// called.
 #pragma once
 
 #include <string>
@@ -9,31 +10,31 @@
 
 namespace lockstep::nccl {
 
-/// Where one process sits.
+/// Placement of one process.
 struct Place {
   std::string host;
-  int cores = 1;       // usable ones of that host, in all
-  int local_rank = 0;  // among the processes of its host
-  int gpus = 0;        // that the process sees; 0: none, and `trouble` says why
-  int gpu = 0;         // its own, among those
+  int cores = 1;       // usable cores of that host, in total
+  int local_rank = 0;  // rank among the processes of its host
+  int gpus = 0;        // GPUs that the process sees; 0: none, and `trouble` says why
+  int gpu = 0;         // index of its own among those
   std::string gpu_name;
   std::string gpu_id;  // the same for every process that sees this GPU
   std::string trouble;
   bool no_device = false;  // the trouble is that there is no GPU
 };
 
-/// Collective: GPU = local rank, counted anew on each host, unless this process' launcher has said its `local_rank`
-/// (else −1). By rank.
+/// Collective: the place of every process, by rank. GPU = local rank, counted on each host, unless this process's
+/// launcher has given its `local_rank` (else −1).
 std::vector<Place> take_seats(Bootstrap& bootstrap, int local_rank = -1);
 
-/// Why this job cannot run, in one sentence; empty when it can. Throws nothing: all processes come to the same words.
+/// Reason why this job cannot run, in one sentence; empty if it can. Never throws: all processes reach the same text.
 struct Objection {
   std::string text;
   bool no_device = false;
 };
 Objection objection(const std::vector<Place>& places, int nccl_version, bool may_share_gpus);
 
-/// "rank 0: HOST, GPU 0 (NVIDIA H100 80GB HBM3)", a line a rank.
+/// "rank 0: HOST, GPU 0 (NVIDIA H100 80GB HBM3)", one line per rank.
 std::string format_binding(const std::vector<Place>& places);
 
 /// The oldest NCCL that splits communicators and shares their resources.

@@ -1,4 +1,4 @@
-// A rank from the program's first line to the moment when all ranks know how the run ended.
+// A run on one rank, from the program's first line until all ranks know the outcome.
 #include <fmt/format.h>
 
 #include "common/backends/nccl/rank.hpp"
@@ -8,14 +8,14 @@ namespace lockstep::nccl {
 
 void NcclRank::begin_program() {
   add_endpoint(new_endpoint(communicators_.world(job_.run, job_.ranks, job_.limit()), 0, 0));
-  // The clocks of all ranks begin together.
+  // Starts the clocks of all ranks together.
   if (all_gather(job_.control, {.run = job_.run, .key = key_of({}, "begin")}, job_.everyone, "", [this] {
         return job_.failed.load();
       }).empty())
     throw Unwind{};
   job_.clock = processes::Clock(processes::monotonic_ns(), 1);
   auto gpu_clock = std::make_unique<cuda::EventClock>(queues_[0]->here());
-  std::lock_guard lock(job_.recorder_mutex);  // the watching thread tells times
+  std::lock_guard lock(job_.recorder_mutex);  // the watching thread records times
   job_.gpu_clock = std::move(gpu_clock);
 }
 
@@ -31,10 +31,10 @@ void NcclRank::end_program() {
 }
 
 void NcclRank::finish() {
-  // Until the last rank has played, any may still fail, or be found to wait for ever.
+  // Until the last rank has finished, any rank may still fail or turn out to be deadlocked.
   bool failed = agree_on_failure("played");
   if (!failed) {
-    find_unread();  // the GPU would wait for ever for what nobody sent
+    find_unread();  // the GPU would wait forever for messages that no rank sent
     failed = agree_on_failure("read");
   }
   if (!failed) {
@@ -49,7 +49,8 @@ std::vector<std::string> NcclRank::gather(const char* what, const std::string& m
   return all_gather(job_.control, {.run = job_.run, .key = key_of({}, what)}, job_.everyone, mine);
 }
 
-/// The GPU comes to its end. What is matched, but in an order that cannot be, never does: then the table says so.
+/// Waits until the GPU has finished. Messages that match, but in an impossible order, never finish; the wait table then
+/// explains it.
 void NcclRank::drain() {
   try {
     const Doing doing{.kind = Doing::Kind::waits_for_gpu, .operation = "the end of the program"};
@@ -71,7 +72,7 @@ void NcclRank::drain() {
   queues_[0]->set_doing({.kind = Doing::Kind::finished});
 }
 
-/// False: it hangs. Its errors were said by whoever saw them first.
+/// False if the GPU hangs. The waiter that first sees a GPU error has already reported it.
 bool NcclRank::gpu_comes_to_an_end() {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(job_.options.timeout_seconds + 10);
@@ -85,7 +86,7 @@ bool NcclRank::gpu_comes_to_an_end() {
   return true;
 }
 
-/// After a failure nothing of this run is left in NCCL's hands, so that another may follow.
+/// Leaves nothing of this run in NCCL, so that another run may follow.
 void NcclRank::clean_up() {
   drop_closures();
   if (!job_.failed) return;

@@ -1,8 +1,8 @@
-// A queue of one rank: a CUDA stream, and the closures that main gives to it.
+// A queue of one rank: a CUDA stream, and the closures that main launches on it.
 //
-// With checks on, a closure runs on a thread of its queue's, because it waits for the other ends of its messages.
-// Without, nothing waits but the GPU: a closure runs at once, on main's thread, so that work reaches the GPU in the
-// program's order. That order is alike on all ranks, as NCCL asks of programs with several communicators.
+// With checks on, a closure runs on its queue's thread, because it waits for the other ends of its messages. With
+// checks off, only the GPU waits: a closure runs at once, on main's thread, so that work reaches the GPU in the
+// program's order. That order is the same on all ranks, as NCCL requires of programs with several communicators.
 #pragma once
 
 #include <memory>
@@ -30,19 +30,19 @@ class Queue final : public processes::ClosureQueue<cuda::Event> {
   cuda::Event here() const override { return job_.events.record(stream.get()); }
   void after(const cuda::Event& then) override { stream.wait(then); }
   double time_of_closures() const override { return 0; }
-  /// Tells the ledgers of the arithmetic since the last wait.
+  /// Records the arithmetic since the last wait in the ledgers.
   void end_stretch();
 
   cuda::Stream stream;
   std::unique_ptr<CudaDevice> device;  // made by its first operation
-  cuda::Event stretch;                 // begin of the arithmetic since the last wait; empty: none yet
+  cuda::Event stretch;                 // start of the arithmetic since the last wait; empty: none yet
   double stretch_flop = 0;
   std::vector<cuda::OpenRegion> regions;
-  cuda::Backlog backlog;  // of operations; under backlog_mutex, for the wait table
+  cuda::Backlog backlog;  // operations not known to be done; protected by backlog_mutex, for the wait table
   std::mutex backlog_mutex;
 
  private:
-  void thread_begins() override { (void)cudaSetDevice(job_.gpu); }  // each thread has its own
+  void thread_begins() override { (void)cudaSetDevice(job_.gpu); }  // per thread
   void closure_ended() override {
     if (!job_.failed) end_stretch();
   }

@@ -1,4 +1,4 @@
-// The verbs.
+// The verbs on NCCL.
 #include "common/backends/nccl/rank.hpp"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ void NcclRank::advance_endpoints() {
   for (Endpoint* each : all_endpoints_) each->advance();
 }
 
-// Times: spans between events, told to the ledgers when the GPU has passed them ---------------------------------------
+// Times: spans between events, recorded once the GPU has passed them --------------------------------------------------
 
 void Queue::end_stretch() {
   if (!stretch) return;
@@ -97,7 +97,7 @@ void NcclRank::compute(CommunicatorKey at, const Operation& operation, Kernel ke
   Queue* queue = enter(at.queue, where);
   if (!queue) return;
   if (!queue->device) queue->device = make_cuda_device(queue->stream.get(), job_.options.tf32, supplies_, queue->index);
-  // One span for all operations between two waits costs less than one each; a trace shows each.
+  // One span for all operations between two waits costs less than one per operation; a trace shows each.
   if (!queue->stretch) queue->stretch = queue->here();
   const cuda::OperationRange named(operation.name);
   kernel(*queue->device);
@@ -138,7 +138,8 @@ void* NcclRank::take_memory(Queue& queue, std::size_t bytes, Category category, 
   return data;
 }
 
-/// By the contract, what other queues did with it is done before its own queue goes on: its stream's order is enough.
+/// By contract, other queues' use of the block is ordered before later work of its own queue, so its stream's order is
+/// enough.
 void NcclRank::give_memory(const Block& block) {
   std::lock_guard lock(memory_mutex_);
   if (job_.failed && !given_up_ended_)
@@ -156,7 +157,7 @@ void NcclRank::open_region(CommunicatorKey at, const char* name, std::size_t byt
   job_.record([&](Recorder& recorder) { recorder.open_region(at.queue, name, bytes, 0, where); });
 }
 
-void NcclRank::close_region(int index) {  // in a destructor: it does not throw
+void NcclRank::close_region(int index) {  // in a destructor: must not throw
   Queue& queue = *queues_[index];
   const int region = job_.record([&](Recorder& recorder) { return recorder.leave_region(index); });
   const cuda::OpenRegion open = std::move(queue.regions.back());
@@ -196,8 +197,8 @@ bool NcclRank::peek(CommunicatorKey at, const Slice& slice, void* bytes) {
   return true;
 }
 
-/// When this queue's work so far is done: an explicit synchronisation, since the host's own clock would only say when
-/// it was given.
+/// Time at which this queue's work so far is complete. An explicit synchronisation: the host's own clock would only
+/// tell when it was issued.
 double NcclRank::now(int index) const {
   Queue* queue = enter(index, Location::current());
   if (!queue) return job_.now();

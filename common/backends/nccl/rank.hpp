@@ -1,8 +1,8 @@
 // One rank on one GPU: the verbs of common/runtime/backend.hpp for one process.
 //
-// Host code gives work to the GPU and goes on; it waits at explicit synchronisations (read, to_host, now), and, while
+// Host code issues work to the GPU and continues. It waits at explicit synchronisations (read, to_host, now) and, while
 // checks are on, for the control messages that announce what a batch receives. Every queue is a stream, and every
-// (group, queue) a communicator with a stream of its own (endpoint.hpp). Failures and wait tables travel beside them
+// (group, queue) a communicator with its own stream (endpoint.hpp). Failures and wait tables travel separately
 // (watch.hpp).
 #pragma once
 
@@ -29,7 +29,8 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   NcclRank(std::unique_ptr<Job> job, Communicators& communicators, cuda::DeviceMemory& memory, cuda::Staging& staging,
            const cuda::DeviceSupplies& supplies, std::function<void(const std::string&)> end_job);
   ~NcclRank() override;
-  /// After the outcome: its threads end, and what it has of the job is given back; slices may still come back to it.
+  /// Call after the outcome: ends the rank's threads and frees its part of the job. Slices may still return their
+  /// memory.
   void shut_down();
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;
@@ -43,17 +44,17 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   RankLedger ledger() const override;
   double now(int queue) const override;
 
-  /// Hands the world's communicator and the stream it runs on to `f`, in the order of main's work: for what stands
-  /// beside the contract, such as a library's own collective. Main only, with no batch on its way. Not called on one
-  /// rank.
+  /// Passes the world's communicator and its stream to `f`, in the order of main's work, for uses outside the contract,
+  /// such as a library's own collective. Main only, with no batch in flight. Does not call `f` in a run of one rank.
   void with_world(const std::function<void(ncclComm_t, cudaStream_t)>& f, Location where = Location::current());
 
   using RankCore::kQueues;
 
-  /// For tests of what happens while somebody holds it.
+  /// For tests of what happens while the gate is held.
   processes::Gate& gate() { return job_.gate; }
 
-  /// Collective: every rank has played. Failures are agreed on, unread messages found, the GPU has come to an end.
+  /// Collective, after every rank's program: agrees on failures, finds unread messages, and waits for the GPU to
+  /// finish.
   void finish();
 
  private:
@@ -72,7 +73,7 @@ class NcclRank final : public processes::RankCore<Endpoint> {
   std::vector<std::string> gather(const char* what, const std::string& mine, bool for_all) override;
   void describe_gpu(Row& row) const override;
 
-  /// Until done(), asked again and again; false when the run has failed and the caller unwinds already.
+  /// Polls done() until it is true; false if the run has failed and the caller is already unwinding.
   bool wait_until(Queue& queue, const Doing& doing, const std::function<bool()>& done) const;
   bool wait_for_gpu(Queue& queue, const cuda::Event& event, Location where) const;
   void advance_endpoints();
@@ -107,13 +108,13 @@ class NcclRank final : public processes::RankCore<Endpoint> {
     int queue;
   };
   std::mutex memory_mutex_;
-  std::vector<Parked> parked_;   // released after the run failed: work that was given up may still touch it
-  bool given_up_ended_ = false;  // it cannot any more
+  std::vector<Parked> parked_;   // freed after the run failed: abandoned work may still use it
+  bool given_up_ended_ = false;  // true once abandoned work can no longer use it
 
-  cuda::Event ended_;  // main's program
+  cuda::Event ended_;  // end of main's program
   Watch watch_;
   std::atomic<bool> stop_watching_{false};
-  std::atomic<bool> over_{false};  // every rank has played, and its GPU has ended: no more failures
+  std::atomic<bool> over_{false};  // every rank has finished, and its GPU too: no more failures
   std::thread watcher_;
 };
 

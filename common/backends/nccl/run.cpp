@@ -1,4 +1,4 @@
-// The entry points of the NCCL backend: Session, and run(options, program) on the first processes of the job.
+// Entry points of the NCCL backend: Session, and run(options, program) on the first processes of the job.
 #include "common/runtime/run.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ using nccl::Label;
 
 namespace {
 
-/// run() and is_judge() take no handle, as MPI's functions take none: the session that main holds.
+/// The session that main holds; run() and is_judge() take no handle, like MPI's functions.
 nccl::Processes*& the_processes() {
   static nccl::Processes* processes = nullptr;
   return processes;
@@ -30,10 +30,10 @@ nccl::Environment environment() {
   return nccl::read_environment([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-/// What CUDA reads when it starts, which may be in MPI_Init. A kernel that is loaded at its first launch may wait until
-/// all that is on the GPU has ended, so also for messages that others send only after that kernel: all are loaded at
-/// once (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution). And streams have a hardware queue each
-/// where there are enough.
+/// Sets variables that CUDA reads when it starts, which may be in MPI_Init. A kernel loaded at its first launch may
+/// wait until all work on the GPU has ended, including receives whose messages others send only after that kernel. So
+/// all kernels are loaded at start (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution). And each
+/// stream gets a hardware queue, if there are enough.
 void prepare_cuda() {
   setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
@@ -49,9 +49,9 @@ void refuse_bad_options(const RunOptions& options, int processes) {
   if (options.emulate) throw Error(Verdict::usage, "--emulate sleeps on CPUs: use --backend mpi");
 }
 
-/// This process's part of a run.
+/// Runs this process's part.
 Outcome take_part(const RunOptions& options, const Program& program, nccl::Processes& all, std::uint64_t run) {
-  cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have looked at another one
+  cuda::check(cudaSetDevice(all.gpu()), "cudaSetDevice");  // main may have selected another one
   auto backend = std::make_unique<nccl::NcclRank>(
       std::make_unique<nccl::Job>(options, all.control(), all.events(), run, all.gpu()), all.communicators(),
       all.memory(), all.staging(), all.supplies(), [&all](const std::string& message) { all.end_job(message); });
@@ -75,7 +75,7 @@ Outcome run(const RunOptions& options, const Program& program) {
   Outcome outcome;
   if (control.rank() < options.ranks) outcome = take_part(options, program, *all, run);
   if (options.ranks == control.size()) return outcome;
-  // Processes that a run does not use hear how it ended.
+  // Processes that a run does not use receive the outcome.
   const Label label{.run = run, .key = nccl::key_of({}, "outcome")};
   std::vector<int> everybody;
   for (int rank = 0; rank < control.size(); ++rank) everybody.push_back(rank);
@@ -103,11 +103,11 @@ bool is_judge() {
   try {
     return environment().rank == 0;
   } catch (const Error&) {
-    return true;  // whoever asks is about to say what is wrong with it
+    return true;  // the caller is about to report what is wrong with it
   }
 }
 
-/// Each rank has a GPU; what feeds it is a core of its host's, bound or not.
+/// True if each rank has a core on its host to feed its GPU, bound or not.
 bool has_core_each(int ranks) { return has_core_each(the_processes()->places(), ranks); }
 
 Session::Session(int&, char**&) {
@@ -117,7 +117,7 @@ Session::Session(int&, char**&) {
   try {
     the_processes() = new nccl::Processes(found);
   } catch (const Error& error) {
-    // Main prints what the judge knows. What only this process knows is said here, or nowhere.
+    // Main prints what process 0 knows. What only this process knows is printed here, or nowhere.
     const bool all_know = error.verdict() == Verdict::usage || dynamic_cast<const NoDevice*>(&error);
     if (found.rank != 0 && !all_know) fmt::print(stderr, "rank {}: {}\n", found.rank, error.what());
     throw;

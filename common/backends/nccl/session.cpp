@@ -20,7 +20,7 @@ bool is_set(const char* name, const char* value) {
   return text && std::strcmp(text, value) == 0;
 }
 
-/// The processes' GPUs, after all have agreed that the job can run on them.
+/// Places of all processes, after all have agreed that the job can run there.
 std::vector<Place> checked_seats(Bootstrap& bootstrap, int local_rank) {
   std::vector<Place> places = take_seats(bootstrap, local_rank);
   const Objection no = objection(places, library_version(), is_set("NCCL_MULTI_RANK_GPU_ENABLE", "1"));
@@ -31,7 +31,7 @@ std::vector<Place> checked_seats(Bootstrap& bootstrap, int local_rank) {
   return places;
 }
 
-/// Says it whole: several processes share the terminal.
+/// Prints in a single write, since several processes share the terminal.
 void say(const std::string& text) { (void)!write(STDERR_FILENO, text.data(), text.size()); }
 
 }  // namespace
@@ -55,7 +55,8 @@ void Processes::end_job(const std::string& message) {
   std::_Exit(1);
 }
 
-/// A process has died. The lowest rank that lives says so; whoever else sees it waits a moment for that, and goes too.
+/// Called when a process has died. The lowest living rank reports it; others that notice wait a moment for that, then
+/// end too.
 void Processes::lost(int rank) {
   int lowest = 0;
   while (lowest == rank || control_.has_left(lowest)) ++lowest;

@@ -1,4 +1,5 @@
-// What lives as long as the process: the other processes, this one's GPU, and NCCL's communicators from run to run.
+// State that lasts as long as the process: the other processes, this one's GPU, and NCCL's communicators from run to
+// run.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@ namespace lockstep::nccl {
 
 class Processes {
  public:
-  /// Collective. Throws NoDevice or Error(usage), with the same words on every process, where the job cannot run.
+  /// Collective. Throws NoDevice or Error(usage), with the same message on every process, if the job cannot run.
   explicit Processes(const Environment& environment);
 
   Control& control() { return control_; }
@@ -26,9 +27,9 @@ class Processes {
   cuda::Staging& staging() { return staging_; }
   const cuda::DeviceSupplies& supplies() const { return supplies_; }
   Communicators& communicators() { return communicators_; }
-  /// Counts the calls of run(), alike on all processes.
+  /// Counts calls of run(); the same on all processes.
   std::uint64_t next_run() { return ++runs_; }
-  /// Ends every process of the job at once; the first that calls it says why.
+  /// Ends every process of the job at once; the first caller's message is printed.
   [[noreturn]] void end_job(const std::string& message);
 
  private:
@@ -45,9 +46,9 @@ class Processes {
   std::uint64_t runs_ = 0;
 };
 
-/// Which GPU each rank of this job has, in one line; while a Session lives.
+/// The GPU of each rank of this job, in one line; valid while a Session exists.
 std::string binding_of_this_job();
-/// What communicators and streams of this process asked of its GPU, in the run that asked for most.
+/// Resources that this process's communicators and streams needed on its GPU, in the run that needed most.
 std::string load_of_this_job();
 
 }  // namespace lockstep::nccl

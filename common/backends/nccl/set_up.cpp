@@ -1,4 +1,4 @@
-// The set-up calls over control messages, and the communicators that they make; the beginning and the end of a rank.
+// Set-up calls over control messages, and the communicators that they make; the beginning and end of a rank.
 #include <cstring>
 #include <set>
 
@@ -11,7 +11,7 @@ Endpoint& NcclRank::main_of(const Group& group) const {
   return endpoint(group.index, 0);
 }
 
-/// NCCL wants nothing of a communicator to be on its way while it is split.
+/// Waits until the endpoint is idle: NCCL requires that none of a communicator's work is in flight during a split.
 void NcclRank::wait_for_endpoint(Endpoint& of, const char* verb, Location where) {
   wait_until(*queues_[0], {.kind = Doing::Kind::sets_up, .operation = verb, .where = where}, [&] {
     std::lock_guard gate(job_.gate);
@@ -42,7 +42,7 @@ std::unique_ptr<Endpoint> NcclRank::connect_split(const Group& parent, const Set
 
 std::unique_ptr<Endpoint> NcclRank::new_endpoint(std::shared_ptr<Communicator> communicator, int group, int queue) {
   std::set<const Communicator*> all{communicator.get()};
-  for (const Endpoint* each : all_endpoints_) all.insert(each->communicator().get());  // main alone changes them
+  for (const Endpoint* each : all_endpoints_) all.insert(each->communicator().get());  // only main changes them
   communicators_.note(all, queue_count_);
   return std::make_unique<Endpoint>(job_, std::move(communicator), group, queue);
 }
@@ -89,7 +89,7 @@ void NcclRank::shut_down() {
   if (!watcher_.joinable()) return;
   stop_watching_ = true;
   watcher_.join();
-  // What holds memory gives it to this rank while there is one.
+  // Holders of memory must return it while this rank exists.
   stop_queues();
   drop_closures();
   for (Endpoint* each : all_endpoints_) each->drop();

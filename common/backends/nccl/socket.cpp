@@ -40,7 +40,7 @@ bool wait_for(int fd, short events, double seconds) {
   return ready > 0;
 }
 
-/// Connects without blocking for longer than `seconds`: a host that drops packets would hold us for minutes.
+/// Connects without blocking for longer than `seconds`; a host that drops packets would otherwise block for minutes.
 bool connect_within(int fd, const sockaddr* address, socklen_t length, double seconds) {
   const int flags = fcntl(fd, F_GETFL);
   fcntl(fd, F_SETFL, flags | O_NONBLOCK);
@@ -90,7 +90,7 @@ bool Socket::send_text(const std::string& text) const {
 }
 
 bool Socket::receive_text(std::string& text) const {
-  constexpr std::uint64_t kMost = 1ull << 32;  // whoever announces more speaks another protocol
+  constexpr std::uint64_t kMost = 1ull << 32;  // a larger announcement means another protocol
   std::uint64_t length = 0;
   if (!receive(&length, sizeof length) || length > kMost) return false;
   text.resize(length);

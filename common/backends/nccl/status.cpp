@@ -37,10 +37,10 @@ void wait_until_ready(ncclComm_t handle, const char* call, const Limit& limit) {
   using namespace std::chrono_literals;
   const auto began = Clock::now();
   auto waited = Clock::duration::zero();
-  (void)limit.stop();  // may it wait?
+  (void)limit.stop();  // throws if the calling thread must not wait
   while (!is_ready(handle, call, std::chrono::duration<double>(waited).count(), limit.seconds)) {
     if (limit.stop()) throw Unwind{};
-    // A launch takes some ten microseconds, a connection milliseconds.
+    // A launch takes about ten microseconds, a connection milliseconds.
     if (waited < 200us)
       std::this_thread::yield();
     else

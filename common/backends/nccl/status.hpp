@@ -1,5 +1,5 @@
-// Every NCCL call goes through check: a status that is neither success nor "in progress" becomes an Error that names
-// the call, the computer and the GPU. The failure report adds the rank.
+// Checks every NCCL call: a status that is neither success nor "in progress" becomes an Error that names the call, the
+// computer and the GPU. The failure report adds the rank.
 #pragma once
 
 #include <nccl.h>
@@ -12,24 +12,24 @@
 
 namespace lockstep::nccl {
 
-/// Throws Error(fail) "ncclSend: invalid usage (host NAME, GPU 0, at file:line)", with NCCL's last words where it has
-/// some.
+/// Throws Error(fail) "ncclSend: invalid usage (host NAME, GPU 0, at file:line)", followed by NCCL's last error
+/// message, if any.
 void check(ncclResult_t status, const char* call, Location where = Location::current());
 
-/// How long a call of NCCL's may be in progress.
+/// Limit of the time that an NCCL call may be in progress.
 struct Limit {
-  std::function<bool()> stop;  // the run has failed; asked only by who may wait
+  std::function<bool()> stop;  // true once the run has failed; only threads that may wait call it
   double seconds = 0;
 };
 /// Waits until the communicator's last call is no longer in progress. Throws Unwind once limit.stop() holds,
-/// Error(timeout) after limit.seconds, Error(fail) with NCCL's words.
+/// Error(timeout) after limit.seconds, Error(fail) with NCCL's message.
 void wait_until_ready(ncclComm_t handle, const char* call, const Limit& limit);
 
-/// Whether it is no longer in progress; throws as wait_until_ready where it has failed, or began `seconds` > limit ago.
+/// True if it is no longer in progress; throws like wait_until_ready if it has failed, or began `seconds` > limit ago.
 bool is_ready(ncclComm_t handle, const char* call, double seconds, double limit_seconds);
 
-/// ncclGroupStart … ncclGroupEnd. Ended also when a call in between fails: the group belongs to the thread, not to the
-/// communicator, and would swallow the thread's next calls.
+/// ncclGroupStart … ncclGroupEnd. Also ends the group if a call in between fails: a group belongs to the thread, not to
+/// the communicator, and would swallow the thread's next calls.
 class GroupOfCalls {
  public:
   GroupOfCalls() { check(ncclGroupStart(), "ncclGroupStart"); }
@@ -46,7 +46,7 @@ class GroupOfCalls {
   bool ended_ = false;
 };
 
-/// The library that this program found, as NCCL counts: 22809 is 2.28.9.
+/// Version of NCCL that this program found, in NCCL's numbering: 22809 is 2.28.9.
 int library_version();
 std::string version_text(int version);
 

@@ -1,4 +1,4 @@
-// The control messages of the runtime to itself (common/runtime/processes/watch.hpp) among the job's other messages.
+// The runtime's control messages to itself (common/runtime/processes/watch.hpp), among the job's other messages.
 #pragma once
 
 #include "common/backends/nccl/job.hpp"
@@ -15,7 +15,7 @@ class Watch final : public processes::Watch {
         control_(job.control),
         label_{Label::Kind::control, job.run} {}
 
-  /// Takes in and sends what there is, and looks at the clock. On one thread.
+  /// Receives and sends pending messages, and checks the clock. Call it on one thread only.
   void look() {
     tell_failure();
     for (int from = 0; from < job_.ranks; ++from)

@@ -1,4 +1,4 @@
-// NCCL itself, for what stands beside the contract: a library's own collective, as a reference to beat.
+// Access to NCCL itself, for uses outside the contract: a library's own collective, as a reference to beat.
 #include "common/backends/nccl/rank.hpp"
 
 namespace lockstep::nccl {
