@@ -1,4 +1,4 @@
-// The key of Philox that a Random stands for, the same on every device.
+// The Philox key of a Random, the same on every device.
 #pragma once
 
 #include "common/arithmetic.hpp"

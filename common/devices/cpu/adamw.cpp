@@ -1,5 +1,5 @@
-// One AdamW step in one pass. Compiled without contraction into fused multiply-adds, so that an element gets the same
-// bits wherever it lies in a slice: sharded optimizers equal unsharded ones bit for bit.
+// One AdamW step in one pass. Compiled without contraction into fused multiply-adds, so that the result for an element
+// does not depend on its place in a slice: sharded optimizers are bit-identical to unsharded ones.
 #include <cmath>
 
 #include "common/devices/cpu/device_class.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kGrain = 8 * kTile;
 
-/// The step's numbers, made once.
+/// Constants of one step, computed once.
 struct Step {
   float gradient_factor;
   float beta1, beta2;

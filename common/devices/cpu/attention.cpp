@@ -1,6 +1,7 @@
-// Causal attention, one head of one sequence at a time: q, k and v of the head are gathered into scratch, and blocks of
-// queries meet all keys up to their last one. Scores exist for one block only (kQueries × T), never for all (after
-// FlashAttention, arXiv 2205.14135; a core's cache holds a whole row of scores, so the softmax needs no second pass).
+// Causal attention, one head of one sequence at a time. q, k and v of the head are gathered into scratch, and blocks of
+// queries are multiplied with all keys up to their last one. Scores exist for one block only (kQueries × T), never for
+// all (after FlashAttention, arXiv 2205.14135; a core's cache holds a whole row of scores, so the softmax needs no
+// second pass).
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-/// The heads that share the key-value head `group`, counted over all sequences: first, first + 1, …, `count` of them.
+/// The `count` heads from `first` that share the key-value head `group`, counted over all sequences.
 struct Group {
   std::size_t first, count;
 };
@@ -21,7 +22,7 @@ Group group_of(AttentionShape shape, std::size_t group) {
   return {group * count, count};
 }
 
-/// From the probabilities and their gradient: the gradient of the scores. Probabilities beyond the row are 0.
+/// Computes the gradient of the scores from the probabilities and their gradient. Probabilities beyond the row are 0.
 void scores_gradient_row(const float* probabilities, float* gradient, std::size_t n, float dot) {
 #pragma omp simd
   for (std::size_t j = 0; j < n; ++j) gradient[j] = probabilities[j] * (gradient[j] - dot);
@@ -31,7 +32,7 @@ void scores_gradient_row(const float* probabilities, float* gradient, std::size_
 
 void CpuDevice::attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) {
   const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
-  const std::size_t block_size = kQueries * std::max(positions, d);  // of scores, or of a row on its way
+  const std::size_t block_size = kQueries * std::max(positions, d);  // scores, or a row being gathered
   const View from(qkv), to(y);
   threads_.chunks(shape.batch * shape.heads, 1, [&](std::size_t head, std::size_t) {
     const auto buffer = scratch_.take(4 * size + block_size);
@@ -64,7 +65,7 @@ void CpuDevice::attention(const Slice& y, const Slice& statistics, const Slice& 
 void CpuDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv,
                                    const Slice& statistics, AttentionShape shape) {
   const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
-  const std::size_t block_size = kQueries * std::max(positions, d);  // of scores, or of a row on its way
+  const std::size_t block_size = kQueries * std::max(positions, d);  // scores, or a row being gathered
   const View from(qkv), to(dqkv), from_y(y), from_dy(dy);
   threads_.chunks(shape.batch * shape.key_value_heads(), 1, [&](std::size_t which, std::size_t) {
     const auto buffer = scratch_.take(9 * size + 2 * block_size);
@@ -81,7 +82,7 @@ void CpuDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Sli
       gather(out, from_y, output_rows(shape, head), shape, 1);
       gather(dout, from_dy, output_rows(shape, head), shape, 1);
       const float* log_sums = scalar(statistics) + head * positions;
-      // From the last block, which meets all keys and so starts every sum of dk and dv, to the first.
+      // From the last block, which sees all keys and so starts every sum of dk and dv, to the first.
       for (std::size_t block = blocks; block-- > 0;) {
         const std::size_t first = block * kQueries, end = std::min(positions, first + kQueries), rows = end - first;
         const float beta = head == group.first && block + 1 == blocks ? 0.0f : 1.0f;
@@ -105,8 +106,7 @@ void CpuDevice::attention_backward(const Slice& dqkv, const Slice& dy, const Sli
   });
 }
 
-// With the probabilities materialised: rows of T, those beyond the diagonal 0
-// ------------------------------------------
+// With materialised probabilities: rows of T, 0 beyond the diagonal ---------------------------------------------------
 
 void CpuDevice::attention_probabilities(const Slice& probabilities, const Slice& qkv, AttentionShape shape) {
   const std::size_t positions = shape.positions, d = shape.head_size, size = positions * d;
@@ -156,7 +156,7 @@ void CpuDevice::attention_probabilities_backward(const Slice& dqkv, const Slice&
     float *q = buffer.data(), *k = q + size, *v = k + size, *out = v + size, *dout = out + size;
     float *dq = dout + size, *dk = dq + size, *dv = dk + size, *block = dv + size, *gradient = block + block_size;
     const Group group = group_of(shape, which);
-    // k's product is dq alone
+    // k is multiplied only for dq
     gather(k, from, qkv_rows(shape, group.first, Part::k), shape, score_factor(shape));
     gather_transposed(v, from, qkv_rows(shape, group.first, Part::v), shape, gradient);
     const std::size_t blocks = (positions + kQueries - 1) / kQueries;
@@ -164,7 +164,7 @@ void CpuDevice::attention_probabilities_backward(const Slice& dqkv, const Slice&
       gather(q, from, qkv_rows(shape, head, Part::q), shape, score_factor(shape));
       gather(out, from_y, output_rows(shape, head), shape, 1);
       gather(dout, from_dy, output_rows(shape, head), shape, 1);
-      for (std::size_t i = blocks; i-- > 0;) {  // from the last, as attention_backward
+      for (std::size_t i = blocks; i-- > 0;) {  // from the last, as in attention_backward
         const std::size_t first = i * kQueries, end = std::min(positions, first + kQueries), rows = end - first;
         const float beta = head == group.first && i + 1 == blocks ? 0.0f : 1.0f;
         const float* p = from_p.read((head * positions + first) * positions, rows * positions, block);

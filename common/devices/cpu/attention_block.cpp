@@ -1,5 +1,5 @@
-// A block of queries against a block of keys, one head of one sequence at a time, merged into what y and the statistics
-// hold already: blocks of kQueries rows meet the keys that any of them sees.
+// Attention of a block of queries over a block of keys, one head of one sequence at a time, merged into y and the
+// statistics. Blocks of kQueries rows are multiplied with the keys that any of them sees.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-/// In B × T × 2 × h × d, h the key-value heads, of which `head` counts those of all sequences.
+/// Rows in B × T × 2 × h × d, where h counts key-value heads; `head` counts the key-value heads of all sequences.
 HeadRows key_value_rows(AttentionShape shape, std::size_t head, Part part) {
   HeadRows rows = output_rows({shape.batch, shape.positions, 2 * shape.heads, shape.head_size},
                               head / shape.heads * 2 * shape.heads + head % shape.heads);
@@ -21,16 +21,17 @@ HeadRows key_value_rows(AttentionShape shape, std::size_t head, Part part) {
 
 AttentionShape queries_of(AttentionBlock b) { return {b.batch, b.queries, b.heads, b.head_size}; }
 AttentionShape keys_of(AttentionBlock b) { return {b.batch, b.keys, b.key_value_heads(), b.head_size}; }
-/// How many heads share a key-value head.
+/// Number of heads that share a key-value head.
 std::size_t group_size(AttentionBlock b) { return b.key_value_heads() == 0 ? 1 : b.heads / b.key_value_heads(); }
 
-/// How many of the block's keys its query `row` sees.
+/// Number of the block's keys that its query `row` sees.
 std::size_t visible(AttentionBlock block, std::size_t row) {
-  const std::size_t after = block.first_query + row + 1;  // the first position that it does not see
+  const std::size_t after = block.first_query + row + 1;  // first position that it does not see
   return after <= block.first_key ? 0 : std::min(block.keys, after - block.first_key);
 }
 
-/// f(first, end, keys): rows [first, end) of the block's queries, and the keys that the last of them sees.
+/// Calls f(first, end, keys) for rows [first, end) of the block's queries, and the number of keys that the last of them
+/// sees.
 template <class F>
 void for_query_rows(AttentionBlock block, const F& f) {
   for (std::size_t first = 0; first < block.queries; first += kQueries) {
@@ -39,8 +40,8 @@ void for_query_rows(AttentionBlock block, const F& f) {
   }
 }
 
-/// A row of y and its log-sum-exp, over other keys so far, with `sums` over these: exp(score − maximum), not yet
-/// divided by their sum.
+/// Merges attention over these keys into a row of y and its log-sum-exp, over the keys so far. `sums` holds the
+/// products with exp(score − maximum), not yet divided by their sum.
 void merge_row(float* y, float& log_sum, const float* sums, Softmax row, std::size_t d) {
   const float these = row.maximum + std::log(row.sum), most = std::max(log_sum, these);
   const float both = most + std::log(std::exp(log_sum - most) + std::exp(these - most));
@@ -102,7 +103,7 @@ void CpuDevice::attention_block_backward(const Slice& dq, const Slice& dkv, cons
     float *dk = v_transposed + keys_size, *dv = dk + keys_size, *scores = dv + keys_size;
     float* gradient = scores + block_size;
     const HeadRows of_key = key_value_rows(keys, shared, Part::k), of_value = key_value_rows(keys, shared, Part::v);
-    gather(k, from_kv, of_key, keys, factor);  // its product is dq alone
+    gather(k, from_kv, of_key, keys, factor);  // multiplied only for dq
     gather_transposed(k_transposed, from_kv, of_key, keys, scores);
     gather_transposed(v_transposed, from_kv, of_value, keys, scores);
     gather(dk, in_dkv, of_key, keys, 1);

@@ -1,4 +1,4 @@
-// What the CPU's kinds of attention share: the rows of one head, gathered into scratch, and a row's softmax.
+// Shared by all attention of the CPU: rows of one head, gathered into scratch, and a row's softmax.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,15 @@ namespace lockstep::cpu {
 inline constexpr std::size_t kQueries = 60;  // rows of a block: a multiple of our sgemm's 12 and 6
 inline constexpr std::size_t kLanes = 16;    // floats of the widest vector
 
-/// Where a head's rows lie in an array of B × T × …
+/// Location of a head's rows in an array of B × T × …
 struct HeadRows {
-  std::size_t first;   // of position 0
-  std::size_t stride;  // from position to position
+  std::size_t first;   // offset of position 0
+  std::size_t stride;  // distance between positions
 };
 
 enum class Part { q, k, v };
 
-/// In B × T × (h + 2 kv_heads) × d. Head `head` of all sequences' has the k and v of its group's key-value head.
+/// Rows in B × T × (h + 2 kv_heads) × d. `head` counts the heads of all sequences; its k and v are those of its group.
 inline HeadRows qkv_rows(AttentionShape shape, std::size_t head, Part part) {
   const std::size_t kv_heads = shape.key_value_heads(), stride = (shape.heads + 2 * kv_heads) * shape.head_size;
   std::size_t own = head % shape.heads;
@@ -30,7 +30,7 @@ inline HeadRows qkv_rows(AttentionShape shape, std::size_t head, Part part) {
   return {head / shape.heads * shape.positions * stride + own * shape.head_size, stride};
 }
 
-/// In B × T × h × d.
+/// Rows in B × T × h × d.
 inline HeadRows output_rows(AttentionShape shape, std::size_t head) {
   const std::size_t stride = shape.heads * shape.head_size;
   return {head / shape.heads * shape.positions * stride + head % shape.heads * shape.head_size, stride};
@@ -45,7 +45,7 @@ inline void gather(float* to, View x, HeadRows rows, AttentionShape shape, float
   }
 }
 
-/// to[i][t] = x at the head's position t: so that products with its transpose run over rows.
+/// to[i][t] = x at the head's position t, so that products with the transpose run over rows.
 inline void gather_transposed(float* to, View x, HeadRows rows, AttentionShape shape, float* buffer) {
   for (std::size_t t = 0; t < shape.positions; ++t) {
     const float* from = x.read(rows.first + t * rows.stride, shape.head_size, buffer);
@@ -58,8 +58,7 @@ inline void scatter(View x, HeadRows rows, AttentionShape shape, float* from) {
     x.write(rows.first + t * rows.stride, shape.head_size, from);
 }
 
-/// A row's loops go over its n scores rounded up to whole vectors; those that causality hides are −∞, whose exponential
-/// is 0.
+/// Extends a row of n scores to whole vectors with −∞, whose exponential is 0, so that loops need no tail.
 inline std::size_t hide_tail(float* scores, std::size_t n, std::size_t end) {
   const std::size_t whole = std::min(end, (n + kLanes - 1) / kLanes * kLanes);
   std::fill(scores + n, scores + whole, -std::numeric_limits<float>::infinity());
@@ -86,7 +85,7 @@ inline Softmax softmax_row(float* scores, std::size_t n, std::size_t end) {
   return {maximum, sum};
 }
 
-/// From the scores and the gradient of the probabilities of a row: probabilities, and the gradient of the scores.
+/// Turns a row's scores into probabilities, and the gradient of the probabilities into that of the scores.
 inline void softmax_backward_row(float* scores, float* gradient, std::size_t n, std::size_t end, float log_sum,
                                  float dot) {
   const std::size_t whole = hide_tail(scores, n, end);

@@ -1,5 +1,5 @@
-// OpenBLAS: which of its kernels it uses, and whether they fit this processor. CMake defines LOCKSTEP_OPENBLAS, its
-// version, and picks this file or blas_plain.cpp.
+// OpenBLAS: which kernels it uses, and whether they fit this processor. CMake defines its version as LOCKSTEP_OPENBLAS,
+// and picks this file or blas_plain.cpp.
 #include <cblas.h>
 #include <sys/mman.h>
 
@@ -23,7 +23,7 @@ struct Choice {
 };
 
 #ifdef __x86_64__
-/// Both ask the operating system too, which has to save the registers.
+/// Both checks also ask the operating system, which must save the registers.
 Vectors vectors_of_processor() {
   if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return Vectors::avx512;
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Vectors::avx2 : Vectors::sse;
@@ -39,9 +39,9 @@ constexpr Vectors vectors_of_own_code() {
 #endif
 }
 
-/// OpenBLAS chooses its kernels while it is loaded. Where they do not fit we name a family, unless the user did, and
-/// let it choose again: nothing has been computed yet. Both functions are weak, because an OpenBLAS for one kind of
-/// processor lacks them.
+/// OpenBLAS chooses its kernels while it is loaded. If they do not fit, names a family, unless the user has, and lets
+/// it choose again, before anything is computed. Both functions are weak, because an OpenBLAS for one kind of processor
+/// lacks them.
 Choice choose() {
   const std::string version = "OpenBLAS " LOCKSTEP_OPENBLAS, first = openblas_get_corename();
   const bool asked = std::getenv("OPENBLAS_CORETYPE") != nullptr;
@@ -61,8 +61,7 @@ Choice choose() {
 Choice choose() { return {false, "OpenBLAS " LOCKSTEP_OPENBLAS}; }
 #endif
 
-/// The first product maps a buffer of 128 MiB (OpenBLAS 0.3.21, x86), and if that fails OpenBLAS tries again without
-/// end.
+/// The first product maps a buffer of 128 MiB (OpenBLAS 0.3.21, x86). If that fails, OpenBLAS retries forever.
 void need_address_space() {
   constexpr std::size_t kBuffer = std::size_t{160} << 20;
   void* buffer = mmap(nullptr, kBuffer, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -73,7 +72,7 @@ void need_address_space() {
   munmap(buffer, kBuffer);
 }
 
-/// Made once, by whoever asks first, and be it only for a name.
+/// Made on first use, even if only the name is asked for.
 const Choice& choice() {
   static const Choice chosen = choose();
   return chosen;

@@ -1,4 +1,4 @@
-// Any BLAS with a C interface: nothing to choose.
+// Any BLAS with a C interface: there is nothing to choose.
 #include "common/devices/cpu/sgemm.hpp"
 
 namespace lockstep::cpu {

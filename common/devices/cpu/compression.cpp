@@ -1,4 +1,4 @@
-// Compressed gradients: the largest elements, and eight bits an element.
+// Compressed gradients: the largest elements, and eight bits per element.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kGrain = 16 * kTile;
 constexpr float kLargest = 127;
 
-/// Ordered as magnitudes are; infinity above all numbers, NaN above infinity.
+/// Bits that are ordered like magnitudes; infinity above all numbers, NaN above infinity.
 std::uint32_t magnitude(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
 std::uint32_t largest_magnitude(const float* x, std::size_t n) {
@@ -38,7 +38,7 @@ float scale_of(std::uint32_t largest) {
   return largest >= 0x7f800000u ? std::numeric_limits<float>::quiet_NaN() : std::bit_cast<float>(largest) / kLargest;
 }
 
-/// x / scale rounded down, or up with the probability of the fraction: `draw` is uniform in [0, 1).
+/// x / scale, rounded down, or up with a probability equal to the fraction; `draw` is uniform in [0, 1).
 std::int8_t rounded(float x, float scale, float draw) {
   if (!(scale > 0)) return 0;
   const float value = x / scale, whole = std::floor(value);
@@ -71,7 +71,7 @@ void CpuDevice::top_k(const Slice& values, const Slice& indices, const Slice& x)
   const auto smallest = order.begin() + static_cast<std::ptrdiff_t>(k) - 1;
   std::nth_element(order.begin(), smallest, order.end(), std::greater<>());
   const std::uint32_t threshold = *smallest;
-  // All that are larger lie before `smallest` now; the rest of k are as large.
+  // All larger elements now come before `smallest`; the rest of the k elements are ties with it.
   std::size_t ties =
       k - static_cast<std::size_t>(std::count_if(order.begin(), smallest, [&](auto m) { return m > threshold; }));
   auto* to = static_cast<char*>(values.data());

@@ -7,11 +7,11 @@ namespace lockstep {
 
 class Device;
 
-/// A device that works with up to `threads` threads (≥ 1, the caller's included). It may be called from several threads
-/// at once; who comes second works alone. Results are the same bits for any number of threads.
+/// A device that uses up to `threads` threads (≥ 1, including the caller). Several threads may call it at once; while
+/// one has the workers, the others compute alone. Results are bit-identical for any number of threads.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-/// The BLAS this was built with, for reports: "OpenBLAS 0.3.21", or "own sgemm".
+/// The BLAS that this was built with, for reports: "OpenBLAS 0.3.21", or "own sgemm".
 const char* cpu_blas_name();
 
 }  // namespace lockstep

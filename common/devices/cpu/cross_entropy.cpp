@@ -1,5 +1,5 @@
-// Softmax cross-entropy, a row of logits at a time: maximum, exponentials and their sum, and the gradient in place. And
-// the same for a vocabulary cut over ranks: each shard's part of a row's sum, and the gradient once all are known.
+// Softmax cross-entropy, one row of logits at a time: maximum, exponentials and their sum, and the gradient in place.
+// For a sharded vocabulary, each shard's part of a row's sum, and the gradient once all parts are known.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ float sum_exponentials(const float* x, std::size_t n, float maximum) {
   return sum;
 }
 
-/// The same, and y[i] = exp(x[i] − maximum).
+/// The same, and stores y[i] = exp(x[i] − maximum).
 float exponentials(float* y, const float* x, std::size_t n, float maximum) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)

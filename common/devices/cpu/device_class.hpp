@@ -2,9 +2,9 @@
 // matmul.cpp, gelu.cpp, swiglu.cpp, layer_norm.cpp, rms_norm.cpp, rotary.cpp, attention.cpp, attention_block.cpp,
 // embedding.cpp, cross_entropy.cpp, compression.cpp, adamw.cpp.
 //
-// All kernels are written once, on floats: 16-bit operands pass through small tiles that stay in the nearest cache
-// (view.hpp). Loops over many rows are cut into chunks whose bounds do not depend on the number of threads, and what is
-// summed over chunks is summed in their order, so results do not depend on it either.
+// All kernels are written once, on floats: 16-bit operands pass through small tiles that stay in the L1 cache
+// (view.hpp). Loops over many rows are split into chunks whose bounds do not depend on the number of threads, and sums
+// over chunks are added in chunk order, so results do not depend on it either.
 #pragma once
 
 #include "common/devices/cpu/scratch.hpp"

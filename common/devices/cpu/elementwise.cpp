@@ -1,4 +1,4 @@
-// fill, copy, cast, add, scale: bound by memory; threads help where a slice does not fit a core's caches.
+// fill, copy, cast, add, scale: memory-bound; threads help if a slice does not fit a core's caches.
 #include <cstring>
 
 #include "common/devices/cpu/device_class.hpp"
@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t kElementGrain = 32 * kTile;  // elements of a chunk
+constexpr std::size_t kElementGrain = 32 * kTile;  // elements per chunk
 
 template <class T>
 void fill_chunk(T* x, std::size_t n, T value) {
@@ -101,7 +101,7 @@ void CpuDevice::scale(const Slice& x, const Slice& factor) { scale(x, *scalar(fa
 
 void CpuDevice::scale_if(const Slice& x, float factor, const Slice& condition) {
   if (*scalar(condition) == 0) return;
-  if (factor == 0) return fill(x, 0);  // also where x is not a number
+  if (factor == 0) return fill(x, 0);  // also for NaN
   scale(x, factor);
 }
 

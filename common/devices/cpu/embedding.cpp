@@ -1,5 +1,5 @@
-// Rows of a table by token, and the sum of gradients back into it: tokens are grouped by value first, so that each row
-// of the table is summed in float, in order, by one thread, and rounded once.
+// Rows of a table by token, and the sum of gradients back into it. The backward first groups tokens by value, so that
+// one thread sums each row of the table in float, in order, and rounds it once.
 #include <fmt/format.h>
 
 #include <stdexcept>
@@ -21,7 +21,7 @@ void check_tokens(const std::int32_t* tokens, std::size_t count, std::size_t voc
           fmt::format("token {} at position {} is outside a vocabulary of {}", tokens[n], n, vocabulary));
 }
 
-/// to[i] = from[i], or += where `add`.
+/// to[i] = from[i], or += if `add`.
 void take_row(float* to, const float* from, std::size_t n, bool add) {
   if (!add) {
     if (to != from) std::memcpy(to, from, n * sizeof(float));
@@ -31,7 +31,7 @@ void take_row(float* to, const float* from, std::size_t n, bool add) {
   for (std::size_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
-/// target[row] += the sum of dy over `count` rows, the j-th of which is row_of(j).
+/// target[row] += the sum of `count` rows of dy, the j-th of which is row_of(j).
 template <class RowOf>
 void add_gradients(View target, std::size_t row, View dy, std::size_t columns, std::size_t count, float* buffer,
                    const RowOf& row_of) {
@@ -42,7 +42,7 @@ void add_gradients(View target, std::size_t row, View dy, std::size_t columns, s
   target.write(row * columns, columns, sum);
 }
 
-/// Positions of tokens, those of token t at [begin[t], begin[t + 1]), in order.
+/// Positions by token: those of token t are at [begin[t], begin[t + 1]), in order.
 struct Grouped {
   std::vector<std::uint32_t> begin;
   std::vector<std::uint32_t> positions;
@@ -50,7 +50,7 @@ struct Grouped {
 
 Grouped group(const std::int32_t* tokens, std::size_t count, std::size_t vocabulary) {
   Grouped grouped{std::vector<std::uint32_t>(vocabulary + 2), std::vector<std::uint32_t>(count)};
-  // begin[t + 1] first counts, then holds where the next position of token t goes; in the end that is begin[t + 1].
+  // begin[t + 1] first counts, then holds the slot for token t's next position; at the end that is begin[t + 1].
   std::uint32_t* next = grouped.begin.data() + 1;
   for (std::size_t n = 0; n < count; ++n)
     if (tokens[n] != kElsewhere) ++next[tokens[n] + 1];
@@ -93,7 +93,7 @@ void CpuDevice::embedding_backward(const Slice& dtable, const Slice& dpositions,
   const View from(dy), to(dtable), to_positions(dpositions);
   const Grouped grouped = group(token, rows, vocabulary);
   const std::size_t tokens_of_chunk =
-      std::max(embedding_rows_of_chunk(columns), vocabulary / 64);  // most have no gradient
+      std::max(embedding_rows_of_chunk(columns), vocabulary / 64);  // most rows have no gradient
   threads_.chunks(vocabulary, tokens_of_chunk, [&](std::size_t first, std::size_t last) {
     const auto buffer = scratch_.take(2 * columns);
     for (std::size_t t = first; t < last; ++t) {

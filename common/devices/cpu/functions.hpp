@@ -1,4 +1,4 @@
-// Elementary functions that compilers turn into vector code: no branch, no table, no call.
+// Elementary functions that compilers can vectorise: no branches, no tables, no calls.
 #pragma once
 
 #include <bit>
@@ -31,9 +31,9 @@ namespace lockstep::cpu {
 /// 1 / (1 + e^−x).
 [[gnu::always_inline]] inline float logistic(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-/// ln x for normal x > 0, within 2 ulp. x = 2^n · (1 + r) with 1 + r in [√½, √2); Cephes' logf polynomial.
+/// ln x for normal x > 0, within 2 ulp: x = 2^n · (1 + r) with 1 + r in [√½, √2); Cephes' logf polynomial.
 [[gnu::always_inline]] inline float logarithm(float x) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) - 0x3f3504f3u;  // so that √½ begins an exponent
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) - 0x3f3504f3u;  // makes √½ the start of an exponent
   const auto n = static_cast<float>(static_cast<std::int32_t>(bits) >> 23);
   const float r = std::bit_cast<float>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
   float p = 7.0376836292e-2f;
@@ -52,7 +52,7 @@ namespace lockstep::cpu {
 struct SineCosine {
   float sine, cosine;
 };
-/// Of a whole turn times `turns`, 0 ≤ turns ≤ 1, within 1.3e-7. Reduced to an eighth of a turn; Cephes' polynomials.
+/// Sine and cosine of 2π · `turns`, 0 ≤ turns ≤ 1, within 1.3e-7: reduced to an eighth of a turn; Cephes' polynomials.
 [[gnu::always_inline]] inline SineCosine sine_cosine(float turns) {
   const auto quarter = static_cast<std::int32_t>(turns * 4.0f + 0.5f);
   const float angle = (turns - 0.25f * static_cast<float>(quarter)) * 6.28318530718f;

@@ -1,4 +1,4 @@
-// GELU in its tanh form: x · (1 + tanh u) / 2 with u = √(2/π) (x + 0.044715 x³), which is x · logistic(2u).
+// GELU, tanh approximation: x · (1 + tanh u) / 2 with u = √(2/π) (x + 0.044715 x³), which is x · logistic(2u).
 #include "common/devices/cpu/device_class.hpp"
 #include "common/devices/cpu/functions.hpp"
 #include "common/devices/cpu/view.hpp"

@@ -1,4 +1,4 @@
-// Layer normalisation (arXiv 1607.06450), a row at a time while it is in the nearest cache.
+// Layer normalisation (arXiv 1607.06450), one row at a time while it is in the L1 cache.
 #include <cmath>
 
 #include "common/devices/cpu/device_class.hpp"
@@ -28,10 +28,10 @@ RowStatistics row_statistics(const float* x, std::size_t columns) {
   return {mean, 1.0f / std::sqrt(squares / static_cast<float>(columns) + kEpsilon)};
 }
 
-/// What one row adds to dweight and dbias, and the two means its dx needs.
+/// The two means that a row's dx needs; computing them also adds the row to dweight and dbias.
 struct RowMeans {
-  float g;       // of g = dy · weight
-  float g_norm;  // of g · normalised x
+  float g;       // mean of g = dy · weight
+  float g_norm;  // mean of g · normalised x
 };
 
 RowMeans backward_sums(float* dweight, float* dbias, const float* dy, const float* x, const float* weight,

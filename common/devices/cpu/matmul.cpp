@@ -1,4 +1,4 @@
-// Matrix products by sgemm, split over rows of c.
+// Matrix products by sgemm, split by rows of c.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -23,12 +23,12 @@ namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t kRowsMultiple = 64;            // of a part
-constexpr std::size_t kParts = 4;                    // of a product by a BLAS
-constexpr double kSmallestPart = 4.0 * 1024 * 1024;  // multiply-adds: below, a thread costs more than it does
+constexpr std::size_t kRowsMultiple = 64;            // rows of a part are a multiple of this
+constexpr std::size_t kParts = 4;                    // parts of a product by a BLAS
+constexpr double kSmallestPart = 4.0 * 1024 * 1024;  // multiply-adds; below, a thread costs more than it saves
 
-/// A BLAS may sum an element in another order when the rows around it change: it gets parts that do not depend on the
-/// number of threads. Our own code does not mind, and gets one part a thread.
+/// A BLAS may sum an element in a different order when the rows around it change, so its parts do not depend on the
+/// number of threads. Our own code sums in a fixed order and gets one part per thread.
 std::size_t rows_of_part(std::size_t m, std::size_t n, std::size_t k, int threads) {
   const std::size_t parts = splits_freely() ? static_cast<std::size_t>(threads) : kParts;
   const std::size_t share = (m + parts - 1) / parts;
@@ -37,7 +37,7 @@ std::size_t rows_of_part(std::size_t m, std::size_t n, std::size_t k, int thread
   return work < kSmallestPart ? m : rows;
 }
 
-/// All of a slice as floats: where it lies, or widened into `buffer`.
+/// A whole slice as floats: in place, or widened into `buffer`.
 const float* widen(Threads& threads, const Slice& x, float* buffer) {
   const View view(x);
   if (view.direct()) return scalar(x);
@@ -53,7 +53,7 @@ Operand rows_from(Operand a, std::size_t row) {
   return a;
 }
 
-/// Rows of a panel of `width` floats a row: a megabyte or two, whatever the number of threads.
+/// Rows of a panel with `width` floats per row: one or two megabytes, whatever the number of threads.
 std::size_t rows_of_panel(std::size_t width) {
   constexpr std::size_t kFloats = std::size_t{1} << 19;
   return std::max<std::size_t>(4, kFloats / width / kRowsMultiple) * kRowsMultiple;  // a BLAS copies b for each
@@ -64,7 +64,7 @@ struct Range {
   std::size_t size() const { return last - first; }
 };
 
-/// Rows and columns of op(x) as floats: where they lie, or widened into `buffer`.
+/// Rows and columns of op(x) as floats: in place, or widened into `buffer`.
 Operand block_of(const Matrix& x, Range rows, Range columns, float* buffer) {
   if (x.transposed) std::swap(rows, columns);
   const View view(x.slice);
@@ -79,12 +79,12 @@ Operand block_of(const Matrix& x, Range rows, Range columns, float* buffer) {
   return {buffer, columns.size(), x.transposed};
 }
 
-/// What the product is added to, at `c`: rows [first, last) of c as it was, plus bias. Then sgemm's beta is 1; without
-/// either it is 0.
+/// Initialises `c` with the terms that the product is added to: rows [first, last) of c as it was, plus bias. sgemm's
+/// beta is then 1; with neither it is 0.
 void prepare(float* c, View before, Into into, const float* bias, std::size_t first, std::size_t last, std::size_t n) {
   for (std::size_t row = first; row < last; ++row) {
     float* to = c + (row - first) * n;
-    if (into == Into::accumulate) before.read(row * n, n, to);  // f32 lies there already
+    if (into == Into::accumulate) before.read(row * n, n, to);  // f32 is already in place
     if (!bias) continue;
     if (into == Into::overwrite) {
       std::copy_n(bias, n, to);
@@ -97,8 +97,8 @@ void prepare(float* c, View before, Into into, const float* bias, std::size_t fi
 
 }  // namespace
 
-// 32 bits: as it lies. 16 bits: a panel at a time is widened, multiplied and rounded while it is in a core's cache
-// -----
+// 32 bits: in place. 16 bits: a panel at a time is widened, multiplied and rounded while it is in a core's cache
+// -------
 
 void CpuDevice::matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const Slice& bias) {
   const std::size_t m = c.rows, n = c.columns, k = a.n();
@@ -115,7 +115,7 @@ void CpuDevice::matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into i
   });
 }
 
-/// Panels are rows of c, and of op(a); b is widened once.
+/// Panels are rows of c and of op(a); b is widened once.
 void CpuDevice::matmul_by_rows(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const float* bias) {
   const std::size_t m = c.rows, n = c.columns, k = a.n(), rows = rows_of_panel(k + n);
   const auto buffer_b = scratch_.take(buffer_size(b.slice));
@@ -132,7 +132,7 @@ void CpuDevice::matmul_by_rows(const Matrix& c, const Matrix& a, const Matrix& b
   });
 }
 
-/// Panels are terms of the sums: columns of op(a), rows of op(b). c is small, and stays in 32 bits until the end.
+/// Panels are terms of the sums: columns of op(a), rows of op(b). c is small and stays in 32 bits until the end.
 void CpuDevice::matmul_by_terms(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const float* bias) {
   const std::size_t m = c.rows, n = c.columns, k = a.n(), terms = rows_of_panel(m + n);
   const View result(c.slice);

@@ -1,4 +1,4 @@
-// What layer and RMS normalisation share: how many rows a thread takes at once, and how a row of gradients is stored.
+// Shared by layer and RMS normalisation: number of rows that a thread takes at once, and storing a row of gradients.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace lockstep::cpu {
 
 inline std::size_t norm_rows_of_chunk(std::size_t columns) { return std::max<std::size_t>(1, 16 * kTile / columns); }
 
-/// Elements [first, first + columns) of `to` become value_of(0 … columns − 1), or are increased by it. `buffer` holds
-/// as many floats.
+/// Sets elements [first, first + columns) of `to` to value_of(0 … columns − 1), or adds these. `buffer` holds `columns`
+/// floats.
 template <class F>
 void store_row(const View& to, std::size_t first, std::size_t columns, float* buffer, Into into, const F& value_of) {
   float* out = to.place(first, buffer);

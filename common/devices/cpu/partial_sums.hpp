@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix, column by column, in an order that does not depend on the number of threads: rows are
-// cut into chunks, each chunk has sums of its own, and these are added in order.
+// Sums over the rows of a matrix, by column, in an order that does not depend on the number of threads: rows are split
+// into chunks with separate sums, which are then added in order.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class PartialSums {
   std::size_t rows_of_chunk() const { return rows_of_chunk_; }
   float* of_chunk(std::size_t first_row) const { return sums_.data() + first_row / rows_of_chunk_ * width_; }
 
-  /// target[i] += the sums of column offset + i, for `count` columns.
+  /// target[i] += the sum of column offset + i, for `count` columns.
   void add_to(View target, std::size_t offset, std::size_t count) const {
     for_tiles(0, count, [&](std::size_t i, std::size_t n) {
       float total[kTile] = {}, buffer[kTile];

@@ -1,9 +1,9 @@
 // Counter-based random numbers.
 //
-// Global element e of a tensor belongs to block e / 256. Word (e / 64) mod 4 of Philox's answer to counter
-// 64 · (e / 256) + e mod 64 is its 32 bits; the key is a hash of (seed, tensor, step). So a value depends on nothing
-// else, and blocks are always computed whole: every sharding, and every number of threads, draws the same bits.
-// Uniform: the upper 24 bits. Normal: Box–Muller on words 0 and 1, and 2 and 3.
+// Global element e of a tensor belongs to block e / 256. Its 32 bits are word (e / 64) mod 4 of Philox's output for
+// counter 64 · (e / 256) + e mod 64; the key is a hash of (seed, tensor, step). A value depends on nothing else, and
+// blocks are always computed whole, so every sharding and every number of threads draws the same bits. Uniform: the
+// upper 24 bits. Normal: Box–Muller on words 0 and 1, and on words 2 and 3.
 #include <algorithm>
 #include <cmath>
 
@@ -19,18 +19,18 @@ namespace {
 
 constexpr std::size_t kRandomLanes = kPhiloxLanes, kRandomBlock = kPhiloxBlock;
 
-/// Two words of each lane to two normal values.
+/// Turns two words of each lane into two normal values.
 void box_muller(float* values, const std::uint32_t* bits) {
 #pragma omp simd
   for (std::size_t j = 0; j < kRandomLanes; ++j) {
-    const float radius = std::sqrt(-2.0f * logarithm(1.0f - unit(bits[j])));  // of (0, 1]
+    const float radius = std::sqrt(-2.0f * logarithm(1.0f - unit(bits[j])));  // of a number in (0, 1]
     const SineCosine direction = sine_cosine(unit(bits[kRandomLanes + j]));
     values[j] = radius * direction.cosine;
     values[kRandomLanes + j] = radius * direction.sine;
   }
 }
 
-/// Fills x from whole blocks: make(values, block) gives the kRandomBlock floats of one.
+/// Fills x from whole blocks; make(values, block) computes the kRandomBlock floats of a block.
 template <class Make>
 void fill_blocks(Threads& threads, const Slice& x, std::uint64_t first_element, const Make& make) {
   const View view(x);
@@ -71,7 +71,7 @@ void CpuDevice::random_uniform(const Slice& x, Random random, float low, float h
 #pragma omp simd
     for (std::size_t i = 0; i < kRandomBlock; ++i) {
       const float value = low + (high - low) * unit(bits[i]);
-      values[i] = value < below_high ? value : below_high;  // rounding may have reached high
+      values[i] = value < below_high ? value : below_high;  // rounding may have reached `high`
     }
   });
 }

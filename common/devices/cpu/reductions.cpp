@@ -1,4 +1,4 @@
-// Sums over a slice: each chunk in float, the chunks in order in double. And what is made from them.
+// Sums over a slice, each chunk in float and the chunks in order in double; and operations based on such sums.
 #include <cmath>
 
 #include "common/devices/cpu/device_class.hpp"
@@ -29,7 +29,7 @@ double sum_tiles(Threads& threads, Scratch& scratch, const Slice& x, Tile tile) 
   return sum;
 }
 
-/// Whether an exponent in [first, last) is all ones: infinite or not a number.
+/// True if an exponent in [first, last) is all ones: infinity or NaN.
 template <class Bits>
 bool any_overflow(const Bits* x, std::size_t first, std::size_t last, Bits exponent) {
   Bits found = 0;
@@ -62,7 +62,7 @@ void CpuDevice::add_sum(const Slice& sum, const Slice& x) {
 
 void CpuDevice::clip_factor(const Slice& factor, const Slice& sum_of_squares, float max_norm) {
   const float ratio = max_norm / (std::sqrt(*scalar(sum_of_squares)) + 1e-6f);
-  *scalar(factor) = ratio > 1.0f ? 1.0f : ratio;  // a norm that is not a number stays one
+  *scalar(factor) = ratio > 1.0f ? 1.0f : ratio;  // NaN stays NaN
 }
 
 void CpuDevice::find_overflow(const Slice& flag, const Slice& x) {

@@ -1,4 +1,4 @@
-// RMSNorm (arXiv 1910.07467), a row at a time while it is in the nearest cache.
+// RMSNorm (arXiv 1910.07467), one row at a time while it is in the L1 cache.
 #include <cmath>
 
 #include "common/devices/cpu/device_class.hpp"

@@ -1,4 +1,4 @@
-// Rotary positions (arXiv 2104.09864), in the order of transformers' Llama: channel i of the first half of a head turns
+// Rotary positions (arXiv 2104.09864), paired as in transformers' Llama: channel i of the first half of a head rotates
 // with channel i of the second half.
 #include <cmath>
 #include <vector>
@@ -10,7 +10,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-/// Cosines, then sines, of each position's angles: positions × head_size / 2 of either.
+/// Cosines, then sines, of each position's angles: positions × head_size / 2 each.
 struct Angles {
   Angles(RotaryShape shape, float base, Turn way) : half(shape.head_size / 2), count(shape.positions * half) {
     table.resize(2 * count);

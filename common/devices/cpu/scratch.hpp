@@ -1,4 +1,4 @@
-// Working memory for kernels: kept by the device between calls, because fibers have small stacks and allocation is
+// Working memory for kernels, kept by the device between calls, because fibers have small stacks and allocation is
 // slow.
 #pragma once
 
@@ -22,7 +22,7 @@ class Scratch {
   };
 
  public:
-  /// Floats, contents undefined, given back when it dies.
+  /// Floats, contents undefined, returned on destruction.
   class Lease {
    public:
     Lease(Scratch& owner, Buffer buffer) : owner_(owner), buffer_(std::move(buffer)) {}
@@ -35,13 +35,13 @@ class Scratch {
     Buffer buffer_;
   };
 
-  /// May be called from any thread.
+  /// Thread-safe.
   Lease take(std::size_t floats) {
     Buffer buffer;
     {
       std::lock_guard lock(mutex_);
       if (!free_.empty()) {
-        // The last that is large enough, else the last.
+        // The last buffer that is large enough, otherwise the last.
         std::size_t chosen = free_.size() - 1;
         for (std::size_t i = free_.size(); i-- > 0;)
           if (free_[i].size >= floats) {

@@ -1,6 +1,6 @@
-// c = op(a)·op(b) + beta·c on floats, row-major, by one thread: by a BLAS or our own code. CMake picks sgemm_cblas.cpp
-// with blas_openblas.cpp or blas_plain.cpp, or sgemm_no_blas.cpp; with a BLAS that does not know the processor, our own
-// code is used all the same.
+// c = op(a)·op(b) + beta·c on floats, row-major, by one thread: with a BLAS or our own code. CMake picks
+// sgemm_cblas.cpp with blas_openblas.cpp or blas_plain.cpp, or sgemm_no_blas.cpp. If the BLAS does not know the
+// processor, our own code is used anyway.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep::cpu {
 
-/// A matrix where it lies: element (i, j) is data[i·stride + j], or data[j·stride + i] when transposed.
+/// A matrix in memory: element (i, j) is data[i·stride + j], or data[j·stride + i] if transposed.
 struct Operand {
   const float* data;
   std::size_t stride;
@@ -23,13 +23,13 @@ void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operan
 void own_sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta,
                float* c, std::size_t stride_c);
 
-/// Whether the BLAS does not know this processor, so that our own code is faster.
+/// True if the BLAS does not know this processor, so that our own code is faster.
 bool prefers_own_sgemm();
 
-/// Tells the library to use no threads of its own; once, before the first product.
+/// Tells the library to use no threads of its own; call it once, before the first product.
 void use_one_thread();
 
-/// Whether an element of c gets the same bits whichever rows of c are computed in one call.
+/// True if an element of c is bit-identical whichever rows of c are computed in one call.
 bool splits_freely();
 
 const char* sgemm_name();

@@ -1,4 +1,4 @@
-// sgemm by a BLAS through its C interface.
+// sgemm by a BLAS, through its C interface.
 #include <cblas.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace lockstep::cpu {
 void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
            std::size_t stride_c) {
   if (prefers_own_sgemm()) return own_sgemm(scratch, m, n, k, a, b, beta, c, stride_c);
-  // A stride of 0, of an empty matrix, is an error to BLAS.
+  // BLAS rejects a stride of 0, which empty matrices have.
   const auto stride = [](std::size_t value) { return static_cast<int>(std::max<std::size_t>(1, value)); };
   cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
               static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1.0f, a.data, stride(a.stride), b.data,

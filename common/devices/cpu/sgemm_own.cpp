@@ -1,7 +1,7 @@
-// Our own sgemm, for where there is no BLAS or it does not know the processor: blocks of both matrices are packed into
+// Our own sgemm, used if there is no BLAS or it does not know the processor. Blocks of both matrices are packed into
 // scratch that fits the caches, and a small kernel keeps a block of sums in vector registers (after Goto and van de
-// Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). Each element of c is summed in one order wherever
-// it lies, so no split over rows or columns changes a bit.
+// Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). The order of summation does not depend on an
+// element's place in c, so no split over rows or columns changes a bit.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace lockstep::cpu {
 
 namespace {
 
-// Vector registers are 32 of 64 bytes (AVX-512), 16 of 32 (AVX), 32 of 16 (NEON), or 16 of 16 (SSE).
+// Vector registers: 32 of 64 bytes (AVX-512), 16 of 32 (AVX), 32 of 16 (NEON), or 16 of 16 (SSE).
 #if defined(__AVX512F__)
 constexpr std::size_t kVectorBytes = 64, kRows = 12;
 #elif defined(__AVX__)
@@ -25,13 +25,13 @@ constexpr std::size_t kVectorBytes = 16, kRows = 6;
 using Vector [[gnu::vector_size(kVectorBytes)]] = float;
 constexpr std::size_t kLanes = kVectorBytes / sizeof(float), kColumns = 2 * kLanes;  // sums: kRows × kColumns
 
-// A panel of b (kBlockK × kColumns) stays in the first cache, a block of a (kBlockM × kBlockK) in the second.
+// A panel of b (kBlockK × kColumns) stays in the L1 cache, a block of a (kBlockM × kBlockK) in L2.
 constexpr std::size_t kBlockM = 20 * kRows, kBlockN = 32 * kColumns, kBlockK = 256;
 
 std::size_t round_up(std::size_t n, std::size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// `count` lines of x by k, from line `first` and index k0 on, as panels of `width` lines stored index by index, padded
-/// with 0. Line i is x's row i, or with `along` its column i.
+/// Packs `count` lines of x by k, from line `first` and index k0 on, into panels of `width` lines stored index by
+/// index, padded with 0. Line i is x's row i or, with `along`, its column i.
 template <std::size_t width>
 void pack(float* packed, const float* x, std::size_t stride, bool along, std::size_t first, std::size_t count,
           std::size_t k0, std::size_t k) {

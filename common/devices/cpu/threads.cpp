@@ -1,4 +1,4 @@
-// The workers of Threads: they watch for a job for a few microseconds, then sleep.
+// The workers of Threads: they spin for a few microseconds waiting for a job, then sleep.
 #include "common/devices/cpu/threads.hpp"
 
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ void Threads::run(const Job& job) {
   work(job);
   {
     std::lock_guard lock(mutex_);
-    job_ = nullptr;  // who wakes now comes too late and joins nothing
+    job_ = nullptr;  // a worker that wakes now is too late and joins nothing
   }
   while (working_.load() > 0) std::this_thread::yield();
 }

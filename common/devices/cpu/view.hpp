@@ -1,5 +1,5 @@
-// A slice's memory as floats, a tile at a time: f32 is used where it lies, 16-bit types are widened into a buffer of
-// the caller's and narrowed back, rounding to nearest even.
+// A slice's memory as floats, one tile at a time. f32 is used in place; 16-bit types are widened into a buffer of the
+// caller and narrowed back, rounding to nearest even.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace lockstep::cpu {
 
-/// Elements of a tile: three of them as floats are 12 KiB, and stay in the first-level cache.
+/// Elements of a tile: three tiles of floats are 12 KiB and stay in the L1 cache.
 inline constexpr std::size_t kTile = 1024;
 
 inline const std::uint16_t* halves(const void* data) { return static_cast<const std::uint16_t*>(data); }
@@ -21,7 +21,7 @@ class View {
 
   bool direct() const { return dtype_ == DType::f32; }
 
-  /// Elements [first, first + n) to read; `buffer` holds n floats and is used unless the slice is f32.
+  /// Reads elements [first, first + n); `buffer` holds n floats and is used unless the slice is f32.
   const float* read(std::size_t first, std::size_t n, float* buffer) const {
     if (direct()) return floats(first);
     const std::uint16_t* from = halves(at(first));
@@ -35,10 +35,10 @@ class View {
     return buffer;
   }
 
-  /// Where to write elements [first, first + n): in place, or `buffer`. Ends with `write` of the same.
+  /// Destination for elements [first, first + n): in place, or `buffer`. Call `write` for the same elements afterwards.
   float* place(std::size_t first, float* buffer) const { return direct() ? floats(first) : buffer; }
 
-  /// Stores n values made in `place`.
+  /// Stores n values produced in `place`.
   void write(std::size_t first, std::size_t n, const float* values) const {
     if (direct()) {
       if (values != floats(first)) std::memcpy(floats(first), values, n * sizeof(float));
@@ -62,7 +62,7 @@ class View {
   DType dtype_;
 };
 
-/// f(first, n) for each tile of [first, last).
+/// Calls f(first, n) for each tile of [first, last).
 template <class F>
 void for_tiles(std::size_t first, std::size_t last, const F& f) {
   for (; first < last; first += kTile) f(first, last - first < kTile ? last - first : kTile);
