@@ -1,13 +1,13 @@
-// The library of attention on a GPU: cuDNN, through its frontend, a library of headers that builds cuDNN's graphs of
-// operations (https://github.com/NVIDIA/cudnn-frontend, "SDPA"). A graph and its plan are made once for each key.
+// Attention on a GPU by cuDNN, through its frontend, a header-only library that builds cuDNN's graphs of operations
+// (https://github.com/NVIDIA/cudnn-frontend, "SDPA"). A graph and its plan are made once per key.
 //
-// Deterministic: the backward is asked for that way. On A100 and Hopper its plan then stores the gradient of all
-// scores, B × h × T × T of 16 bits, which is why there is a limit to a plan's workspace.
+// Deterministic: the backward requests a deterministic plan. On A100 and Hopper such a plan stores the gradient of all
+// scores, B × h × T × T of 16 bits, hence the limit on a plan's workspace.
 #include "common/devices/cuda/attention_cudnn.hpp"
 
 #include <fmt/format.h>
 
-#define CUDNN_FRONTEND_SKIP_JSON_LIB  // serialises plans, which nobody here does
+#define CUDNN_FRONTEND_SKIP_JSON_LIB  // serialises plans, which is not needed here
 #include <cudnn_frontend.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ constexpr Id kQ = 1, kK = 2, kV = 3, kY = 4, kLogSums = 5, kDy = 6, kDq = 7, kDk
 
 std::vector<std::int64_t> list(const std::array<std::int64_t, 4>& values) { return {values.begin(), values.end()}; }
 
-/// Gives a tensor its place in the graph; outputs exist already, and inputs are made with it.
+/// Adds a tensor's location to the graph. Outputs exist already; inputs are made with it.
 Tensor_attributes& describe(Tensor_attributes& tensor, Id id, const TensorLayout& layout) {
   tensor.set_uid(id).set_dim(list(layout.size)).set_stride(list(layout.stride));
   if (id == kLogSums) tensor.set_data_type(fe::DataType_t::FLOAT);
@@ -47,7 +47,7 @@ Tensor input(Graph& graph, Id id, const TensorLayout& layout) {
 }
 void output(const Tensor& tensor, Id id, const TensorLayout& layout) { describe(*tensor, id, layout).set_output(true); }
 
-/// A query sees the keys at its own position and before.
+/// Causal mask: a query sees the keys at its own position and before.
 template <class Attributes>
 Attributes causal(const AttentionKey& key) {
   Attributes attributes;
@@ -83,7 +83,7 @@ void describe_graph(Graph& graph, const AttentionKey& key) {
   (key.backward ? describe_backward : describe_forward)(graph, key, layout_of(key));
 }
 
-/// Empty, or an error in one line, as far as anyone reads it: an error may list each kernel that was tried.
+/// Empty, or the first line of an error, which may list each kernel that was tried.
 std::string words(const char* step, fe::error_t error) {
   if (error.is_good()) return "";
   std::string text = error.get_message().substr(0, 250);
@@ -91,7 +91,7 @@ std::string words(const char* step, fe::error_t error) {
   return fmt::format("{}: {}", step, text);
 }
 
-/// Chooses a kernel; `build_graph` differs with a GPU and without.
+/// Chooses a kernel; `build_graph` is different with and without a GPU.
 template <class F>
 std::string choose_kernel(Graph& graph, const AttentionKey& key, F build_graph) {
   describe_graph(graph, key);
@@ -105,7 +105,7 @@ std::string choose_kernel(Graph& graph, const AttentionKey& key, F build_graph) 
 
 struct Plan {
   Graph graph;
-  std::string refusal;  // why it cannot be used; empty where it can
+  std::string refusal;  // reason why it cannot be used; may be empty
   std::int64_t workspace = 0;
 
   void make(cudnnHandle_t handle, const AttentionKey& key) {
@@ -155,7 +155,7 @@ std::string attention_library_name() {
 struct AttentionLibrary::State {
   cudaStream_t stream;
   cudnnHandle_t handle = nullptr;
-  std::string refusal;  // where there is no handle
+  std::string refusal;  // set if there is no handle
   std::map<AttentionKey, Plan> plans;
 
   explicit State(cudaStream_t of) : stream(of) {

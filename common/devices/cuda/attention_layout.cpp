@@ -8,8 +8,8 @@ namespace {
 
 bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
 
-/// Rows of `row` elements, one for each position of each sequence; the tensor's heads begin at element `offset` of
-/// each.
+/// Layout of rows of `row` elements, one for each position of each sequence; the tensor's heads begin at element
+/// `offset` of each row.
 TensorLayout in_rows(const AttentionKey& key, std::size_t heads, std::size_t row, std::size_t offset) {
   const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
   return {offset,

@@ -1,8 +1,8 @@
-// Causal attention by a library, on one stream: the whole operation of arithmetic.hpp, or its backward. Where the
-// library has no plan for it, the kernels of kernels/attention.hpp do it (attention_fused.hpp decides).
+// Causal attention by a library, on one stream: the whole operation of arithmetic.hpp, or its backward. If the library
+// has no plan for it, the kernels of kernels/attention.hpp do it (attention_fused.hpp decides).
 //
-// The library is chosen by the link, as that of matrix products is: cuDNN (attention_cudnn.cpp), none
-// (attention_no_cudnn.cpp), or loops on the fake GPU (common/testing/fakes/cuda/attention.cpp).
+// Linking chooses the library, as for matrix products: cuDNN (attention_cudnn.cpp), none (attention_no_cudnn.cpp), or
+// loops on the fake GPU (common/testing/fakes/cuda/attention.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,16 +18,16 @@
 
 namespace lockstep::cuda {
 
-/// Everything that a plan depends on.
+/// Parameters that a plan depends on.
 struct AttentionKey {
   std::size_t batch = 0, positions = 0, heads = 0, kv_heads = 0, head_size = 0;  // kv_heads: at least 1
   DType dtype = DType::bf16;
   bool backward = false;
-  auto operator<=>(const AttentionKey&) const = default;  // NOLINT(modernize-use-nullptr): of clang-tidy 14
+  auto operator<=>(const AttentionKey&) const = default;  // for clang-tidy 14
 };
 
-/// Shapes are those of attention and attention_backward (arithmetic.hpp); nothing is empty. The forward has no dy and
-/// no dqkv, and writes y and log_sums, which the backward reads.
+/// One call. Shapes are those of attention and attention_backward (arithmetic.hpp); nothing is empty. The forward has
+/// no dy and no dqkv, and writes y and log_sums, which the backward reads.
 struct AttentionCall {
   AttentionKey key;
   void* qkv = nullptr;
@@ -37,34 +37,35 @@ struct AttentionCall {
   void* dqkv = nullptr;
 };
 
-/// Where a tensor's elements lie: (batch, head, position, channel), in elements from the beginning of its slice.
+/// Location of a tensor's elements (batch, head, position, channel): offset from the start of its slice and strides, in
+/// elements.
 struct TensorLayout {
   std::size_t offset = 0;
   std::array<std::int64_t, 4> size{}, stride{};
 };
-/// q, k and v lie interleaved in qkv, as their gradients do in dqkv; dy as y.
+/// q, k and v are interleaved in qkv, as their gradients are in dqkv; dy is laid out like y.
 struct AttentionLayout {
   TensorLayout q, k, v, y, log_sums;
 };
 AttentionLayout layout_of(const AttentionKey& key);
 
-/// What of a call any library needs: 16-bit elements, head sizes that are a multiple of 8, and slices that begin at
-/// multiples of 16 bytes. Empty, or what is missing.
+/// Requirements of any library: 16-bit elements, head sizes that are a multiple of 8, and slices aligned to 16 bytes.
+/// Returns the one that `call` does not meet, or "".
 std::string unsuitable(const AttentionCall& call);
 
-/// "cuDNN 9.19.0", or empty where this program has none.
+/// "cuDNN 9.19.0", or empty if this program has none.
 std::string attention_library_name();
 
-/// The library, for one stream. Reruns give the same bits.
+/// The library, for one stream. Reruns are bit-identical.
 class AttentionLibrary {
  public:
   explicit AttentionLibrary(cudaStream_t stream);
   ~AttentionLibrary();
   AttentionLibrary(const AttentionLibrary&) = delete;
 
-  /// Queues the call, which is not `unsuitable`, and returns an empty text; or says why the library cannot do it, with
-  /// nothing queued. The first call of a key makes a plan: kernels are compiled and loaded, which may wait until the
-  /// GPU is idle. Throws Error where CUDA fails.
+  /// Queues the call, which must not be `unsuitable`, and returns ""; or returns the reason why the library cannot do
+  /// it, with nothing queued. The first call with a key makes a plan: kernels are compiled and loaded, which may wait
+  /// until the GPU is idle. Throws Error if CUDA fails.
   std::string run(const kernels::Queue& queue, const AttentionCall& call);
 
  private:

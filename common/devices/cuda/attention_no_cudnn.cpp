@@ -1,4 +1,4 @@
-// No library of attention, in a build that did not find cuDNN and its frontend: nothing asks it to run.
+// No attention library, in builds that did not find cuDNN and its frontend; never called.
 #include <stdexcept>
 
 #include "common/devices/cuda/attention_library.hpp"

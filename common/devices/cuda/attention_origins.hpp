@@ -1,4 +1,5 @@
-// Who did this process's attention, where a library was asked for or expected: so that results say it.
+// Counts which implementation did this process's attention, if a library was asked for or expected, so that results can
+// mention it.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,11 @@ class AttentionOrigins {
  public:
   struct Counts {
     std::uint64_t by_library = 0, by_ours = 0;
-    std::string library;  // empty where the program has none
-    std::string refusal;  // the first, where there was one
+    std::string library;  // empty if the program has none
+    std::string refusal;  // the first refusal, if any
     bool operator==(const Counts&) const = default;
   };
-  /// One operation: of the library where `refusal` is empty, else of our kernels for that reason.
+  /// Counts one operation: done by the library if `refusal` is empty, otherwise by our kernels for that reason.
   void note(const std::string& library, const std::string& refusal);
   Counts counts();
   void forget();  ///< for tests
@@ -25,7 +26,7 @@ class AttentionOrigins {
   Counts counts_;
 };
 
-/// Of this process, since it began.
+/// Counts of this process since it began.
 AttentionOrigins& attention_origins();
 
 }  // namespace lockstep::cuda

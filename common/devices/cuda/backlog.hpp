@@ -1,5 +1,4 @@
-// What a stream was given and is not known to have done: how far the GPU has come, and what hangs when it goes no
-// further.
+// Work given to a stream and not known to be complete: shows how far the GPU has come, and what hangs if it stops.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +10,25 @@
 
 namespace lockstep::cuda {
 
-/// Of one stream. Operations are counted by the piece, since an event for each takes as long as a short operation.
+/// Backlog of one stream. Operations are counted in pieces, since an event per operation takes as long as a short
+/// operation.
 class Backlog {
  public:
-  /// `operation` was given to `stream` just now; a literal.
+  /// `operation`, a literal, was just given to `stream`.
   void add(const char* operation, Location where, EventPool& events, cudaStream_t stream);
-  /// `end` was recorded after all that was added.
+  /// `end` was recorded after everything that was added.
   void close(const Event& end);
-  /// Forgets what the GPU has passed; returns how many operations that were, ever.
+  /// Forgets operations that the GPU has passed; returns their total number so far.
   std::uint64_t look(EventPool& events, cudaStream_t stream);
-  /// As of the last look: "the last 17 operations, from matmul at gpt.cpp:81 (forward)", of which at least one is not
-  /// done; empty when all are.
+  /// State at the last look: "the last 17 operations, from matmul at gpt.cpp:81 (forward)", at least one of which is
+  /// not complete; empty if all are.
   std::string words() const;
 
  private:
   static constexpr std::uint64_t kPiece = 32;     // operations
-  static constexpr std::size_t kManyPieces = 64;  // when it is time to forget
+  static constexpr std::size_t kManyPieces = 64;  // number of pieces at which to forget old ones
   struct Piece {
-    const char* operation;  // its first
+    const char* operation;  // the first of the piece
     Location where;
     std::uint64_t operations = 0;
     Event end;  // empty while it may grow

@@ -1,4 +1,4 @@
-// The operations that kernels do, handed over one by one; and what a kernel found wrong.
+// Operations done by kernels, passed on one by one, and errors found by kernels.
 #include "common/devices/cuda/cuda_device.hpp"
 
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ StreamDevice::StreamDevice(cudaStream_t stream, bool tf32, const DeviceSupplies*
 }
 
 StreamDevice::~StreamDevice() {
-  // A kernel may still be about to write the record. Errors were reported by whoever synchronised before.
+  // A kernel may still be about to write the record. Any error has been reported by an earlier synchronisation.
   (void)cudaStreamSynchronize(stream_);
   if (owns_fault_) (void)cudaFreeHost(fault_);
 }

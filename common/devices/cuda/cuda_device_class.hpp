@@ -1,5 +1,5 @@
-// The class behind make_cuda_device. Its methods hand over to the kernels of kernels/operations.hpp (cuda_device.cpp),
-// to the matrix products of gemm.hpp and to the attention kernels (cuda_device_products.cpp).
+// The class behind make_cuda_device. Its methods call the kernels of kernels/operations.hpp (cuda_device.cpp), the
+// matrix products of gemm.hpp and the attention kernels (cuda_device_products.cpp).
 #pragma once
 
 #include "common/devices/cuda/attention_fused.hpp"
@@ -13,7 +13,7 @@ inline kernels::Array array(const Slice& slice) { return {slice.data(), slice.si
 
 class StreamDevice final : public CudaDevice {
  public:
-  /// Without supplies it takes what it needs when it needs it.
+  /// Without supplies, allocates what it needs on first use.
   StreamDevice(cudaStream_t stream, bool tf32, const DeviceSupplies* supplies, int index);
   ~StreamDevice() override;
   StreamDevice(const StreamDevice&) = delete;
@@ -86,7 +86,8 @@ class StreamDevice final : public CudaDevice {
 
  private:
   kernels::Queue queue() { return {stream_, workspace_, fault_}; }
-  /// qkv with a copy of k and v for each head, and room for its gradient; where no heads share, qkv itself and nothing.
+  /// qkv with a copy of k and v for each head, and room for its gradient; if no heads share k and v, qkv itself and
+  /// nothing.
   struct Spread {
     kernels::Array qkv, gradient;
   };
@@ -98,7 +99,7 @@ class StreamDevice final : public CudaDevice {
   kernels::Workspace spread_;
   Gemm gemm_;
   FusedAttention fused_attention_;
-  kernels::Fault* fault_ = nullptr;  // in memory of the host that the GPU can write
+  kernels::Fault* fault_ = nullptr;  // in host memory that the GPU can write
   bool owns_fault_;
 };
 

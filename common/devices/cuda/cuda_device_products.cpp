@@ -1,4 +1,4 @@
-// Matrix products and attention of the GPU's device.
+// Matrix products and attention of the GPU device.
 #include <cmath>
 
 #include "common/devices/cuda/cuda_device_class.hpp"
@@ -34,7 +34,7 @@ AttentionKey key_of(const AttentionShape& shape, DType dtype, bool backward) {
   return {shape.batch, shape.positions, shape.heads, shape.key_value_heads(), shape.head_size, dtype, backward};
 }
 
-/// In f32 it is always apart, as the more exact way.
+/// Counts a GELU that is not fused. In f32 it never is, which is more exact, and is not counted.
 void note_gelu_apart(const Slice& of) {
   if (of.dtype() != DType::f32) ++slow_paths().gelus_apart;
 }

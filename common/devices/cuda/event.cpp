@@ -9,7 +9,7 @@ namespace lockstep::cuda {
 bool Event::done() const {
   const cudaError_t status = cudaEventQuery(slot_->event);
   if (status == cudaErrorNotReady) {
-    (void)cudaGetLastError();  // CUDA counts it as an error to be found later
+    (void)cudaGetLastError();  // CUDA would report it again at a later check
     return false;
   }
   check(status, "cudaEventQuery");
@@ -37,7 +37,7 @@ Event EventPool::record(cudaStream_t stream) {
       check(cudaEventCreate(&fresh->event), "cudaEventCreate");
       fresh->pool = this;
       all_.push_back(std::move(fresh));
-      spare_.reserve(all_.size());  // giving one back never fails
+      spare_.reserve(all_.size());  // so that returning one never fails
       slot = all_.back().get();
     } else {
       slot = spare_.back();

@@ -1,7 +1,7 @@
-// Points on the timelines of streams: what one stream waits for on another, and what time it was there.
+// Points on the timelines of streams, for waits between streams and for timing.
 //
-// Events are recorded by the thousand, so they are taken from a pool and given back when nobody holds them any more.
-// That may be before the GPU gets there: a wait that was issued keeps what it waits for.
+// Events are recorded by the thousand, so they come from a pool and return when their last holder is gone. That may be
+// before the GPU gets there: a wait that was issued keeps its event.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ namespace lockstep::cuda {
 
 class EventPool;
 
-/// A counted handle on one recording; empty when made without.
+/// A counted handle to one recording; empty if default-constructed.
 class Event {
  public:
   Event() = default;
@@ -33,15 +33,15 @@ class Event {
   explicit operator bool() const { return slot_ != nullptr; }
   bool operator==(const Event& other) const { return slot_ == other.slot_; }
   cudaEvent_t get() const { return slot_->event; }
-  bool done() const;         ///< the GPU has passed it
-  void synchronize() const;  ///< the host waits until it has
+  bool done() const;         ///< true once the GPU has passed it
+  void synchronize() const;  ///< blocks the host until then
 
  private:
   friend class EventPool;
   friend class EventClock;
   struct Slot {
     cudaEvent_t event = nullptr;
-    double seconds = -1;  // once known; who asks is one thread
+    double seconds = -1;  // once known; only one thread asks
     std::atomic<int> holders{0};
     EventPool* pool = nullptr;
   };
@@ -50,13 +50,13 @@ class Event {
   Slot* slot_ = nullptr;
 };
 
-/// Outlives the events taken from it. May be used by several threads.
+/// Must outlive the events taken from it. Thread-safe.
 class EventPool {
  public:
   EventPool() = default;
   EventPool(const EventPool&) = delete;
   ~EventPool();
-  /// Where `stream` is now, when everything given to it so far is done.
+  /// Records the current end of `stream`: done once everything given to it so far is.
   Event record(cudaStream_t stream);
 
  private:
@@ -66,8 +66,8 @@ class EventPool {
   std::vector<Event::Slot*> spare_;
 };
 
-/// Seconds between events that the GPU has passed. CUDA gives single-precision milliseconds, which would be coarse
-/// after minutes, so the origin moves along.
+/// Seconds between events that the GPU has passed. CUDA gives single-precision milliseconds, too coarse after minutes,
+/// so the origin moves along.
 class EventClock {
  public:
   explicit EventClock(Event origin) : base_(std::move(origin)) {}

@@ -19,7 +19,7 @@ kernels::Array array(const Slice& slice) { return {slice.data(), slice.size(), s
 
 bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
 
-/// The bias as the library wants it: of c's dtype, and aligned. Where it is not, a copy in the workspace.
+/// The bias in the form the library needs: c's dtype, and aligned. If it is not, a copy in the workspace.
 const void* fitting_bias(const kernels::Queue& queue, const Slice& bias, DType dtype) {
   if (bias.empty()) return nullptr;
   if (bias.dtype() == dtype && aligned(bias.data())) return bias.data();
@@ -30,7 +30,7 @@ const void* fitting_bias(const kernels::Queue& queue, const Slice& bias, DType d
 
 std::size_t widened_bytes(const Slice& x) { return x.dtype() == DType::f32 ? 0 : Cut::bytes<float>(x.size()); }
 
-/// All of a slice as f32: where it lies, or widened into memory of `cut`.
+/// A whole slice as f32: in place, or widened into memory of `cut`.
 const float* widened(const kernels::Queue& queue, const Slice& x, Cut& cut) {
   if (x.dtype() == DType::f32) return static_cast<const float*>(x.data());
   auto* const to = cut.next<float>(x.size());
@@ -38,7 +38,7 @@ const float* widened(const kernels::Queue& queue, const Slice& x, Cut& cut) {
   return to;
 }
 
-/// Whether the library's fast kernels can read and write it: rows begin at multiples of 16 bytes.
+/// True if the library's fast kernels can read and write it: rows begin at multiples of 16 bytes.
 bool suits_tensor_cores(const Matrix& x) {
   return aligned(x.slice.data()) && (x.rows == 1 || x.columns * bytes_of(x.slice.dtype()) % 16 == 0);
 }
@@ -53,7 +53,7 @@ Product product_of(const Matrix& c, const Matrix& a, const Matrix& b) {
   return product;
 }
 
-/// What the library's GELU wants (cublasLt.h: CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD). In f32 ours is the more exact one.
+/// Requirements of the library's GELU (cublasLt.h: CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD). In f32, ours is more exact.
 bool takes_gelu(const Matrix& c, const Matrix& a, const Matrix& b, const Slice& inner) {
   const DType dtype = c.slice.dtype();
   return dtype != DType::f32 && a.slice.dtype() == dtype && b.slice.dtype() == dtype && inner.dtype() == dtype &&

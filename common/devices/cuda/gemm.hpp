@@ -1,7 +1,7 @@
-// Matrix products on one stream. What a library does well goes to it as it is; every other combination of storage, and
-// sums of nothing, go the long way: operands widened to f32, one product in f32, one rounding at the end.
+// Matrix products on one stream. The library gets every product that it does well; all other combinations of storage,
+// and empty sums, take the slow path: operands widened to f32, one product in f32, one rounding at the end.
 //
-// The library behind it is chosen by the link: cuBLASLt (gemm_cublaslt.cpp), or plain loops on the fake GPU
+// Linking chooses the library: cuBLASLt (gemm_cublaslt.cpp), or plain loops on the fake GPU
 // (common/testing/fakes/cuda/gemm.cpp).
 #pragma once
 
@@ -17,11 +17,11 @@ namespace lockstep::cuda {
 
 enum class Epilogue { none, gelu, gelu_backward };
 
-/// What the library is asked for: c (m × n) = a (m × k) · b (k × n), all dense and row-major, sums in f32. a and b are
-/// of one dtype; c is of the same or f32; bias is null or n elements of c's dtype, aligned to 16 bytes. No size is 0.
+/// A product for the library: c (m × n) = a (m × k) · b (k × n), all dense and row-major, sums in f32. a and b have one
+/// dtype; c has the same or f32; bias is null or n elements of c's dtype, aligned to 16 bytes. No size is 0.
 ///
-/// With GELU all are of one 16-bit type, rows of c are a multiple of 8 elements long, c and `inner` (m × n) are aligned
-/// to 16 bytes, and nothing is accumulated. `gelu`: inner = a·b + bias, c = GELU(inner). `gelu_backward`: c = (a·b) ·
+/// With GELU, all have one 16-bit type, rows of c have a multiple of 8 elements, c and `inner` (m × n) are aligned to
+/// 16 bytes, and nothing is accumulated. `gelu`: inner = a·b + bias, c = GELU(inner). `gelu_backward`: c = (a·b) ·
 /// GELU'(inner), without a bias.
 struct Product {
   std::size_t m = 0, n = 0, k = 0;
@@ -35,21 +35,21 @@ struct Product {
   bool b_transposed = false;  // b is stored as n × k
   bool accumulate = false;    // c += a·b
   Epilogue epilogue = Epilogue::none;
-  void* inner = nullptr;  // what GELU is taken of: written by `gelu`, read by `gelu_backward`
+  void* inner = nullptr;  // input of GELU: written by `gelu`, read by `gelu_backward`
 };
 
-/// The library's handle for the current GPU, which any number of streams may share.
+/// Opens a handle of the library for the current GPU, which any number of streams may share.
 std::shared_ptr<void> open_product_library();
 
-/// The library, for one stream. Reruns give the same bits.
+/// The library, for one stream. Reruns are bit-identical.
 class ProductLibrary {
  public:
-  /// tf32: products of f32 may round their operands to 10 bits and use tensor cores. Without a handle the first product
-  /// opens one: queues that only add never need it.
+  /// tf32: products of f32 may round their operands to a 10-bit mantissa and use tensor cores. Without a handle, the
+  /// first product opens one, so queues that only add never need it.
   ProductLibrary(cudaStream_t stream, bool tf32, std::shared_ptr<void> handle = nullptr);
   ~ProductLibrary();
   ProductLibrary(const ProductLibrary&) = delete;
-  /// Queues the product; false, with nothing queued, where the library has no way to do it.
+  /// Queues the product; false, with nothing queued, if the library cannot do it.
   bool run(const Product& product);
 
  private:
@@ -57,15 +57,15 @@ class ProductLibrary {
   std::unique_ptr<State> state_;
 };
 
-/// Device::matmul, and what of a product with GELU the library does in one pass, for the device of one stream.
+/// Device::matmul and, if the library can fuse them, products with GELU, for the device of one stream.
 class Gemm {
  public:
   Gemm(cudaStream_t stream, bool tf32, std::shared_ptr<void> handle = nullptr)
       : library_(stream, tf32, std::move(handle)) {}
-  /// `queue` is on the same stream. Throws Error where CUDA or the library fails.
+  /// `queue` must be on the same stream. Throws Error if CUDA or the library fails.
   void matmul(const kernels::Queue& queue, const Matrix& c, const Matrix& a, const Matrix& b, Into into,
               const Slice& bias);
-  /// Device::matmul_gelu and its backward; false where the library cannot: then nothing was written.
+  /// Device::matmul_gelu and its backward; false, with nothing written, if the library cannot fuse them.
   bool matmul_gelu(const kernels::Queue& queue, const Slice& y, const Matrix& x, const Matrix& a, const Matrix& b,
                    const Slice& bias);
   bool matmul_gelu_backward(const Matrix& dx, const Matrix& a, const Matrix& b, const Slice& x);

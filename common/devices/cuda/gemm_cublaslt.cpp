@@ -1,8 +1,8 @@
-// The library of matrix products on a GPU: cuBLASLt. Row-major c = a·b is column-major cᵀ = bᵀ·aᵀ, so a and b change
-// places and nothing is copied. For each shape the library's heuristic is asked once; with LOCKSTEP_TUNE in the
-// environment its first answers are timed, unless the file of tuning.hpp has the fastest already.
+// Matrix products on a GPU by cuBLASLt. Row-major c = a·b is column-major cᵀ = bᵀ·aᵀ, so a and b are swapped and
+// nothing is copied. The library's heuristic is asked once per shape. With LOCKSTEP_TUNE in the environment, its first
+// answers are timed, unless the file of tuning.hpp already has the fastest.
 //
-// Deterministic: of the ways to split k only those are allowed whose parts are f32 and are summed in a separate step.
+// Deterministic: if k is split, the parts must be f32 and summed in a separate step.
 #include <cublasLt.h>
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::size_t kWorkspace = 32 << 20;  // bytes; what cuBLAS itself takes on Hopper
+constexpr std::size_t kWorkspace = 32 << 20;  // bytes; the default of cuBLAS itself on Hopper
 constexpr std::size_t kTuningWorkspace = 64 << 20;
 constexpr int kCandidates = 8, kTuningCandidates = 32;
 constexpr std::uint32_t kReductions =
@@ -59,7 +59,7 @@ class Preference {
   cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
-/// A product ready to run: the opaque structures hold no pointers but those of set_pointers.
+/// A product ready to run. The opaque structures hold no pointers except those of set_pointers.
 struct Plan {
   cublasLtMatmulDescOpaque_t operation;
   cublasLtMatrixLayoutOpaque_t first, second, result;  // in cuBLASLt's order: b, a, c
@@ -73,7 +73,7 @@ struct Plan {
   }
 };
 
-/// A row-major matrix whose rows are `length` long is a column-major one with that leading dimension.
+/// A row-major matrix with rows of `length` elements is a column-major one with that leading dimension.
 void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, DType dtype, std::size_t rows, std::size_t length) {
   check(cublasLtMatrixLayoutInit(&layout, type_of(dtype), length, rows, static_cast<std::int64_t>(length)),
         "cublasLtMatrixLayoutInit");
@@ -98,7 +98,7 @@ void describe_product(Plan& plan, const Product& p, bool tf32) {
   plan.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   plan.set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
-  set_pointers(plan, p);  // the heuristic looks at their alignment
+  set_pointers(plan, p);  // the heuristic takes their alignment into account
   if (p.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c_dtype));
   if (p.inner) plan.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
   describe_matrix(plan.first, p.dtype, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n);
@@ -106,7 +106,7 @@ void describe_product(Plan& plan, const Product& p, bool tf32) {
   describe_matrix(plan.result, p.c_dtype, p.m, p.n);
 }
 
-/// Up to `most` ways to do a product, the one first that the library thinks fastest; none where it has none.
+/// Up to `most` algorithms for a product, best first in the library's estimate; may be empty.
 std::vector<cublasLtMatmulAlgo_t> ways_of(cublasLtHandle_t handle, Plan& plan, const Product& p, const ProductKey& key,
                                           std::size_t workspace, int most) {
   Preference preference;
@@ -122,7 +122,7 @@ std::vector<cublasLtMatmulAlgo_t> ways_of(cublasLtHandle_t handle, Plan& plan, c
       cublasLtMatmulAlgoGetHeuristic(handle, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result,
                                      preference.get(), most, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
-  // So it says of some types with an epilogue.
+  // The library's answer for some types with an epilogue.
   if (status == CUBLAS_STATUS_INVALID_VALUE && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<cublasLtMatmulAlgo_t> ways;
@@ -132,7 +132,7 @@ std::vector<cublasLtMatmulAlgo_t> ways_of(cublasLtHandle_t handle, Plan& plan, c
   return ways;
 }
 
-/// What the handle of ProductLibrary is here.
+/// The object behind ProductLibrary's handle.
 struct Library {
   cublasLtHandle_t handle = nullptr;
   std::unique_ptr<Tuning> tuning;
@@ -147,7 +147,7 @@ struct Library {
 
 static_assert(sizeof(Way) == sizeof(cublasLtMatmulAlgo_t));
 
-/// Whether this library has such a way for the product, whose sums are the same bits on every rerun.
+/// True if this library has the algorithm `way` for the product, with sums that are bit-identical on every rerun.
 bool usable(cublasLtHandle_t handle, Plan& plan, const Way& way, std::size_t workspace) {
   const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(way);
   std::uint32_t reduction = 0;
@@ -189,7 +189,7 @@ struct ProductLibrary::State {
     return cublasLtMatmul(handle, &plan.operation, &alpha, p.b, &plan.first, p.a, &plan.second, &beta, p.c,
                           &plan.result, c, &plan.result, &way, workspace, workspace_bytes, stream);
   }
-  /// The way that takes the GPU the least time. Results go to memory of their own: p's may be one that is added to.
+  /// The algorithm that takes the least GPU time. Results go to separate memory, since p's may be accumulated into.
   cublasLtMatmulAlgo_t fastest(Plan& plan, const Product& p, const std::vector<cublasLtMatmulAlgo_t>& ways) {
     constexpr int kTimes = 3;
     void* c = nullptr;
@@ -198,7 +198,7 @@ struct ProductLibrary::State {
     float least = std::numeric_limits<float>::infinity();
     cublasLtMatmulAlgo_t best = ways.front();
     for (const cublasLtMatmulAlgo_t& way : ways) {
-      if (multiply(plan, way, p, c) != CUBLAS_STATUS_SUCCESS) continue;  // this first time is not timed
+      if (multiply(plan, way, p, c) != CUBLAS_STATUS_SUCCESS) continue;  // the first run is not timed
       const Event begin = events.record(stream);
       for (int i = 0; i < kTimes; ++i) check(multiply(plan, way, p, c), "cublasLtMatmul");
       const Event end = events.record(stream);
@@ -249,7 +249,7 @@ bool ProductLibrary::run(const Product& product) {
   Plan& plan = state_->plan_of(product);
   if (!plan.possible) return false;
   const cublasStatus_t status = state_->multiply(plan, plan.algorithm, product, product.c);
-  plan.possible = status != CUBLAS_STATUS_NOT_SUPPORTED;  // the heuristic may be wrong; nothing was queued then
+  plan.possible = status != CUBLAS_STATUS_NOT_SUPPORTED;  // the heuristic may be wrong; then nothing was queued
   if (plan.possible) check(status, "cublasLtMatmul");
   return plan.possible;
 }

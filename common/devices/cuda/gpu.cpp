@@ -10,10 +10,10 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr int kOldestCapability = 80;  // A100: the first architecture that CMake compiles for
+constexpr int kOldestCapability = 80;  // A100: the oldest architecture that CMake compiles for
 
 [[noreturn]] void no_device(const std::string& why) {
-  (void)cudaGetLastError();  // who looks for the next error shall not find this one
+  (void)cudaGetLastError();  // clears it, so that the next check does not find this error
   throw NoDevice(fmt::format("no CUDA device ({}, {})", why, place()));
 }
 
@@ -22,8 +22,8 @@ constexpr int kOldestCapability = 80;  // A100: the first architecture that CMak
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 int count_gpus() {
-  // One hardware queue a stream where there are enough: with the usual 8, streams wait for each other. Read when the
-  // driver starts, so this must come before anything else.
+  // One hardware queue per stream, if there are enough: with the default of 8, streams wait for each other. The driver
+  // reads this when it starts, so it must come first.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int driver = 0, runtime = 0;
   check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");

@@ -1,4 +1,4 @@
-// The GPU that this process works on, and why there is none.
+// The GPU that this process uses, and the reason if there is none.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace lockstep::cuda {
 
 struct Gpu {
-  int index = 0;  // among those this process may see (CUDA_VISIBLE_DEVICES)
+  int index = 0;  // index among those this process may see (CUDA_VISIBLE_DEVICES)
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
@@ -18,11 +18,11 @@ struct Gpu {
 /// "13.0"
 std::string version_text(int version);
 
-/// How many GPUs this process may see. Throws NoDevice "no CUDA device (…)" where there is no driver or no GPU, and
-/// Error(fail) where the driver is older than the toolkit this program was built with.
+/// Number of GPUs that this process may see. Throws NoDevice "no CUDA device (…)" without a driver or GPU, and
+/// Error(fail) if the driver is older than the toolkit this program was built with.
 int count_gpus();
 
-/// Makes GPU `index` the calling thread's and says what it is. Throws as count_gpus, and Error(usage) for an index that
+/// Makes GPU `index` the calling thread's and describes it. Throws like count_gpus, and Error(usage) for an index that
 /// does not exist, Error(fail) for a GPU that the kernels have no code for.
 Gpu open_gpu(int index);
 

@@ -1,4 +1,4 @@
-// What a launch that was refused says.
+// Error message of a rejected kernel launch.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 

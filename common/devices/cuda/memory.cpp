@@ -16,7 +16,7 @@ DeviceMemory::DeviceMemory(int gpu) {
   check(cudaDeviceGetDefaultMemPool(&pool_, gpu), "cudaDeviceGetDefaultMemPool");
   std::uint64_t keep = ~std::uint64_t{0};
   check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
-  // Never make a stream wait for another one only to reuse its memory: that would serialise what may overlap.
+  // Never makes a stream wait for another only to reuse its memory: that would serialise work that may overlap.
   int allowed = 0;
   check(cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &allowed), "cudaMemPoolSetAttribute");
 }
@@ -35,7 +35,7 @@ void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t 
   if (data) return data;
   await([&] { return (data = try_to_allocate(bytes, stream)) != nullptr; });
   if (data) return data;
-  check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");  // pieces too small by themselves
+  check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");  // pieces that are too small by themselves
   data = try_to_allocate(bytes, stream);
   if (data) return data;
   std::size_t free_bytes = 0, total_bytes = 0;
@@ -45,7 +45,7 @@ void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t 
 }
 
 void DeviceMemory::free(void* data, cudaStream_t stream) noexcept {
-  // A failure here follows one that was reported: the GPU does nothing more.
+  // A failure here follows one already reported; the GPU does no more work.
   if (data && cudaFreeAsync(data, stream) != cudaSuccess) (void)cudaGetLastError();
 }
 
@@ -69,8 +69,8 @@ void Staging::prepare() {
   prepared_ = true;
 }
 
-/// Of prepared ones, the smallest that is large enough; else of that very size, so that small ones do not use up large
-/// ones.
+/// Among prepared buffers, the smallest that is large enough; otherwise one of exactly this size, so that small copies
+/// do not use up large buffers.
 Staging::Buffer* Staging::find(std::size_t bytes, bool idle) {
   for (const auto& buffer : buffers_)
     if (!buffer->lent && (prepared_ ? buffer->bytes >= bytes : buffer->bytes == bytes) &&
@@ -86,10 +86,10 @@ Staging::Buffer* Staging::take(std::size_t bytes, const Wait& wait) {
   if (!buffer && (prepared_ || buffers_.size() >= kMostBuffers)) {
     buffer = find(size, /*idle=*/false);
     if (buffer) {
-      buffer->lent = true;  // to nobody else, while others may use the rest
+      buffer->lent = true;  // reserved, while others may use the rest
       const Event last = buffer->last;
       lock.unlock();
-      struct Return {  // where the wait ends because the run does
+      struct Return {  // also runs if the wait ends with the run
         Staging& staging;
         Buffer* buffer;
         const Event& last;
@@ -132,7 +132,7 @@ void Staging::download(void* to, const void* from, std::size_t bytes, cudaStream
     check(cudaMemcpyAsync(buffer->data, static_cast<const char*>(from) + at, piece, cudaMemcpyDeviceToHost, stream),
           "cudaMemcpyAsync to the host");
     const Event copied = events_.record(stream);
-    struct Return {  // also when the run ends meanwhile
+    struct Return {  // also runs if the run ends meanwhile
       Staging& staging;
       Buffer* buffer;
       const Event& last;

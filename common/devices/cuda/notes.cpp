@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-/// Nothing where no library was asked for or expected.
+/// Adds nothing if no library was asked for or expected.
 void note_attention(std::vector<DeviceNote>& notes) {
   const cuda::AttentionOrigins::Counts counts = cuda::attention_origins().counts();
   if (counts.by_library + counts.by_ours == 0) return;

@@ -1,5 +1,5 @@
-// Names for NVIDIA's profilers (NVTX): while Nsight Systems watches, regions and operations bear the names that our own
-// traces have. When nobody watches, a range costs a few nanoseconds.
+// Names for NVIDIA's profilers (NVTX): in Nsight Systems, regions and operations have the same names as in our own
+// traces. Without a profiler, a range costs a few nanoseconds.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace lockstep::cuda {
 
-/// Between here and its end, which another fiber or thread may see: ranges of ranks that share a process overlap.
-/// `rank` is the range's category, `bytes` its payload (kPhase: none).
+/// A range that may end on another fiber or thread, since ranges of ranks that share a process overlap. `rank` is its
+/// category, `bytes` its payload (kPhase: none).
 class Range {
  public:
   Range(const char* name, int rank, std::size_t bytes);
@@ -23,7 +23,7 @@ class Range {
   std::uint64_t id_ = 0;
 };
 
-/// While the host gives an operation to the GPU: one thread, nested.
+/// Range while the host gives an operation to the GPU: on one thread, nested.
 class OperationRange {
  public:
   explicit OperationRange(const char* name);
@@ -31,7 +31,7 @@ class OperationRange {
   ~OperationRange();
 };
 
-/// A region that is open on a queue: where it began, and its name for a profiler.
+/// A region open on a queue: its start, and its name for a profiler.
 struct OpenRegion {
   Event begin;
   Range range;

@@ -20,7 +20,7 @@ std::string place() {
 
 void check(cudaError_t status, const char* call, Location where) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // said here; who looks for the next error shall not find this one
+  (void)cudaGetLastError();  // clears it, so that the next check does not find this error
   throw Error(
       Verdict::fail,
       fmt::format("{}: {} ({}, at {}:{})", call, cudaGetErrorString(status), place(),

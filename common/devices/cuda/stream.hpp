@@ -1,5 +1,5 @@
-// A CUDA stream: work given to it is done in order, beside that of others. It never waits for the default stream, which
-// nobody here uses.
+// A CUDA stream: its work runs in order, concurrently with other streams. It never waits for the default stream, which
+// is not used here.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,8 +19,8 @@ class Stream {
 
   cudaStream_t get() const { return stream_; }
   void wait(const Event& event) const;  ///< later work runs after it
-  bool idle() const;                    ///< everything so far is done
-  void synchronize() const;             ///< the host waits for everything so far
+  bool idle() const;                    ///< true if all work so far is done
+  void synchronize() const;             ///< blocks the host until all work so far is done
 
  private:
   cudaStream_t stream_ = nullptr;

@@ -11,10 +11,10 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr std::size_t kSide = 64;  // of the small products' matrices
+constexpr std::size_t kSide = 64;  // size of the small products' matrices
 constexpr std::size_t kMatrixBytes = kSide * kSide * sizeof(float);
 
-/// One of each way to combine what Product offers, whatever its sizes. The caller says what to do with it.
+/// Calls f with one product of every kind that Product offers, whatever its sizes.
 template <class F>
 void each_kind(const Product& of, F f) {
   for (const bool a_transposed : {false, true})

@@ -1,6 +1,6 @@
-// What the devices of one process share, taken before anything waits on its GPU. Pinned memory, a library's handle and
-// the code of its kernels may come only when all that is on the GPU has ended; taken in the middle of a program, they
-// would wait for messages that others send only after what this process does next.
+// Resources shared by the devices of one process, allocated before anything waits on its GPU. Pinned memory, a
+// library's handle and the code of its kernels may become available only when all work on the GPU has ended. Allocating
+// them in the middle of a program would wait for messages that others send only after this process's next step.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@ namespace lockstep::cuda {
 
 class DeviceSupplies {
  public:
-  /// For so many devices, on the current GPU. Does one small product of each kind, and waits for them.
+  /// Resources for `devices` devices, on the current GPU. Runs one small product of each kind, and waits for them.
   explicit DeviceSupplies(int devices);
   ~DeviceSupplies();
   DeviceSupplies(const DeviceSupplies&) = delete;
 
-  /// Fresh, for device number `index`, whose predecessor is gone.
+  /// A cleared record, for device number `index`, whose predecessor is gone.
   kernels::Fault* record(int index) const;
   const std::shared_ptr<void>& product_library() const { return product_library_; }
 

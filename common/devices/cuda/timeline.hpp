@@ -1,5 +1,4 @@
-// What happened when, known only after the GPU has passed: spans between events, told to the ledgers in the order
-// added.
+// Timing that is known only after the GPU has passed: spans between events, reported to the ledgers in the order added.
 #pragma once
 
 #include <deque>
@@ -17,10 +16,10 @@ class Timeline {
   void add(Event begin, Event end, Tell tell) {
     add(std::move(begin), std::vector<Event>{std::move(end)}, std::move(tell));
   }
-  /// Ends with the last of `ends`.
+  /// Adds a span that ends with the last of `ends`.
   void add(Event begin, std::vector<Event> ends, Tell tell);
 
-  /// Tells of the spans that the GPU has passed, as far as they are the oldest.
+  /// Reports the oldest spans, as long as the GPU has passed them.
   void tell(EventClock& clock);
   std::size_t size() const { return spans_.size(); }
 

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kFormat = "lockstep-products-1";
 
-/// A file that is locked as long as it is open; whole hosts may share it.
+/// A file that is locked while it is open; several hosts may share it.
 class LockedFile {
  public:
   LockedFile(const std::string& name, int flags, int lock) : descriptor_(open(name.c_str(), flags | O_CLOEXEC, 0644)) {
@@ -78,7 +78,7 @@ std::optional<Way> way_of(std::string_view text) {
   return way;
 }
 
-/// A field has no tabs and no line ends.
+/// A field must not contain tabs or line ends.
 std::string field(std::string text) {
   for (char& c : text)
     if (c == '\t' || c == '\n') c = ' ';
@@ -104,7 +104,7 @@ std::string tuning_file() {
   return fmt::format("{}/products.txt", folder ? folder : LOCKSTEP_SOURCE_DIR "/outputs/machines");
 }
 
-/// What a file holds, as far as it can be used.
+/// The usable content of a file.
 struct Tuning::Content {
   Ways ways;
   std::size_t stale = 0, unreadable = 0;
@@ -119,7 +119,7 @@ struct Tuning::Content {
       else if (fields[1] != gpu || fields[2] != library)
         ++stale;
       else
-        ways[std::string(fields[3])] = *way;  // the last counts: it stands for one that could not be used
+        ways[std::string(fields[3])] = *way;  // the last one counts: it replaces one that could not be used
     }
   }
 };
@@ -194,7 +194,7 @@ Way Tuning::choose(const ProductKey& key, const std::function<bool(const Way&)>&
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = taken_.find(product); found != taken_.end()) return found->second;
-    if (!of_file_.count(product)) read();  // another rank may have been here before
+    if (!of_file_.count(product)) read();  // another rank may have added it meanwhile
     if (const auto found = of_file_.find(product); found != of_file_.end()) {
       if (usable(found->second)) {
         tuning_origins().note(product, false);
@@ -203,7 +203,7 @@ Way Tuning::choose(const ProductKey& key, const std::function<bool(const Way&)>&
       complain("an entry that is not used, because the library does not take its way: " + product);
     }
   }
-  const Way measured = measure();  // without the lock: the GPU may need what other threads do
+  const Way measured = measure();  // without the lock: the GPU may need the work of other threads
   const std::lock_guard lock(mutex_);
   if (const auto found = taken_.find(product); found != taken_.end()) return found->second;
   return taken_[product] = keep(product, measured, usable);

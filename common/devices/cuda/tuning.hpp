@@ -1,10 +1,10 @@
-// The fastest way of a library to do each matrix product, as measured, for all processes of a job and for later runs:
-// where LOCKSTEP_TUNE asks for it (docs/gpu.md). A process measures a product that it does not find in the file, and
-// adds it; one that was slower with the same product takes what it finds then. So all ranks take the same way, and
-// nobody waits for another while it measures, who may need its messages for that.
+// The fastest measured algorithm of a library for each matrix product, shared by all processes of a job and by later
+// runs, if LOCKSTEP_TUNE asks for it (docs/gpu.md). A process measures a product that is missing from the file, and
+// adds it; a process that finishes measuring the same product later takes the one in the file. So all ranks use the
+// same algorithm, and none waits for another's measurement, which may itself need messages from the waiting rank.
 //
-// The file is text, a line for each choice: format, GPU, library, product and way, with tabs between them. What another
-// GPU or library measured stays in it and is not used.
+// The file is text, one line per choice: format, GPU, library, product and algorithm, separated by tabs. Lines measured
+// on another GPU or with another library stay in it and are not used.
 #pragma once
 
 #include <array>
@@ -19,27 +19,27 @@
 
 namespace lockstep::cuda {
 
-/// As cublasLtMatmulAlgo_t has it: bytes that the library reads back, if it is of the same version.
+/// Content of cublasLtMatmulAlgo_t: bytes that the library can read back, if its version is the same.
 using Way = std::array<std::uint64_t, 8>;
 
-/// The file that LOCKSTEP_TUNE names, where 1 stands for products.txt beside the machine files that are measured here;
-/// empty where it is not set, or 0.
+/// The file that LOCKSTEP_TUNE names. 1 means products.txt, next to the machine files measured here; empty if it is
+/// unset or 0.
 std::string tuning_file();
 
 class Tuning {
  public:
-  /// `gpu` and `library` are names, the latter with its version. What of the file cannot be used is said in a line on
-  /// standard error.
+  /// `gpu` and `library` are names, the latter with its version. Unusable content of the file is reported in one line
+  /// on standard error.
   Tuning(std::string file, std::string gpu, std::string library);
 
-  /// With tuning_file() and the current GPU; null where none is asked for.
+  /// Uses tuning_file() and the current GPU; null if tuning was not asked for.
   static std::unique_ptr<Tuning> of_environment(const std::string& library);
 
-  /// Whether it can matter: up to 64³ multiplications last no longer than a launch.
+  /// False if the choice cannot matter: up to 64³ multiplications take no longer than a launch.
   static bool matters(const ProductKey& key);
 
-  /// The way for a product: the file's if `usable`, else what `measure` returns, unless another process has added one
-  /// meanwhile. May be called by several threads.
+  /// The algorithm for a product: the file's if `usable`, otherwise the result of `measure`, unless another process has
+  /// added one meanwhile. Thread-safe.
   Way choose(const ProductKey& key, const std::function<bool(const Way&)>& usable, const std::function<Way()>& measure);
 
  private:
@@ -53,12 +53,12 @@ class Tuning {
 
   const std::string file_, gpu_, library_;
   std::mutex mutex_;
-  Ways of_file_;  // what it held when it was last read
-  Ways taken_;    // by this process
+  Ways of_file_;  // content when last read
+  Ways taken_;    // chosen by this process
   bool told_ = false, told_unwritable_ = false;
 };
 
-/// Where the ways of this process's products come from. Each product counts once, however many queues take its way.
+/// Origins of the algorithms of this process's products. Each product counts once, however many queues use it.
 class TuningOrigins {
  public:
   struct Counts {

@@ -1,4 +1,4 @@
-// Memory between kernels of one stream.
+// Memory passed between kernels of one stream.
 #include <fmt/format.h>
 
 #include <algorithm>
