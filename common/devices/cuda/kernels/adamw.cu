@@ -1,6 +1,6 @@
-// One AdamW step in one pass, over all tensors of a rank: which of them decay is a table among the kernel's parameters,
-// searched by each thread while its loads are under way. Compiled without contraction into fused multiply-adds, like
-// the CPU's: both give the same bits, and an element gets the same bits wherever it lies in a slice.
+// One AdamW step in one pass, over all tensors of a rank. A table among the kernel's parameters says which of them
+// decay; each thread searches it while its loads are in flight. Compiled without contraction into fused multiply-adds,
+// like the CPU's: both are bit-identical, and the result for an element does not depend on its place in a slice.
 #include "common/devices/cuda/kernels/elements.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 
@@ -13,7 +13,7 @@ struct Corrections {
   float root_bias;  // 1 / √(1 − β2^step)
 };
 
-/// By multiplications only, which give the same bits on the host and on the GPU.
+/// base^exponent by multiplications only, which are bit-identical on host and GPU.
 __host__ __device__ double power(double base, int exponent) {
   double result = 1;
   for (; exponent > 0; exponent /= 2, base *= base)
@@ -26,7 +26,7 @@ __host__ __device__ Corrections corrections_of(const AdamWStep& step, int steps)
   return {static_cast<float>(step.learning_rate / bias1), static_cast<float>(1 / sqrt(bias2))};
 }
 
-/// What only the GPU knows: how many steps were skipped.
+/// Corrections that depend on the number of skipped steps, which only the GPU knows.
 __global__ void corrections_kernel(Corrections* corrections, AdamWStep step, const float* skipped) {
   *corrections = corrections_of(step, step.step - static_cast<int>(*skipped));
 }
@@ -34,19 +34,19 @@ __global__ void corrections_kernel(Corrections* corrections, AdamWStep step, con
 struct Optional {
   const float* gradient_factor;    // null for 1
   const float* skip;               // null for 0
-  const Corrections* corrections;  // null for those given by value
+  const Corrections* corrections;  // null if passed by value
 };
 
-constexpr int kEach = kPackOf<float>;  // elements of a thread and turn
-constexpr int kMostPieces = 256;       // 2304 bytes of the 4 KiB that a kernel's parameters may have on every GPU
+constexpr int kEach = kPackOf<float>;  // elements per thread and iteration
+constexpr int kMostPieces = 256;       // 2304 bytes of the 4 KiB of kernel parameters that every GPU allows
 
-/// Which elements decay: piece p reaches from where the one before ends up to ends[p].
+/// Pieces that decay or do not: piece p begins where the one before ends, and ends at ends[p].
 struct Pieces {
   Index ends[kMostPieces];
   bool decays[kMostPieces];
   int count;
 
-  /// The piece that element i lies in; the first or the last one for those before and after all.
+  /// The piece that contains element i; the first or last one for elements outside all pieces.
   __device__ int of(Index i) const {
     int first = 0, last = count - 1;
     while (first < last) {
@@ -60,7 +60,7 @@ struct Pieces {
   }
 };
 
-/// `parameter.data` is null where the master is the parameter.
+/// `parameter.data` is null if the master is the parameter.
 template <class G>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(Array parameter, float* master, float* m, float* v, const G* gradient, AdamWStep step,
@@ -96,7 +96,7 @@ Array part(const Array& x, Index first, Index count) {
   return {static_cast<char*>(x.data) + first * bytes, static_cast<std::size_t>(count), x.dtype};
 }
 
-/// From element `first` on, as many elements as the pieces have.
+/// Updates the elements of `pieces`, starting at element `first`.
 void step_pieces(const Queue& queue, const AdamWArrays& x, Index first, const Pieces& pieces, AdamWStep step,
                  const Corrections* corrections) {
   const Index count = pieces.count > 0 ? pieces.ends[pieces.count - 1] : 0;

@@ -1,5 +1,5 @@
-// What the launchers of kernels take: raw memory with its size and type, and the stream with what belongs to it.
-// C++17, without CUDA's own types but the stream.
+// Arguments of the kernels' launchers: raw memory with its size and type, and the stream with its resources. C++17,
+// without CUDA's types except the stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,16 +23,16 @@ struct Array {
   }
 };
 
-/// An index that a kernel met and that lies outside its table: kernels cannot throw, so they leave this record, in
-/// memory of the host, and go on as if the index had not been there. One record is kept.
+/// Record of an index outside its table. Kernels cannot throw, so they leave this record in host memory and continue as
+/// if the index had not been there. Only one record is kept.
 struct Fault {
-  unsigned long long found = 0;   // 0: none; else its place plus 1 in the upper half, the index in the lower
+  unsigned long long found = 0;   // 0: none; otherwise its place plus 1 in the upper half, the index in the lower
   std::int64_t limit = 0;         // the table's size
   const char* message = nullptr;  // with {} for the index, its place and the limit
 };
 
-/// Memory that kernels of one stream use between them. It grows and is used again: what an operation left in it is of
-/// no use to the next, which runs after it.
+/// Memory shared by the kernels of one operation on a stream. It grows and is reused: an operation must not expect any
+/// content in it, since operations run one after another.
 class Workspace {
  public:
   explicit Workspace(cudaStream_t stream) : stream_(stream) {}
@@ -40,7 +40,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// At least `bytes`, aligned to 256; contents undefined. Throws Error where the GPU has no more memory.
+  /// At least `bytes`, aligned to 256; contents undefined. Throws Error if the GPU is out of memory.
   void* take(std::size_t bytes);
 
  private:
@@ -49,7 +49,7 @@ class Workspace {
   std::size_t bytes_ = 0;
 };
 
-/// Several arrays in one workspace: the sizes first, then the arrays in the same order.
+/// Splits a workspace into several arrays: first pass all sizes, then take the arrays in the same order.
 class Cut {
  public:
   template <class T>
@@ -68,14 +68,14 @@ class Cut {
   char* next_;
 };
 
-/// Where kernels are queued.
+/// The place where kernels are queued.
 struct Queue {
   cudaStream_t stream;
   Workspace& workspace;
   Fault* fault;
 };
 
-/// Queues the setting of every byte. Throws Error where CUDA refuses.
+/// Queues a memset. Throws Error if CUDA rejects it.
 void set_bytes(const Queue& queue, void* data, int value, std::size_t bytes);
 
 }  // namespace lockstep::kernels

@@ -1,4 +1,4 @@
-// The launchers of attention: which type, and which of the two ways.
+// Launchers of attention: they choose the type and one of the two implementations.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
 
-/// Whether the GPU has the shared memory for heads of this size.
+/// True if the GPU has enough shared memory for heads of this size.
 bool has_room(int head_size) {
   if (head_size <= kShortTensorHead) return true;
   int gpu = 0, most = 0;
@@ -28,7 +28,7 @@ bool fits_tensor_cores(const AttentionArguments<T>& a) {
          aligned(a.dqkv) && has_room(a.head_size);
 }
 
-/// Arrays that an operation does not have are empty.
+/// Arrays of an operation; those it does not use are empty.
 struct Arrays {
   Array qkv, y, log_sums, probabilities, dy, dqkv;
 };
@@ -49,7 +49,7 @@ AttentionArguments<T> arguments_of(const Arrays& arrays, AttentionSize size) {
   return a;
 }
 
-/// f(arguments of the type that qkv has, B·h), unless there is nothing to do.
+/// Calls f(arguments of qkv's type, B·h), unless there is nothing to do.
 template <class F>
 void with_type(const Arrays& arrays, AttentionSize size, F f) {
   const std::size_t heads = size.batch * size.heads;
@@ -61,7 +61,7 @@ void with_type(const Arrays& arrays, AttentionSize size, F f) {
   }
 }
 
-/// Only this is ever done on tensor cores: 16-bit types, whose probabilities are not stored.
+/// True for operations that can use tensor cores: 16-bit types, whose probabilities are not stored.
 template <class T>
 bool wants_tensor_cores(const AttentionArguments<T>& a) {
   return sizeof(T) == 2 && !a.probabilities;

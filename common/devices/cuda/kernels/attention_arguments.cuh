@@ -1,4 +1,4 @@
-// What the kernels of attention are given, and where the rows of a head lie.
+// Arguments of the attention kernels, and the location of a head's rows.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,8 @@
 
 namespace lockstep::kernels {
 
-/// dqkv and qkv: B × T × 3 × h × d; y and dy: B × T × h × d; log_sums and row_dots: B × h × T; probabilities, where
-/// they are stored: B × h × T × T.
+/// dqkv and qkv: B × T × 3 × h × d; y and dy: B × T × h × d; log_sums and row_dots: B × h × T; probabilities, if
+/// stored: B × h × T × T.
 template <class T>
 struct AttentionArguments {
   T* y;
@@ -19,7 +19,7 @@ struct AttentionArguments {
   T* dqkv;
   T* probabilities;
   float* log_sums;
-  float* row_dots;  // Σ dy·y of each row
+  float* row_dots;  // Σ dy·y for each row
   int positions, heads, head_size;
   float scale;  // 1/√d
 };
@@ -27,8 +27,8 @@ struct AttentionArguments {
 /// The rows of one head in an array of B × T × `parts` × h × d.
 template <class T>
 struct HeadRows {
-  T* first;    // of position 0
-  int stride;  // from position to position
+  T* first;    // address of position 0
+  int stride;  // distance between positions
   __device__ T* row(int position) const { return first + static_cast<long long>(position) * stride; }
 };
 

@@ -1,10 +1,11 @@
-// Causal attention, backward, on tensor cores: scores are made again from the log-sum-exp, twice. One kernel owns
-// queries and makes dq, and the dot products dy·y that both need; the other owns keys and makes dk and dv. That is 7
-// products for FlashAttention-2's 5, and no atomic additions: reruns give the same bits.
+// Causal attention, backward, on tensor cores. Scores are recomputed from the log-sum-exp, twice: one kernel owns
+// queries and computes dq, and the dot products dy·y that both need; the other owns keys and computes dk and dv. That
+// is 7 products instead of FlashAttention-2's 5, but needs no atomic additions: reruns are bit-identical.
 //
 // On sm_90 (ptxas, heads of 64): 232 registers for dq, 255 for dk and dv, no spills, 72 KiB of shared memory: 2 blocks
-// or 8 warps a processor. For 32 × 32 scores dk and dv take 128 products, 205 cycles as in attention_forward.cu, beside
-// 192 of ldmatrix and 64 of exponentials. What keeps registers free: 32 rows at a time, and dv before dy·vᵀ.
+// or 8 warps per multiprocessor. For 32 × 32 scores, dk and dv take 128 products, 205 cycles as in
+// attention_forward.cu, next to 192 of ldmatrix and 64 of exponentials. To save registers, it takes 32 rows at a time,
+// and computes dv before dy·vᵀ.
 #include "common/devices/cuda/kernels/attention_launch.cuh"
 #include "common/devices/cuda/kernels/attention_tiles.cuh"
 
@@ -12,7 +13,7 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr int kStep = 32;  // rows of a streamed tile that a warp takes at once: its products stay in registers
+constexpr int kStep = 32;  // rows of a streamed tile that a warp takes at once, with products in registers
 
 /// dots[i][half] = Σ a·b over a row of this warp.
 template <int D, class T, int M>
@@ -40,7 +41,7 @@ __device__ std::size_t statistic_of(const AttentionArguments<T>& a, int head, in
   return static_cast<std::size_t>(head) * static_cast<std::size_t>(a.positions) + static_cast<std::size_t>(position);
 }
 
-/// dq of a block of queries. Grid: heads × blocks of queries, the longest of a head first.
+/// Computes dq for a block of queries. Grid: heads × blocks of queries, the longest of a head first.
 template <class T, int D>
 __global__ void __launch_bounds__(kTileThreads, 2) attention_query_gradient_kernel(AttentionArguments<T> a) {
   using Tiles = Tiling<D>;
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_query_gradient_kern
   T* const queries = dynamic_shared<T>();
   T* const gradients = queries + Tiles::kOwnTile;          // dy
   T* const streamed = gradients + Tiles::kOwnTile;         // keys, values; keys, values
-  T* const outputs = streamed + 2 * Tiles::kStreamedTile;  // y, before keys come there
+  T* const outputs = streamed + 2 * Tiles::kStreamedTile;  // y, until keys are loaded there
   const int blocks = (a.positions + Tiles::kOwn - 1) / Tiles::kOwn;
   const int head = static_cast<int>(blockIdx.x) / blocks;
   const int first = (blocks - 1 - static_cast<int>(blockIdx.x) % blocks) * Tiles::kOwn;
@@ -111,8 +112,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_query_gradient_kern
   store_rows<D>(head_rows(a, a.dqkv, head, 0, 3), dq, scales, queries + own_offset, own, a.positions, a.head_size);
 }
 
-/// dk and dv of a block of keys: the rows of a product are keys, its columns queries. Grid: heads × blocks of keys, the
-/// first of which have the most queries.
+/// Computes dk and dv for a block of keys: rows of the product are keys, columns are queries. Grid: heads × blocks of
+/// keys; the first ones have the most queries.
 template <class T, int D>
 __global__ void __launch_bounds__(kTileThreads, 2) attention_key_gradient_kernel(AttentionArguments<T> a) {
   using Tiles = Tiling<D>;
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) attention_key_gradient_kernel
     load_tile<kStreamed, D>(to + Tiles::kStreamedTile, head_rows(a, a.dy, head, 0, 1), query, a.positions, a.head_size);
     const int at = static_cast<int>(threadIdx.x);
     if (at >= kStreamed) return;
-    const bool inside = query + at < a.positions;  // beyond: probabilities of 0
+    const bool inside = query + at < a.positions;  // outside: probabilities of 0
     log_sums[stage][at] = inside ? a.log_sums[statistic_of(a, head, query + at)] * kLog2OfE : INFINITY;
     dots[stage][at] = inside ? a.row_dots[statistic_of(a, head, query + at)] : 0.0f;
   };

@@ -1,7 +1,7 @@
-// Attention of a block of queries against a block of keys, merged into what is there: plain loops of any type, head
-// size and alignment, sums in f32. A block of threads is one warp and has one query, or in the gradient of keys one
-// key; its lanes take 32 of the other side at a time, and then share their columns. Columns go 128 at a time, for each
-// of which the scores are computed again.
+// Attention of a block of queries over a block of keys, merged into previous results: plain loops for any type, head
+// size and alignment, sums in f32. A thread block is one warp and handles one query or, for the gradient of keys, one
+// key. Its lanes take 32 of the other side at a time, then share the columns. Columns are handled 128 at a time, and
+// the scores are recomputed for each such group.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -15,7 +15,7 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr int kParts = 4;  // columns of a lane at a time: lane, lane + 32, …
+constexpr int kParts = 4;  // columns per lane at a time: lane, lane + 32, …
 
 template <class T>
 struct BlockArguments {
@@ -27,12 +27,12 @@ struct BlockArguments {
   float scale;                                 // 1/√d
 
   __device__ int lane() const { return static_cast<int>(threadIdx.x); }
-  /// Element 0 of a head's row in an array of B × queries × h × d; `head` counts those of all sequences.
+  /// First element of a head's row in an array of B × queries × h × d; `head` counts the heads of all sequences.
   template <class U>
   __device__ U* row(U* array, int head, int t) const {
     return array + ((static_cast<long long>(head / heads) * queries + t) * heads + head % heads) * head_size;
   }
-  /// The same in an array of B × keys × 2 × h/group × d, of a key-value head.
+  /// The same for a key-value head, in an array of B × keys × 2 × h/group × d.
   template <class U>
   __device__ U* shared_row(U* array, int shared, int u, int part) const {
     const int count = heads / group;
@@ -43,7 +43,7 @@ struct BlockArguments {
   __device__ const T* key(int head, int u) const { return shared_row(kv, head / group, u, 0); }
   __device__ const T* value(int head, int u) const { return shared_row(kv, head / group, u, 1); }
   __device__ float& log_sum(int head, int t) const { return log_sums[static_cast<long long>(head) * queries + t]; }
-  /// How many keys query t sees.
+  /// Number of keys that query t sees.
   __device__ int seen(int t) const {
     const long long n = ahead + t + 1;
     return n <= 0 ? 0 : n < keys ? static_cast<int>(n) : keys;
@@ -74,7 +74,7 @@ struct BlockArguments {
   }
 };
 
-/// The log-sum-exp of query t over the keys of this block, of which it sees n > 0.
+/// Log-sum-exp of query t over this block's keys, of which it sees n > 0.
 template <class T>
 __device__ float block_log_sum(const BlockArguments<T>& a, int head, int t, int n) {
   float maximum = negative_infinity(), sum = 0.0f;
@@ -109,7 +109,7 @@ __global__ void block_forward_kernel(BlockArguments<T> a) {
   if (a.lane() == 0) a.log_sum(head, t) = both;
 }
 
-/// Of query t and key u: the probability, and the gradient of the score. `dot` is Σ dy·y of the query.
+/// Probability of query t and key u, and gradient of their score. `dot` is Σ dy·y of the query.
 struct PairGradient {
   float probability, slope;
 };
@@ -148,7 +148,7 @@ template <class T>
 __global__ void block_key_gradient_kernel(BlockArguments<T> a) {
   __shared__ float slopes[kWarp], probabilities[kWarp];
   const int shared = static_cast<int>(blockIdx.x) / a.keys, u = static_cast<int>(blockIdx.x) % a.keys;
-  const long long sees = u - a.ahead;  // the first query that sees it
+  const long long sees = u - a.ahead;  // first query that sees it
   if (sees >= a.queries) return;
   const int begin = sees > 0 ? static_cast<int>(sees) : 0;
   for (int column = 0; column < a.head_size; column += kParts * kWarp) {

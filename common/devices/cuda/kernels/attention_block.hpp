@@ -1,4 +1,4 @@
-// Launchers of attention in blocks, as those of operations.hpp: shapes have been checked.
+// Launchers of attention in blocks. As in operations.hpp, shapes have been checked.
 #pragma once
 
 #include "common/devices/cuda/kernels/array.hpp"
@@ -15,9 +15,9 @@ struct BlockArrays {
   Array y, log_sums, q, kv, dy, dq, dkv;
 };
 
-/// Merges into y and log_sums.
+/// Merges this block into y and log_sums.
 void attention_block(const Queue& queue, const BlockArrays& arrays, const AttentionBlockSize& size);
-/// Adds to dq and dkv, in a fixed order: reruns give the same bits.
+/// Adds to dq and dkv, in a fixed order: reruns are bit-identical.
 void attention_block_backward(const Queue& queue, const BlockArrays& arrays, const AttentionBlockSize& size);
 
 }  // namespace lockstep::kernels

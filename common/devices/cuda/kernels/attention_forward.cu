@@ -1,10 +1,10 @@
-// Causal attention, forward, on tensor cores (FlashAttention-2, arXiv 2307.08691): a block owns up to 128 queries of
-// one head; 64 keys and values at a time stream by, and the softmax is kept as a running maximum and sum.
+// Causal attention, forward, on tensor cores (FlashAttention-2, arXiv 2307.08691). A block owns up to 128 queries of
+// one head, streams 64 keys and values at a time, and keeps the softmax as a running maximum and sum.
 //
-// On sm_90 (ptxas, heads of 64): 224 registers, no spills, 54 KiB of shared memory, so 2 blocks or 8 warps a processor.
-// A warp's 32 × 64 scores take 128 products, 205 cycles at the 63 % of peak that mma.sync reaches there (arXiv
-// 2402.13499), beside 160 of ldmatrix and 128 of exponentials: the limit is tensor cores, as long as the warps take
-// turns.
+// On sm_90 (ptxas, heads of 64): 224 registers, no spills, 54 KiB of shared memory, so 2 blocks or 8 warps per
+// multiprocessor. A warp's 32 × 64 scores take 128 products, 205 cycles at the 63 % of peak that mma.sync reaches there
+// (arXiv 2402.13499), next to 160 of ldmatrix and 128 of exponentials. Tensor cores are the limit, as long as the warps
+// take turns.
 #include "common/devices/cuda/kernels/attention_launch.cuh"
 #include "common/devices/cuda/kernels/attention_tiles.cuh"
 
@@ -14,14 +14,14 @@ namespace {
 
 constexpr float kHidden = -INFINITY;
 
-/// Of each row of a warp's products: the scores' maximum so far, and this lane's part of the sum of exponentials.
+/// For each row of a warp's products: the maximum score so far, and this lane's part of the sum of exponentials.
 template <int M>
 struct RunningSoftmax {
   float maximum[M][2];
   float sum[M][2];
 };
 
-/// Keys after their query become −∞. `query` and `key` are those of the product's first row and column.
+/// Sets scores of keys after their query to −∞. `query` and `key` are those of the product's first row and column.
 template <int M, int N>
 __device__ void hide_future(float (&scores)[M][N][4], int query, int key) {
   if (key + 8 * N - 1 <= query) return;
@@ -30,8 +30,8 @@ __device__ void hide_future(float (&scores)[M][N][4], int query, int key) {
   });
 }
 
-/// Scores become exp(factor'·(score − maximum)), with factor' = factor·ln 2; what was summed under a smaller maximum
-/// shrinks. The first keys of a row are never all hidden, so its maximum is a number.
+/// Replaces scores by exp(factor'·(score − maximum)), with factor' = factor·ln 2, and rescales sums made with a smaller
+/// maximum. The first keys of a row are never all masked, so its maximum is finite.
 template <int M, int N, int P>
 __device__ void add_to_softmax(RunningSoftmax<M>& state, float (&scores)[M][N][4], float (&output)[M][P][4],
                                float factor) {

@@ -1,6 +1,6 @@
-// Causal attention by plain loops: any type, any size of head, any alignment, sums in f32. Scores are made again where
-// they are needed again, once for the log-sum-exp and once for each 128 columns of a result; or probabilities are read
-// where the caller has stored them.
+// Causal attention by plain loops: any type, head size and alignment, sums in f32. Scores are recomputed whenever they
+// are needed, once for the log-sum-exp and once for each 128 columns of a result; or probabilities are read, if the
+// caller has stored them.
 #include "common/devices/cuda/kernels/attention_launch.cuh"
 #include "common/devices/cuda/kernels/attention_plain.cuh"
 
@@ -8,7 +8,7 @@ namespace lockstep::kernels {
 
 namespace {
 
-/// Which head and which 32 positions a block has; the last positions of a head first.
+/// Head and 32 positions of a block; the last positions of a head come first.
 struct Work {
   int head, first;
   __device__ explicit Work(int positions) {
@@ -28,7 +28,7 @@ __device__ T* stored_row(const AttentionArguments<T>& a, int head, int query) {
   return a.probabilities + (static_cast<long long>(head) * a.positions + query) * a.positions;
 }
 
-/// What a block of queries makes probabilities from: the log-sum-exp of its rows, or those stored.
+/// Source of probabilities for a block of queries: the log-sum-exp of its rows, or stored probabilities.
 template <class T, bool Stored>
 struct Softmax {
   const AttentionArguments<T>& a;
@@ -44,7 +44,7 @@ struct Softmax {
         queries(head_rows(a, a.qkv, work.head, 0, 3)),
         keys(head_rows(a, a.qkv, work.head, 1, 3)) {}
 
-  /// A row of scores is a warp's.
+  /// Computes log-sum-exps; each row of scores belongs to one warp.
   __device__ void find_log_sums() {
     const Place place;
     float maxima[kRows], sums[kRows];
@@ -53,7 +53,7 @@ struct Softmax {
       float scores[kRows];
       multiply_rows(scores, shared, queries, work.first, keys, key, a.positions, a.head_size);
       for (int r = 0; r < kRows; ++r) {
-        if (work.first + place.row(r) >= a.positions) break;  // the whole warp's
+        if (work.first + place.row(r) >= a.positions) break;  // the same for the whole warp
         const bool hidden = key + place.x > work.first + place.row(r);
         const float score = hidden ? negative_infinity() : scores[r] * a.scale;
         const float maximum = fmaxf(maxima[r], warp_reduce(score, Maximum()));
@@ -64,7 +64,7 @@ struct Softmax {
     for (int r = 0; r < kRows; ++r) log_sums[r] = maxima[r] + logf(sums[r]);
   }
 
-  /// Of this thread's queries and the key place.x of the 32 from `key`; 0 for keys after their query.
+  /// Probabilities of this thread's queries for key place.x of the 32 from `key`; 0 for keys after their query.
   __device__ void find_probabilities(float (&weights)[kRows], int key) {
     const Place place;
     if (!Stored) multiply_rows(weights, shared, queries, work.first, keys, key, a.positions, a.head_size);
@@ -81,7 +81,7 @@ struct Softmax {
   }
 };
 
-/// y, and where probabilities are not stored, log_sums.
+/// Computes y and, if probabilities are not stored, log_sums.
 template <class T, bool Stored>
 __global__ void plain_forward_kernel(AttentionArguments<T> a) {
   __shared__ TilePair shared;
@@ -107,7 +107,7 @@ __global__ void plain_forward_kernel(AttentionArguments<T> a) {
   }
 }
 
-/// All probabilities, with zeros for the future.
+/// Computes all probabilities, with zeros for future keys.
 template <class T>
 __global__ void plain_probabilities_kernel(AttentionArguments<T> a) {
   __shared__ TilePair shared;
@@ -126,7 +126,7 @@ __global__ void plain_probabilities_kernel(AttentionArguments<T> a) {
   }
 }
 
-/// row_dots = Σ dy·y of each row: a warp a row.
+/// row_dots = Σ dy·y for each row; one warp per row.
 template <class T>
 __global__ void plain_row_dots_kernel(AttentionArguments<T> a) {
   const Place place;
@@ -143,7 +143,7 @@ __global__ void plain_row_dots_kernel(AttentionArguments<T> a) {
   }
 }
 
-/// dq of 32 queries.
+/// Computes dq for 32 queries.
 template <class T, bool Stored>
 __global__ void plain_query_gradient_kernel(AttentionArguments<T> a) {
   __shared__ TilePair shared;
@@ -172,7 +172,7 @@ __global__ void plain_query_gradient_kernel(AttentionArguments<T> a) {
   }
 }
 
-/// dk and dv of 32 keys: rows of a tile are keys, columns queries.
+/// Computes dk and dv for 32 keys: rows of a tile are keys, columns queries.
 template <class T, bool Stored>
 __global__ void plain_key_gradient_kernel(AttentionArguments<T> a) {
   __shared__ TilePair shared;

@@ -1,4 +1,5 @@
-// The pieces of attention by plain loops: a block of 256 threads multiplies tiles of 32 × 32 floats in shared memory.
+// Building blocks of attention by plain loops: a block of 256 threads multiplies tiles of 32 × 32 floats in shared
+// memory.
 #pragma once
 
 #include "common/devices/cuda/kernels/attention_arguments.cuh"
@@ -7,23 +8,23 @@
 namespace lockstep::kernels {
 
 constexpr int kSide = 32;              // rows and columns of a tile
-constexpr int kLanes = 256 / kSide;    // rows a block's threads cover at once
-constexpr int kRows = kSide / kLanes;  // of a tile, a thread's
-constexpr int kParts = 4;              // tiles of a result's columns made together
+constexpr int kLanes = 256 / kSide;    // rows that a block's threads cover at once
+constexpr int kRows = kSide / kLanes;  // rows of a tile per thread
+constexpr int kParts = 4;              // tiles of a result's columns computed together
 
-/// One tile, a float of padding a row.
+/// One tile, with one float of padding per row.
 struct Tile {
   float at[kSide][kSide + 1];
 };
 
-/// A thread's share of a tile: column `x`, and rows y, y + 8, y + 16, y + 24.
+/// A thread's part of a tile: column `x`, and rows y, y + 8, y + 16, y + 24.
 struct Place {
   int x = static_cast<int>(threadIdx.x) % kSide;
   int y = static_cast<int>(threadIdx.x) / kSide;
   __device__ int row(int r) const { return y + r * kLanes; }
 };
 
-/// Positions first … first + 31, elements column … column + 31 of a head; 0 outside.
+/// Loads positions first … first + 31, elements column … column + 31 of a head; 0 outside.
 template <class T>
 __device__ void load(Tile& tile, HeadRows<const T> from, int first, int column, int positions, int head_size) {
   const Place place;
@@ -34,7 +35,7 @@ __device__ void load(Tile& tile, HeadRows<const T> from, int first, int column, 
   }
 }
 
-/// f(k) for each k < most, eight at a time: where heads or sequences are short, most of a tile is zeros.
+/// Calls f(k) for each k < most, eight at a time: for short heads or sequences, most of a tile is zeros.
 template <class F>
 __device__ void for_terms(int most, const F& f) {
   constexpr int kTogether = 8;
@@ -77,7 +78,7 @@ __device__ void add_weighted(Sums& sums, TilePair& shared, const float (&weights
   for (int r = 0; r < kRows; ++r) shared.a.at[place.row(r)][place.x] = weights[r];
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    if (column + part * kSide >= head_size) break;  // the whole block's
+    if (column + part * kSide >= head_size) break;  // the same for the whole block
     load(shared.b, b, b_first, column + part * kSide, positions, head_size);
     __syncthreads();
     for_terms(positions - b_first, [&](int k) {

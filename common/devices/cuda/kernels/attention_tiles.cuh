@@ -1,6 +1,6 @@
-// The pieces of attention on tensor cores: tiles of a head's rows in shared memory, and products of a warp with them.
-// A block has 4 warps. Each owns 16·M rows of the block's own tiles; tiles of 64 rows stream by, two stages deep.
-// Tiles lie with 16 bytes between rows, so that the 8 rows of an ldmatrix fall on different banks.
+// Building blocks of attention on tensor cores: tiles of a head's rows in shared memory, and a warp's products with
+// them. A block has 4 warps. Each owns 16·M rows of the block's own tiles; tiles of 64 rows are streamed, in two
+// stages. Rows of a tile are padded by 16 bytes, so that the 8 rows of an ldmatrix fall on different banks.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,15 +15,15 @@ namespace lockstep::kernels {
 
 constexpr int kTileWarps = 4;
 constexpr int kTileThreads = 32 * kTileWarps;
-constexpr int kStreamed = 64;  // rows of a tile that streams by
+constexpr int kStreamed = 64;  // rows of a streamed tile
 constexpr float kLog2OfE = 1.4426950408889634f;
 
 /// Sizes for heads of up to D elements; shorter ones are padded with zeros.
 template <int D>
 struct Tiling {
-  static constexpr int kM = D <= 64 ? 2 : 1;         // products of 16 rows a warp has under way
-  static constexpr int kOwn = kTileWarps * 16 * kM;  // rows of a block
-  static constexpr int kPitch = D + 8;               // elements from row to row
+  static constexpr int kM = D <= 64 ? 2 : 1;         // products of 16 rows that a warp computes at once
+  static constexpr int kOwn = kTileWarps * 16 * kM;  // rows per block
+  static constexpr int kPitch = D + 8;               // elements between rows
   static constexpr int kOwnTile = kOwn * kPitch;     // elements
   static constexpr int kStreamedTile = kStreamed * kPitch;
 };
@@ -39,7 +39,7 @@ __device__ To same_bits(From from) {
   return to;
 }
 
-/// What differs between the 16-bit types.
+/// Operations that differ between the 16-bit types.
 template <class T>
 struct Half;
 template <>
@@ -65,8 +65,8 @@ struct Half<__half> {
 
 // Between global and shared memory ------------------------------------------------------------------------------------
 
-/// Queues the copy of rows first … first + Rows − 1 into `tile`, by all threads of the block; what lies beyond the last
-/// position or the head's size becomes 0.
+/// Queues the copy of rows first … first + Rows − 1 into `tile`, by all threads of the block; elements beyond the last
+/// position or the head's size become 0.
 template <int Rows, int D, class T>
 __device__ void load_tile(T* tile, HeadRows<const T> from, int first, int positions, int head_size) {
   const int column = static_cast<int>(threadIdx.x) % (D / 8) * 8;
@@ -80,7 +80,7 @@ __device__ void load_tile(T* tile, HeadRows<const T> from, int first, int positi
   }
 }
 
-/// Writes a warp's 16·M rows of a product, each times factor[its row], through `tile`, which the warp has to itself.
+/// Writes a warp's 16·M rows of a product, each times factor[its row], through `tile`, which no other warp may use.
 template <int D, int M, class T>
 __device__ void store_rows(HeadRows<T> to, const float (&product)[M][D / 8][4], const float (&factor)[M][2], T* tile,
                            int first, int positions, int head_size) {
@@ -114,14 +114,14 @@ __device__ void clear(float (&product)[M][N][4]) {
       for (int e = 0; e < 4; ++e) product[i][j][e] = 0.0f;
 }
 
-/// The 16 × 16 part of `tile` at (row, column) as the left operand of a product.
+/// Loads the 16 × 16 part of `tile` at (row, column) as the left operand of a product.
 template <int D, class T>
 __device__ void load_left(std::uint32_t (&left)[4], const T* tile, int row, int column) {
   const int lane = lane_id();
   ldmatrix_x4(left, tile + (row + lane % 16) * Tiling<D>::kPitch + column + lane / 16 * 8);
 }
 
-/// product += a · bᵀ: a is 16·M × D, b is 8·N × D, both row by row in shared memory.
+/// product += a · bᵀ, where a is 16·M × D and b is 8·N × D, both row-major in shared memory.
 template <int D, class T, int M, int N>
 __device__ void multiply_by_rows(float (&product)[M][N][4], const T* a, const T* b) {
   const int lane = lane_id();
@@ -144,7 +144,7 @@ __device__ void multiply_by_rows(float (&product)[M][N][4], const T* a, const T*
   }
 }
 
-/// A product's result, 16·M × 8·N, rounded to T, as the left operand of another.
+/// Rounds a product, 16·M × 8·N, to T, as the left operand of another product.
 template <class T, int M, int N>
 __device__ void round_to_left(std::uint32_t (&left)[M][N / 2][4], const float (&w)[M][N][4]) {
 #pragma unroll
@@ -156,7 +156,7 @@ __device__ void round_to_left(std::uint32_t (&left)[M][N / 2][4], const float (&
         left[i][k][e] = Half<T>::pack(w[i][2 * k + e / 2][e % 2 * 2], w[i][2 * k + e / 2][e % 2 * 2 + 1]);
 }
 
-/// f(element, its row, its column) for this lane's elements of a product.
+/// Calls f(element, its row, its column) for this lane's elements of a product.
 template <int M, int N, class F>
 __device__ __forceinline__ void for_elements(float (&product)[M][N][4], F f) {
   const int lane = lane_id();
@@ -168,7 +168,7 @@ __device__ __forceinline__ void for_elements(float (&product)[M][N][4], F f) {
       for (int e = 0; e < 4; ++e) f(product[i][j][e], 16 * i + e / 2 * 8 + lane / 4, 8 * j + lane % 4 * 2 + e % 2);
 }
 
-/// Each element of a product times the same one of `left`.
+/// Multiplies each element of a product by the same element of `left`.
 template <class T, int M, int N>
 __device__ void multiply_elements(float (&product)[M][N][4], const std::uint32_t (&left)[M][N / 2][4]) {
 #pragma unroll
@@ -183,7 +183,7 @@ __device__ void multiply_elements(float (&product)[M][N][4], const std::uint32_t
       }
 }
 
-/// product += left · b: left is 16·M × 16·K, b is 16·K × D, row by row in shared memory.
+/// product += left · b, where left is 16·M × 16·K and b is 16·K × D, row-major in shared memory.
 template <int D, class T, int M, int K>
 __device__ void multiply_left(float (&product)[M][D / 8][4], const std::uint32_t (&left)[M][K][4], const T* b) {
   const int lane = lane_id();
@@ -203,8 +203,8 @@ __device__ void multiply_left(float (&product)[M][D / 8][4], const std::uint32_t
 }
 
 /// Calls use(stage, row) for the tiles that begin at rows first, first + 64, … below `end`, in order, while the next
-/// one is on its way: load(stage, row) queues its copies. Stages are 0 and 1; copies queued before count to the first
-/// tile.
+/// one is loading: load(stage, row) queues its copies. Stages are 0 and 1. Copies queued earlier count towards the
+/// first tile.
 template <class Load, class Use>
 __device__ __forceinline__ void stream_tiles(int first, int end, Load load, Use use) {
   load(0, first);

@@ -1,8 +1,9 @@
-// Compressed gradients: the largest elements, and eight bits an element.
+// Compressed gradients: the largest elements, and eight bits per element.
 //
-// top_k finds the magnitude of the k-th largest by its digits, the highest first: a histogram of the digit over those
-// that agree in the digits before, and the digit is where the count from above reaches k. Then tiles count what they
-// have, and write it where the tiles before end. Counts are integers: no order of the additions shows in the result.
+// top_k finds the magnitude of the k-th largest element digit by digit, highest first. It makes a histogram of the
+// digit over the elements that agree in the digits before; the digit is the one at which the count from above reaches
+// k. Then tiles count their selected elements and write them after those of the tiles before. Counts are integers, so
+// the order of additions does not affect the result.
 #include "common/devices/cuda/kernels/faults.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 #include "common/devices/cuda/kernels/philox.cuh"
@@ -15,16 +16,16 @@ namespace {
 
 // The largest elements ------------------------------------------------------------------------------------------------
 
-constexpr int kDigits = 2048;            // of at most 11 bits
-constexpr int kShifts[] = {20, 9, 0};    // of the three digits of a magnitude's 31 bits
-constexpr int kTile = kThreads * kPack;  // elements of a tile
+constexpr int kDigits = 2048;            // values of a digit of at most 11 bits
+constexpr int kShifts[] = {20, 9, 0};    // shifts of the three digits of a magnitude's 31 bits
+constexpr int kTile = kThreads * kPack;  // elements per tile
 
-/// Ordered as magnitudes are; infinity above all numbers, NaN above infinity.
+/// Bits that are ordered like magnitudes; infinity above all numbers, NaN above infinity.
 __device__ inline std::uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
 struct Selection {
-  std::uint32_t digits;  // of the smallest magnitude that belongs, as far as they are known
-  std::int32_t wanted;   // how many with these digits belong
+  std::uint32_t digits;  // known digits of the smallest selected magnitude
+  std::int32_t wanted;   // number of selected elements with these digits
 };
 
 template <class T>
@@ -49,7 +50,8 @@ __global__ void __launch_bounds__(kThreads)
     if (histogram[i] != 0) atomicAdd(&counts[i], histogram[i]);
 }
 
-/// The next digit: the largest of which, with all above it, there are enough. One block; a thread has two digits.
+/// Finds the next digit: the largest for which enough elements have it or a larger one. One block; each thread has two
+/// digits.
 __global__ void __launch_bounds__(kScanThreads)
     choose_digit_kernel(Selection* selection, const std::int32_t* counts, int digits) {
   __shared__ int scratch[kWarp];
@@ -69,7 +71,7 @@ __global__ void begin_selection_kernel(Selection* selection, std::int32_t k) { *
 struct Found {
   int larger, equal;
 };
-/// Of a thread's pack, against the smallest magnitude that belongs.
+/// Compares a thread's pack with the smallest selected magnitude.
 template <class T>
 __device__ inline Found compare(const Pack<T>& pack, Index i, Index n, std::uint32_t smallest) {
   Found found{0, 0};
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(kThreads)
   equal[blockIdx.x] = all_equal;
 }
 
-/// All that are larger, and the first `wanted` of those that are equal, in the order of x.
+/// Writes all larger elements, and the first `wanted` of the equal ones, in the order of x.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(T* values, std::int32_t* indices, const std::int32_t* larger, const std::int32_t* equal,
@@ -121,7 +123,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Distinct indices: no two threads meet.
+/// Indices are distinct, so no two threads write the same element.
 __global__ void __launch_bounds__(kThreads)
     scatter_add_kernel(Array y, Array values, const std::int32_t* indices, Index n, float factor, IndexCheck inside,
                        IndexCheck ascending) {
@@ -136,12 +138,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Eight bits an element -----------------------------------------------------------------------------------------------
+// Eight bits per element ----------------------------------------------------------------------------------------------
 
 constexpr float kLargest = 127;
-constexpr Index kPiece = 32 * kWarp;  // elements of a block whose maximum one warp finds
+constexpr Index kPiece = 32 * kWarp;  // elements of a block for which one warp finds the maximum
 
-/// magnitudes[b] = the largest of block b, as an integer: its maximum is the same in any order.
+/// magnitudes[b] = the largest magnitude of block b, as an integer, whose maximum does not depend on the order.
 template <class T>
 __global__ void __launch_bounds__(kThreads) block_maxima_kernel(std::uint32_t* magnitudes, const T* x, Index n,
                                                                 Index block, Index pieces_of_block, Index pieces) {
@@ -163,7 +165,7 @@ __global__ void __launch_bounds__(kThreads) block_maxima_kernel(std::uint32_t* m
   if (threadIdx.x == 0) atomicMax(&magnitudes[b], largest);
 }
 
-/// In place: from the magnitude's bits to the scale.
+/// Replaces the bits of each magnitude by the scale.
 __global__ void __launch_bounds__(kThreads) scales_kernel(float* scales, Index blocks) {
   const Index b = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
   if (b >= blocks) return;
@@ -171,7 +173,7 @@ __global__ void __launch_bounds__(kThreads) scales_kernel(float* scales, Index b
   scales[b] = largest >= 0x7f800000u ? __uint_as_float(0x7fc00000u) : __uint_as_float(largest) / kLargest;
 }
 
-/// Eight elements of q; 8-byte accesses where the address allows it.
+/// Eight elements of q, for 8-byte accesses if the address allows them.
 struct alignas(8) Bytes {
   std::int8_t at[kPack];
 };
@@ -193,7 +195,7 @@ __device__ inline Bytes load_bytes(const std::int8_t* q, Index i, Index n) {
   return bytes;
 }
 
-/// x / scale rounded down, or up with the probability of the fraction: `draw` is uniform in [0, 1).
+/// x / scale, rounded down, or up with a probability equal to the fraction; `draw` is uniform in [0, 1).
 __device__ inline std::int8_t rounded(float x, float scale, float draw) {
   if (!(scale > 0.0f)) return 0;
   const float value = x / scale, whole = floorf(value);
@@ -201,8 +203,8 @@ __device__ inline std::int8_t rounded(float x, float scale, float draw) {
   return static_cast<std::int8_t>(fminf(fmaxf(result, -kLargest), kLargest));
 }
 
-/// scales[(i + j) / block] of a pack's elements, 0 for those outside: with one division, since those of 64 bits take as
-/// long as all else here.
+/// Scales of a pack's elements, scales[(i + j) / block], or 0 outside. Uses a single division, since 64-bit divisions
+/// take as long as everything else here.
 __device__ inline void load_scales(float (&values)[kPack], const float* scales, Index i, Index n, Index block) {
   Index b = max(i, Index{0}) / block, end = (b + 1) * block;
 #pragma unroll
@@ -212,7 +214,7 @@ __device__ inline void load_scales(float (&values)[kPack], const float* scales, 
   }
 }
 
-/// As in random.cu, a thread takes eight counters in a row, and so four packs 64 elements apart.
+/// As in random.cu, a thread takes eight consecutive counters, and so four packs 64 elements apart.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     quantise_kernel(std::int8_t* q, const float* scales, const T* x, Index n, Index block, std::uint64_t key,
@@ -225,7 +227,7 @@ __global__ void __launch_bounds__(kThreads)
     PhiloxWords words[kPack];
 #pragma unroll
     for (int j = 0; j < kPack; ++j) words[j] = philox(drawn * kPhiloxLanes + lane + j, key);
-    const Index begin = static_cast<Index>(drawn * kPhiloxBlock + lane - first);  // may lie before x
+    const Index begin = static_cast<Index>(drawn * kPhiloxBlock + lane - first);  // may be before x
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       const Index i = begin + w * static_cast<Index>(kPhiloxLanes);

@@ -1,8 +1,8 @@
-// Softmax cross-entropy, a block a row. The first pass over a row finds its maximum and the sum of its exponentials at
-// once (online softmax: Milakov and Gimelshein, arXiv 1805.02867), the second writes the gradient in place. Where two
-// rows fit a multiprocessor's shared memory, the row is copied there first, all of it under way at once, and memory is
-// read once for certain; else the second pass finds it in a cache, or not. A vocabulary cut over ranks does the same in
-// two kernels.
+// Softmax cross-entropy, one block per row. The first pass over a row finds its maximum and the sum of its exponentials
+// at once (online softmax: Milakov and Gimelshein, arXiv 1805.02867), the second writes the gradient in place. If two
+// rows fit a multiprocessor's shared memory, the row is first copied there, with all loads in flight at once, and
+// memory is read only once; otherwise the second pass may or may not find it in a cache. A sharded vocabulary takes two
+// kernels.
 #include <tensor_cores.hpp>
 
 #include "common/devices/cuda/kernels/column_sums.cuh"
@@ -15,8 +15,8 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kRowThreads = 512;
-constexpr int kRowBlocks = 3;     // on a processor: 42 registers a thread, which suffice
-constexpr int kStagedBlocks = 2;  // likewise, with their rows in shared memory
+constexpr int kRowBlocks = 3;     // per multiprocessor: 42 registers per thread, which suffice
+constexpr int kStagedBlocks = 2;  // likewise, with rows in shared memory
 constexpr std::int32_t kIgnored = -1;
 
 struct Softmax {
@@ -24,7 +24,7 @@ struct Softmax {
   float sum;  // Σ exp(x[i] − maximum)
 };
 
-/// Of the `count` elements at `row`, for the whole block.
+/// Softmax of the `count` elements at `row`, computed by the whole block.
 template <class T>
 __device__ inline Softmax softmax_of(const T* row, Index count, float* scratch) {
   const Packs packs(row, count);
@@ -34,7 +34,7 @@ __device__ inline Softmax softmax_of(const T* row, Index count, float* scratch) 
     float largest = maximum;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) largest = fmaxf(largest, widen(pack.at[j]));
-    const float base = largest == negative_infinity() ? 0.0f : largest;  // −∞ − −∞ is not a number
+    const float base = largest == negative_infinity() ? 0.0f : largest;  // −∞ − −∞ would be NaN
     sum *= exponential<T>(maximum - base);
     maximum = largest;
 #pragma unroll
@@ -45,8 +45,8 @@ __device__ inline Softmax softmax_of(const T* row, Index count, float* scratch) 
   return {of_row, block_sum(sum, scratch)};
 }
 
-/// gradient[i] = factor · exp(row[i] − base), less `one` at i = right; and 0 from `counted` on. Both begin equally far
-/// from a multiple of 16 bytes, or are the same.
+/// gradient[i] = factor · exp(row[i] − base), less `one` at i = right; 0 from `counted` on. gradient and row have the
+/// same offset from a multiple of 16 bytes, or are the same.
 template <class T>
 __device__ inline void write_gradient(T* gradient, const T* row, Index width, Index counted, float base, float factor,
                                       Index right, float one) {
@@ -68,7 +68,7 @@ __device__ inline float gradient_factor_of(float factor, const float* scale) {
   return scale ? factor * *scale : factor;
 }
 
-/// The row in shared memory: each thread has what it copied itself, and what others copied after a barrier.
+/// Copies the row to shared memory. A thread can use its own copies at once, and those of others after a barrier.
 template <class T>
 __device__ inline const T* stage(const T* row, Index count) {
   T* const copy = dynamic_shared<T>();
@@ -98,15 +98,15 @@ __global__ void __launch_bounds__(kRowThreads, kStaged ? kStagedBlocks : kRowBlo
   const Softmax softmax = softmax_of(values, vocabulary, scratch);
   if (threadIdx.x == 0) losses[row] = logf(softmax.sum) + (softmax.maximum - widen(values[target]));
   if (kGradient) {
-    if (!kStaged) __syncthreads();  // the target's logit was read
+    if (!kStaged) __syncthreads();  // the target's logit has been read
     const float one = gradient_factor_of(factor, gradient_scale);
     write_gradient(logits, values, vocabulary, vocabulary, softmax.maximum, one / softmax.sum, target, one);
   }
 }
 
-/// Whether rows of 16-bit logits can be staged, and a second block's beside one, which computes while that one loads.
+/// True if rows of 16-bit logits can be staged for two blocks at once, so that one computes while the other loads.
 bool stages(Array logits, Index vocabulary) {
-  constexpr int kReserved = 1024 + 256;  // bytes of shared memory of each block: the GPU's own, and `scratch`
+  constexpr int kReserved = 1024 + 256;  // bytes of shared memory per block: reserved by the GPU, and `scratch`
   const Index bytes = 2 * vocabulary;
   int device = 0, most = 0;
   if (bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(logits.data) % 16 != 0) return false;
@@ -141,7 +141,7 @@ void cross_entropy_rows(const Queue& queue, const char* message, Array loss, Arr
 
 // Shards of a vocabulary ----------------------------------------------------------------------------------------------
 
-/// The column of the shard that stands for `token`, or −1.
+/// The shard's column for `token`, or −1.
 __device__ inline Index column_of(std::int32_t token, Shard shard) {
   const Index column = token - shard.first;
   return token >= 0 && column >= 0 && column < shard.count ? column : -1;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks)
   statistics[2 * row + 1] = right >= 0 ? widen(logits[right]) : 0.0f;
 }
 
-/// A thread a row: the logarithm of the sum over all shards, and the loss.
+/// One thread per row: computes the logarithm of the sum over all shards, and the loss.
 __global__ void __launch_bounds__(kThreads)
     join_statistics_kernel(float* log_sums, float* losses, const float* statistics, const std::int32_t* targets,
                            Index rows, Index shards) {

@@ -1,5 +1,5 @@
-// How kernels read and write elements: a pack of them at a time, as 16-byte accesses where the address allows it and
-// one by one at ragged ends and odd offsets. Whatever the storage, arithmetic is done on floats.
+// Element access in kernels: a pack at a time, with 16-byte accesses if the address allows them, and one by one at
+// ragged ends and odd offsets. Arithmetic is always on floats.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,19 +16,19 @@ namespace lockstep::kernels {
 
 using Index = std::int64_t;
 
-constexpr int kPack = 8;          // elements of a pack, unless said: 16 bytes of 16-bit types, 32 of f32
-constexpr int kThreads = 256;     // of a block of elementwise work
-constexpr int kProcessors = 132;  // streaming multiprocessors of an H100 or H200; others do not need fewer blocks
+constexpr int kPack = 8;          // default elements per pack: 16 bytes of 16-bit types, 32 of f32
+constexpr int kThreads = 256;     // per block, for elementwise work
+constexpr int kProcessors = 132;  // multiprocessors of an H100 or H200; other GPUs do not need fewer blocks
 
 // One element ---------------------------------------------------------------------------------------------------------
 
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float widen(__half x) { return __half2float(x); }
-/// Integers are added as unsigned ones, which wrap around.
+/// Integers are added as unsigned numbers, which wrap around.
 __device__ inline std::uint32_t widen(std::int32_t x) { return static_cast<std::uint32_t>(x); }
 
-/// To nearest even.
+/// Rounds to nearest even.
 template <class T, class V>
 __device__ inline T narrow(V value) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>)
@@ -39,8 +39,9 @@ __device__ inline T narrow(V value) {
     return static_cast<T>(value);
 }
 
-/// e^x where results are rounded to T: for 16 bits the GPU's own, off by 4 + 1.5|x| roundings of float, which takes a
-/// quarter of the instructions. With the library's, GELU and softmax would wait for instructions, not for memory.
+/// e^x for results that are rounded to T. 16-bit types use the GPU's instruction, off by 4 + 1.5|x| roundings of float,
+/// which takes a quarter of the instructions. With the library's function, GELU and softmax would be limited by
+/// instructions rather than memory.
 template <class T>
 __device__ inline float exponential(float x) {
   if constexpr (sizeof(T) == 2)
@@ -48,7 +49,7 @@ __device__ inline float exponential(float x) {
   else
     return expf(x);
 }
-/// 1 / x; 0 for x beyond 2^126 where T has 16 bits.
+/// 1 / x; for 16-bit T, 0 for x beyond 2^126.
 template <class T>
 __device__ inline float reciprocal(float x) {
   if constexpr (sizeof(T) == 2)
@@ -64,17 +65,17 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T at[N];
 };
 
-/// Elements of a pack for a pass over arrays of these types side by side: with an f32 among them four, so that the
-/// threads of a warp read and write neighbouring 16 bytes. With eight, each store would leave half of what it touches.
+/// Elements per pack for a pass over several arrays with these types: four if one is f32, so that the threads of a warp
+/// access adjacent 16 bytes. With eight, each store would use only half of what it touches.
 template <class... T>
 constexpr int kPackOf = (... && (sizeof(T) == 2)) ? kPack : kPack / 2;
 
-/// The packs of N that cover n elements from `data`. They begin where an address is a multiple of a pack's alignment,
-/// so the first may reach before the range, and the last beyond it.
+/// The packs of N that cover n elements from `data`. Packs are aligned, so the first may begin before the range, and
+/// the last end after it.
 template <int N>
 struct PacksOf {
   Index n = 0;
-  int lead = 0;  // elements of the first pack that lie before the range
+  int lead = 0;  // elements of the first pack before the range
 
   template <class T>
   __host__ __device__ PacksOf(const T* data, Index size)
@@ -83,20 +84,20 @@ struct PacksOf {
   __host__ __device__ explicit PacksOf(Index size) : n(size) {}
 
   __host__ __device__ Index count() const { return (n + lead + N - 1) / N; }
-  /// Element of the range with which pack p begins: negative for the first where that reaches before it.
+  /// Index in the range of the first element of pack p; negative if the first pack begins before the range.
   __host__ __device__ Index first(Index p) const { return p * N - lead; }
 };
 using Packs = PacksOf<kPack>;
 
 __device__ inline bool is_inside(Index i, Index n) { return i >= 0 && i < n; }
 
-/// Whether elements [i, i + N) of n can be read or written by accesses as wide as a pack allows.
+/// True if elements [i, i + N) of n can be accessed as a whole pack.
 template <int N, class T>
 __device__ inline bool is_whole(const T* x, Index i, Index n) {
   return i >= 0 && i + N <= n && reinterpret_cast<std::uintptr_t>(x + i) % alignof(Pack<T, N>) == 0;
 }
 
-/// A GPU's words of so many bytes, which it reads and writes at once.
+/// Unsigned word of so many bytes, which the GPU accesses at once.
 template <int Bytes>
 struct WordOf;
 template <>
@@ -112,8 +113,8 @@ struct WordOf<16> {
   using type = uint4;
 };
 
-/// Writes a pack by words as wide as its alignment. Of an assignment nvcc makes stores of single elements again, where
-/// a branch beside it has those.
+/// Writes a pack in words as wide as its alignment. From a plain assignment, nvcc would make stores of single elements
+/// if an adjacent branch has such stores.
 template <class P>
 __device__ inline void store_words(P* to, const P& from) {
   using Word = typename WordOf<alignof(P)>::type;
@@ -122,7 +123,7 @@ __device__ inline void store_words(P* to, const P& from) {
     __stwb(reinterpret_cast<Word*>(to) + w, reinterpret_cast<const Word*>(&from)[w]);
 }
 
-/// Elements [i, i + N) of the n at x; those outside are `outside`.
+/// Loads elements [i, i + N) of the n at x; those outside become `outside`.
 template <int N = kPack, class T>
 __device__ inline Pack<T, N> load(const T* x, Index i, Index n, T outside = T()) {
   Pack<T, N> pack;
@@ -135,7 +136,7 @@ __device__ inline Pack<T, N> load(const T* x, Index i, Index n, T outside = T())
   return pack;
 }
 
-/// The inverse: what lies outside is not written.
+/// The inverse of load: does not write outside.
 template <class T, int N>
 __device__ inline void store(T* x, Index i, Index n, const Pack<T, N>& pack) {
   if (is_whole<N>(x, i, n)) {
@@ -147,7 +148,7 @@ __device__ inline void store(T* x, Index i, Index n, const Pack<T, N>& pack) {
   }
 }
 
-/// A pack of floats, rounded and stored.
+/// Rounds and stores a pack of floats.
 template <class T, int N>
 __device__ inline void store_floats(T* x, Index i, Index n, const float (&values)[N]) {
   Pack<T, N> pack;
@@ -156,15 +157,14 @@ __device__ inline void store_floats(T* x, Index i, Index n, const float (&values
   store(x, i, n, pack);
 }
 
-/// f(i) for the first element i of every pack, each by one thread of the grid.
+/// Calls f(i) for the first element i of every pack, each on one thread of the grid.
 template <int N, class F>
 __device__ inline void for_packs(const PacksOf<N>& packs, const F& f) {
   const Index count = packs.count(), step = static_cast<Index>(gridDim.x) * blockDim.x;
   for (Index p = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; p < count; p += step) f(packs.first(p));
 }
 
-// Operands of any floating-point type, for what is small or read rarely: the type is looked up at run time.
-// -------------
+// Operands of any floating-point type, looked up at run time, for small or rarely read data ---------------------------
 
 template <class T>
 __device__ inline void load_floats(float (&values)[kPack], const T* x, Index i, Index n) {
@@ -220,7 +220,7 @@ struct Type {
   using type = T;
 };
 
-/// f(Type<T>()) with the T of a floating-point dtype.
+/// Calls f(Type<T>()) with the T of a floating-point dtype.
 template <class F>
 void with_type(DType dtype, const F& f) {
   if (dtype == DType::f32)
@@ -234,13 +234,14 @@ void with_type(DType dtype, const F& f) {
 inline Index size_of(const Array& x) { return static_cast<Index>(x.size); }
 __host__ __device__ inline Index divide_up(Index n, Index by) { return (n + by - 1) / by; }
 
-/// Blocks of kThreads for `threads` pieces of work: at most what a GPU holds at once, which then take several each.
+/// Grid of kThreads-sized blocks for `threads` work items: at most as many blocks as a GPU holds at once, which then
+/// loop.
 inline dim3 grid_for(Index threads, Index most = 8 * kProcessors) {
   const Index blocks = divide_up(threads, kThreads);
   return dim3(static_cast<unsigned>(blocks < most ? blocks : most));
 }
 
-/// Whole warps for `work` threads of one block, at most `most`.
+/// Block of whole warps for `work` threads, at most `most`.
 inline dim3 block_for(Index work, int most) {
   const Index threads = divide_up(work, 32) * 32;
   return dim3(static_cast<unsigned>(threads < 32 ? 32 : threads < most ? threads : most));

@@ -1,4 +1,4 @@
-// fill, cast, add, scale, gelu: one pass, a pack of elements a thread and turn.
+// fill, cast, add, scale, gelu: one pass, one pack of elements per thread and iteration.
 #include "common/devices/cuda/kernels/elements.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 
@@ -77,7 +77,7 @@ struct TimesAt {
   __device__ float operator()(float x) const { return x * *factor; }
 };
 
-/// Where the condition holds; a factor of 0 gives 0 whatever x is.
+/// Scales if the condition holds; a factor of 0 gives 0 whatever x is.
 struct TimesIf {
   float factor;
   const float* condition;
@@ -87,7 +87,7 @@ struct TimesIf {
   }
 };
 
-// GELU in its tanh form, x · logistic(2u) with u = √(2/π) (x + 0.044715 x³).
+// GELU, tanh approximation: x · logistic(2u) with u = √(2/π) (x + 0.044715 x³).
 constexpr float kTwice = 1.5957691216f;  // 2 √(2/π)
 constexpr float kCubic = 0.044715f;
 

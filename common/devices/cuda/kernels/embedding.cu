@@ -1,7 +1,7 @@
-// Rows of a table by token, a warp a row. Backward: tokens are sorted with their places, so that equal ones lie side by
-// side, and cut into pieces of equal length, however often a token comes; a block sums the runs of its piece, in order,
-// in float. A run inside one piece is added to the table at once; of a run across pieces each leaves its part, and the
-// block of the piece where it begins adds them up.
+// Rows of a table by token, one warp per row. The backward sorts tokens with their positions, so that equal ones are
+// adjacent, and splits them into pieces of equal length, however often a token occurs. A block sums the runs of its
+// piece, in order, in float. A run inside one piece is added to the table at once. For a run across pieces, each piece
+// stores its part, and the block of the piece where the run begins adds them up.
 #include "common/devices/cuda/kernels/faults.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 #include "common/devices/cuda/kernels/reduce.cuh"
@@ -11,10 +11,10 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr std::int32_t kElsewhere = -1;  // its row is in another shard of the table
+constexpr std::int32_t kElsewhere = -1;  // row in another shard of the table
 constexpr int kRowsOfBlock = kThreads / kWarp;
-constexpr Index kPiece = 32;  // sorted tokens of a block
-constexpr int kAhead = 4;     // rows that are on their way from memory at once
+constexpr Index kPiece = 32;  // sorted tokens per block
+constexpr int kAhead = 4;     // rows loading from memory at once
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Keys to sort by: what has no row here sorts last, as `check.limit`.
+/// Makes the sort keys; tokens without a row here sort last, as `check.limit`.
 __global__ void __launch_bounds__(kThreads)
     make_keys_kernel(std::int32_t* keys, const std::int32_t* tokens, Index n, IndexCheck check) {
   const Index i = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
@@ -48,9 +48,9 @@ __global__ void __launch_bounds__(kThreads)
 struct Runs {
   Sorted sorted;
   Index n;
-  std::int32_t none;  // the key of what has no row
+  std::int32_t none;  // key of tokens without a row
 
-  __device__ bool joins(Index i) const {  // whether i − 1 and i are of one run
+  __device__ bool joins(Index i) const {  // true if i − 1 and i belong to one run
     return i > 0 && i < n && sorted.keys[i - 1] == sorted.keys[i];
   }
 };
@@ -69,7 +69,7 @@ __device__ inline void add_to_row(const Array& target, Index row, Index i, Index
   store_floats(at, i, columns, values);
 }
 
-/// parts: for each piece, the part of the run that came from the piece before, and of the one that goes on after it.
+/// parts: for each piece, its parts of the run that began in the piece before and of the run that continues after it.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sum_runs_kernel(Array dtable, float* parts, const T* dy, Runs runs, Index columns) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   bool came = runs.joins(first);
   const auto add_row = [&](Index k, const Pack<T>& row) {
     const std::int32_t token = runs.sorted.keys[k];
-    if (token == runs.none) return;  // they are the last
+    if (token == runs.none) return;  // these are the last
 #pragma unroll
     for (int j = 0; j < kPack; ++j) sum[j] += widen(row.at[j]);
     if (k + 1 < last && runs.joins(k + 1)) return;
@@ -107,14 +107,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Adds up the run that begins in this block's piece and goes on after it, if there is one.
+/// Adds up the run that begins in this block's piece and continues after it, if there is one.
 __global__ void __launch_bounds__(kThreads)
     join_runs_kernel(Array dtable, const float* parts, Runs runs, Index columns) {
   const Index first = blockIdx.x * kPiece, last = min(runs.n, first + kPiece);
   const Index i = (blockIdx.y * static_cast<Index>(blockDim.x) + threadIdx.x) * kPack;
   if (i >= columns || !runs.joins(last)) return;
   const std::int32_t token = runs.sorted.keys[last];
-  if (token == runs.none || (runs.joins(first) && runs.sorted.keys[first] == token)) return;  // begun before
+  if (token == runs.none || (runs.joins(first) && runs.sorted.keys[first] == token)) return;  // it began before
   float sum[kPack], part[kPack];
   load_floats(sum, parts + (blockIdx.x * 2 + 1) * columns, i, columns);
   for (Index piece = blockIdx.x + 1; runs.joins(piece * kPiece) && runs.sorted.keys[piece * kPiece] == token; ++piece) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   add_to_row(dtable, token, i, columns, sum);
 }
 
-/// A warp a position: the sum over the sequences, in order.
+/// One warp per position: the sum over the sequences, in order.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     position_sums_kernel(Array dpositions, const T* dy, Index sequences, Index sequence, Index columns) {

@@ -1,9 +1,9 @@
-// What kernels are written with, and how they are started. The same .cu file is compiled twice: by nvcc for a GPU, and
-// by the host's compiler for the fake GPU, which runs kernels in tests on machines without one. A kernel may use
-// blockIdx … gridDim, __shared__ arrays of trivial types, dynamic_shared, __syncthreads, __syncwarp, the warp's
-// shuffles and votes, atomics, float math, and the products of tensor_cores.hpp. <kernel_language.hpp> and
-// <tensor_cores.hpp> are found by the include path: for nvcc in common/devices/cuda/language; the fake GPU brings its
-// own. This file and all kernels are C++17.
+// The language of the kernels, and their launch. The same .cu file is compiled twice: by nvcc for a GPU, and by the
+// host's compiler for the fake GPU, which runs kernels in tests on machines without one. A kernel may use blockIdx …
+// gridDim, __shared__ arrays of trivial types, dynamic_shared, __syncthreads, __syncwarp, the warp's shuffles and
+// votes, atomics, float math, and the products of tensor_cores.hpp. The include path chooses <kernel_language.hpp> and
+// <tensor_cores.hpp>: nvcc uses common/devices/cuda/language, the fake GPU its own. This file and all kernels are
+// C++17.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,15 +13,14 @@
 
 namespace lockstep::kernels {
 
-/// Throws Error, naming the kernel, unless `status` is cudaSuccess. `step` says what was tried.
+/// Throws Error that names the kernel unless `status` is cudaSuccess. `step` says what was tried.
 void check_launch(cudaError_t status, const void* kernel, const char* step);
 
-/// More dynamic shared memory than this must be asked for, kernel by kernel.
+/// Limit above which dynamic shared memory must be enabled for each kernel.
 constexpr std::size_t kUnaskedSharedBytes = 48 * 1024;
 
-/// Queues `kernel` on `stream`: grid and block as in <<<…>>>, `shared_bytes` of dynamic shared memory per block. A grid
-/// without blocks is no launch. Throws Error where the launch is refused; what goes wrong later shows at the next
-/// check.
+/// Queues `kernel` on `stream`: grid and block as in <<<…>>>, `shared_bytes` of dynamic shared memory per block. An
+/// empty grid launches nothing. Throws Error if the launch is rejected; later errors show at the next check.
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             const Arguments&... arguments) {

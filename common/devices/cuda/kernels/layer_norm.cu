@@ -1,5 +1,5 @@
-// Layer normalisation (arXiv 1607.06450). Forward: a block a row. Backward: a block takes several rows one after the
-// other, and its threads, which keep their columns, sum dweight and dbias over them; a second kernel adds the blocks'
+// Layer normalisation (arXiv 1607.06450). Forward: one block per row. Backward: a block takes several rows one after
+// another, and its threads, which keep their columns, sum dweight and dbias over them; a second kernel adds the blocks'
 // sums in order.
 #include "common/devices/cuda/kernels/column_sums.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
@@ -11,9 +11,9 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 constexpr int kForwardThreads = 512, kForwardKept = 2;  // rows of 8,192 elements are read once
-constexpr Index kFewestRows = 4;        // of a block's backward: fewer would leave more sums than they have elements
-constexpr Index kBackwardAtOnce = 576;  // threads of a processor, by their 110 registers
-constexpr int kBackwardThreads = 512;   // here a thread keeps what it sums for its first pack
+constexpr Index kFewestRows = 4;        // per block in the backward: fewer would leave more sums than elements
+constexpr Index kBackwardAtOnce = 576;  // threads per multiprocessor, limited by their 110 registers
+constexpr int kBackwardThreads = 512;   // in the backward, a thread keeps the sums of its first pack
 
 template <class T>
 __global__ void __launch_bounds__(kForwardThreads)
@@ -57,12 +57,12 @@ __global__ void __launch_bounds__(kForwardThreads)
   }
 }
 
-/// A row's numbers, and a thread's eight columns of it.
+/// Statistics of a row, and a thread's eight columns of it.
 struct Row {
   float mean, reciprocal;
 };
 struct Columns {
-  float norm[kPack];  // the normalised x
+  float norm[kPack];  // normalised x
   float dy[kPack];
   float g[kPack];  // dy · weight
 };
@@ -81,7 +81,7 @@ __device__ inline Columns columns_of(const T* x, const T* dy, const Array& weigh
   return c;
 }
 
-/// dx = before + …
+/// Writes dx = before + …
 template <class T>
 __device__ inline void write_dx(T* dx, const Columns& c, Row row, float2 means, const float (&before)[kPack], Index i,
                                 Index columns) {
@@ -91,7 +91,7 @@ __device__ inline void write_dx(T* dx, const Columns& c, Row row, float2 means, 
   store_floats(dx, i, columns, out);
 }
 
-/// partials: of each block, the sums for dweight, then for dbias. dx may be dy or x.
+/// partials: each block's sums for dweight, then for dbias. dx may be dy or x.
 template <class T>
 __global__ void __launch_bounds__(kBackwardThreads)
     layer_norm_backward_kernel(T* dx, float* partials, const T* dy, const T* x, Array weight, const float* statistics,
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kBackwardThreads)
       }
     };
     Columns kept;
-    float before[kPack] = {};  // of dx, where it is added to: on its way while the sums are made
+    float before[kPack] = {};  // previous dx, if accumulating: loads while the sums are computed
     if (mine < packs) {
       if (accumulate) load_floats(before, dx_row, mine * kPack, columns);
       kept = columns_of(x_row, dy_row, weight, row, mine * kPack, columns);
@@ -178,7 +178,7 @@ void layer_norm_backward(const Queue& queue, Array dx, Array dweight, Array dbia
   if (x.size == 0) return;
   const Index columns = size_of(weight), rows = size_of(x) / columns;
   const dim3 block = block_for(divide_up(columns, kPack), kBackwardThreads);
-  // As many blocks as a GPU holds at once: a row's latency is hidden by other blocks' rows.
+  // As many blocks as a GPU holds at once: other blocks' rows hide a row's latency.
   const Index at_once = kProcessors * max(Index{2}, kBackwardAtOnce / static_cast<Index>(block.x));
   const Index rows_of_block = max(divide_up(rows, at_once), min(rows, kFewestRows));
   const Index blocks = divide_up(rows, rows_of_block);

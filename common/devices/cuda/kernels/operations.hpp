@@ -1,5 +1,5 @@
-// The kernels' launchers, one an operation of arithmetic.hpp, whose words hold here too. Each queues its work on the
-// queue's stream and returns. Shapes have been checked; nothing is launched for what is empty.
+// Launchers of the kernels, one per operation of arithmetic.hpp, whose descriptions apply here too. Each queues its
+// work on the queue's stream and returns. Shapes have been checked; nothing is launched for empty operands.
 #pragma once
 
 #include "common/devices/cuda/kernels/array.hpp"
@@ -24,13 +24,13 @@ void clip_factor(const Queue& queue, Array factor, Array sum_of_squares, float m
 void find_overflow(const Queue& queue, Array flag, Array x);
 void add_rows(const Queue& queue, Array sums, Array x);
 
-// random.cu. `key` is made of seed, tensor and step; element i of x is element first + i of its tensor.
+// random.cu. `key` is made from seed, tensor and step; element i of x is element first + i of its tensor.
 struct Draw {
   std::uint64_t key = 0;
   std::uint64_t first = 0;
 };
 void random_normal(const Queue& queue, Array x, Draw draw, float mean, float deviation);
-/// Values are kept to at most `largest`, the float below `high`.
+/// Values are at most `largest`, the float below `high`.
 void random_uniform(const Queue& queue, Array x, Draw draw, float low, float high, float largest);
 
 // layer_norm.cu
@@ -57,7 +57,7 @@ void cross_entropy(const Queue& queue, Array loss, Array logits, Array targets, 
 void cross_entropy_loss(const Queue& queue, Array loss, Array logits, Array targets, float factor);
 struct Shard {
   std::int64_t first = 0;  // token of the first column
-  std::int64_t count = 0;  // columns that stand for a token
+  std::int64_t count = 0;  // columns that hold a token
 };
 void shard_tokens(const Queue& queue, Array y, Array x, Shard shard);
 void cross_entropy_statistics(const Queue& queue, Array statistics, Array logits, Array targets, Shard shard);
@@ -71,7 +71,7 @@ void quantise(const Queue& queue, Array q, Array scales, Array x, std::size_t bl
 void add_dequantised(const Queue& queue, Array y, Array q, Array scales, std::size_t block, float factor);
 
 // adamw.cu
-struct AdamWStep {  // as AdamW
+struct AdamWStep {  // see AdamW
   float learning_rate, beta1, beta2, epsilon, weight_decay;
   int step;
 };
@@ -83,7 +83,7 @@ struct AdamWPiece {
   std::int64_t count;  // elements
   bool decays;
 };
-/// `pieces` follow one another, from the first element to the last. One launch for 256 of them.
+/// `pieces` follow one another, from the first element to the last. One launch for up to 256 of them.
 void adamw(const Queue& queue, const AdamWArrays& arrays, const AdamWPiece* pieces, std::size_t count, AdamWStep step);
 
 }  // namespace lockstep::kernels

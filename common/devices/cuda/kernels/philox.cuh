@@ -31,7 +31,7 @@ __device__ inline PhiloxWords philox(std::uint64_t counter, std::uint64_t key) {
   return {{c0, c1, c2, c3}};
 }
 
-/// [0, 1), a multiple of 2⁻²⁴.
+/// Maps bits to [0, 1), to a multiple of 2⁻²⁴.
 __device__ inline float unit(std::uint32_t bits) { return static_cast<float>(static_cast<int>(bits >> 8)) * 0x1p-24f; }
 
 }  // namespace lockstep::kernels

@@ -1,5 +1,5 @@
-// What is done to q, k and v around attention: rotary positions, and the heads of k and v that groups of heads share,
-// which are copied for each before attention, and whose gradients are added up after it.
+// Operations on q, k and v around attention: rotary positions, and heads of k and v shared by groups of heads, which
+// are copied for each head before attention and whose gradients are added up after it.
 #include "common/devices/cuda/kernels/attention.hpp"
 #include "common/devices/cuda/kernels/elements.cuh"
 #include "common/devices/cuda/kernels/turns.cuh"
@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kTurnsOfRadian = 0.15915494309189535;
 
-/// A block a position of a sequence; a thread a pair of channels, whose angle is the same in all heads. Each pair turns
-/// by a factor of 2^slower less than the one before.
+/// One block per position of a sequence, one thread per pair of channels, whose angle is the same in all heads. The
+/// angle of each pair is smaller than that of the one before by a factor of 2^slower.
 template <class T>
 __global__ void __launch_bounds__(kThreads) rotate_kernel(T* x, int positions, long long begin, int heads, Index width,
                                                           int head_size, double slower, bool back) {
@@ -31,20 +31,21 @@ __global__ void __launch_bounds__(kThreads) rotate_kernel(T* x, int positions, l
   }
 }
 
-/// Sizes of qkv, in elements of a position: shared, its k and v are `kv` each; spread, as wide as q.
+/// Widths of qkv, in elements per position. Shared: k and v have `kv` each. Spread: they are as wide as q.
 struct Widths {
   int q, kv, head_size;
 
   __host__ __device__ int shared() const { return q + 2 * kv; }
   __host__ __device__ int spread() const { return 3 * q; }
   __host__ __device__ int group() const { return q / kv; }
-  /// Of element i of a spread position, where it is in the shared one.
+  /// For element i of a spread position, its index in the shared one.
   __device__ int from(int i) const {
     if (i < q) return i;
     const int part = (i - q) / q, within = (i - q) % q, head = within / head_size / group();
     return q + part * kv + head * head_size + within % head_size;
   }
-  /// Of element i of a shared position, where its first copy is in the spread one; others are head_size further each.
+  /// For element i of a shared position, the index of its first copy in the spread one; further copies are head_size
+  /// apart.
   __device__ int to(int i) const {
     if (i < q) return i;
     const int part = (i - q) / kv, within = (i - q) % kv, head = within / head_size * group();
@@ -52,7 +53,7 @@ struct Widths {
   }
 };
 
-/// A block a position.
+/// One block per position.
 template <class T>
 __global__ void __launch_bounds__(kThreads) spread_kernel(T* to, const T* from, Widths widths) {
   to += static_cast<Index>(blockIdx.x) * widths.spread();

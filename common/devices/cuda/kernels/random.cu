@@ -1,6 +1,6 @@
-// Counter-based random numbers: the bits of the CPU device, whose words hold here (common/devices/cpu/random.cpp).
-// Global element e belongs to block e / 256; word (e / 64) mod 4 of Philox's answer to counter 64 · (e / 256) + e mod
-// 64 is its 32 bits. A thread takes eight counters in a row, and so four packs of eight elements, 64 apart.
+// Counter-based random numbers, bit-identical to the CPU device (described in common/devices/cpu/random.cpp). Global
+// element e belongs to block e / 256; its 32 bits are word (e / 64) mod 4 of Philox's output for counter 64 · (e / 256)
+// + e mod 64. A thread takes eight consecutive counters, and so four packs of eight elements, 64 apart.
 #include "common/devices/cuda/kernels/elements.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 #include "common/devices/cuda/kernels/philox.cuh"
@@ -16,18 +16,18 @@ struct Uniform {
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       const float value = fmaf(width, unit(bits.word[w]), low);
-      values[w] = value < largest ? value : largest;  // rounding may have reached what is excluded
+      values[w] = value < largest ? value : largest;  // rounding may have reached the excluded bound
     }
   }
 };
 
-/// Box–Muller on words 0 and 1, and 2 and 3.
+/// Box–Muller on words 0 and 1, and on words 2 and 3.
 struct Normal {
   float mean, deviation;
   __device__ void operator()(float (&values)[4], const PhiloxWords& bits) const {
 #pragma unroll
     for (int w = 0; w < 4; w += 2) {
-      const float radius = sqrtf(-2.0f * logf(1.0f - unit(bits.word[w])));  // of (0, 1]
+      const float radius = sqrtf(-2.0f * logf(1.0f - unit(bits.word[w])));  // of a number in (0, 1]
       const SineCosine direction = sine_cosine(unit(bits.word[w + 1]));
       values[w] = fmaf(deviation, radius * direction.cosine, mean);
       values[w + 1] = fmaf(deviation, radius * direction.sine, mean);
@@ -35,11 +35,11 @@ struct Normal {
   }
 };
 
-/// `groups` groups of eight counters, from the first of the block that holds the slice's first element.
+/// Draws `groups` groups of eight counters, from the first of the block that holds the slice's first element.
 template <class Make, class T>
 __global__ void __launch_bounds__(kThreads)
     draw_kernel(Make make, T* x, Index n, std::uint64_t key, std::uint64_t first, Index groups) {
-  constexpr int kGroups = static_cast<int>(kPhiloxLanes) / kPack;  // of a block
+  constexpr int kGroups = static_cast<int>(kPhiloxLanes) / kPack;  // per block
   const Index step = static_cast<Index>(gridDim.x) * kThreads;
   for (Index g = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x; g < groups; g += step) {
     const std::uint64_t block = first / kPhiloxBlock + static_cast<std::uint64_t>(g / kGroups);
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int w = 0; w < 4; ++w) values[w][j] = four[w];
     }
-    const Index begin = static_cast<Index>(block * kPhiloxBlock + lane - first);  // may lie before the slice
+    const Index begin = static_cast<Index>(block * kPhiloxBlock + lane - first);  // may be before the slice
 #pragma unroll
     for (int w = 0; w < 4; ++w) store_floats(x, begin + w * static_cast<Index>(kPhiloxLanes), n, values[w]);
   }

@@ -1,5 +1,5 @@
-// Reductions and scans over a warp and a block, in an order that is always the same: reruns give the same bits. All
-// threads of the warp, or block of whole warps, must call. `scratch` is 32 elements of shared memory.
+// Reductions and scans over a warp and a block, always in the same order: reruns are bit-identical. All threads of the
+// warp, or block of whole warps, must call them. `scratch` is 32 elements of shared memory.
 #pragma once
 
 #include "common/devices/cuda/kernels/elements.cuh"
@@ -21,7 +21,7 @@ struct Maximum {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-/// The same bits in every lane: at each step both partners combine the same two values.
+/// Bit-identical in every lane: at each step both partners combine the same two values.
 template <class Op>
 __device__ inline float warp_reduce(float x, Op op) {
 #pragma unroll
@@ -29,7 +29,7 @@ __device__ inline float warp_reduce(float x, Op op) {
   return x;
 }
 
-/// The same bits in every thread.
+/// Bit-identical in every thread.
 template <class Op>
 __device__ inline float block_reduce(float x, Op op, float neutral, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -38,7 +38,7 @@ __device__ inline float block_reduce(float x, Op op, float neutral, float* scrat
   if (lane == 0) scratch[warp] = x;
   __syncthreads();
   x = warp_reduce(lane < static_cast<int>(blockDim.x) / kWarp ? scratch[lane] : neutral, op);
-  __syncthreads();  // scratch may be used again
+  __syncthreads();  // scratch may be reused
   return x;
 }
 __device__ inline float block_sum(float x, float* scratch) { return block_reduce(x, Plus(), 0.0f, scratch); }
@@ -46,7 +46,7 @@ __device__ inline float block_max(float x, float* scratch) {
   return block_reduce(x, Maximum(), negative_infinity(), scratch);
 }
 
-/// Two sums for the barriers of one.
+/// Two sums with the barriers of one.
 __device__ inline float2 block_sum(float2 x, float2* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   x = make_float2(warp_reduce(x.x, Plus()), warp_reduce(x.y, Plus()));
@@ -55,13 +55,13 @@ __device__ inline float2 block_sum(float2 x, float2* scratch) {
   __syncthreads();
   x = lane < static_cast<int>(blockDim.x) / kWarp ? scratch[lane] : make_float2(0.0f, 0.0f);
   x = make_float2(warp_reduce(x.x, Plus()), warp_reduce(x.y, Plus()));
-  __syncthreads();  // scratch may be used again
+  __syncthreads();  // scratch may be reused
   return x;
 }
 
 struct Scanned {
-  int before;  // the sum over the threads before this one
-  int total;   // over all
+  int before;  // sum over the threads before this one
+  int total;   // sum over all threads
 };
 __device__ inline Scanned block_scan(int x, int* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;

@@ -1,5 +1,5 @@
-// Sums over a slice and over the rows of a matrix, and what is made from them. The order of summation depends on sizes
-// only: each block leaves its sum, and a second kernel adds these in order, in double.
+// Sums over a slice and over the rows of a matrix, and operations based on them. The order of summation depends only on
+// sizes: each block stores its sum, and a second kernel adds these in order, in double.
 #include "common/devices/cuda/kernels/column_sums.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 #include "common/devices/cuda/kernels/reduce.cuh"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(Op op, float* partials, c
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-/// Any infinity or NaN, whose exponent is all ones, raises the flag. All who write it write the same.
+/// Raises the flag for any infinity or NaN, whose exponent is all ones. All writers write the same value.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) find_overflow_kernel(float* flag, const T* x, PacksOf<N> packs) {
   bool found = false;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) find_overflow_kernel(float* flag, co
 
 __global__ void clip_factor_kernel(float* factor, const float* sum_of_squares, float max_norm) {
   const float ratio = max_norm / (sqrtf(*sum_of_squares) + 1e-6f);
-  *factor = ratio > 1.0f ? 1.0f : ratio;  // a norm that is not a number stays one
+  *factor = ratio > 1.0f ? 1.0f : ratio;  // NaN stays NaN
 }
 
 __global__ void at_least_kernel(float* flag, const float* x, float threshold) { *flag = *x >= threshold ? 1.0f : 0.0f; }
@@ -64,7 +64,7 @@ void add_sum_of(const Queue& queue, Op op, Array sum, Array x) {
   });
 }
 
-/// The columns of one pack a lane: each warp sums its rows of the block's chunk, then the warps are added in order.
+/// One pack of columns per lane: each warp sums its rows of the block's chunk, then the warps' sums are added in order.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     column_sums_kernel(float* partials, const T* x, Index rows, Index columns, Index rows_of_chunk) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) *sum = static_cast<float>(*sum + factor * sums[0]);
 }
 
-/// A lane a column: each warp adds every 16th chunk, then the warps are added in order.
+/// One column per lane: each warp adds every 16th chunk, then the warps' sums are added in order.
 __global__ void __launch_bounds__(kWarp* kChunksAtOnce)
     add_columns_kernel(Array left, Array right, const float* partials, Index chunks, Index columns) {
   __shared__ double sums[kChunksAtOnce][kWarp];
@@ -165,7 +165,7 @@ void add_rows(const Queue& queue, Array sums, Array x) {
   const Index columns = size_of(sums);
   if (columns == 0 || x.size == 0) return;
   const Index rows = size_of(x) / columns, tiles = divide_up(columns, kWarp * kPack);
-  // Four blocks a processor, but at least 16 rows for each.
+  // Four blocks per multiprocessor, but at least 16 rows per block.
   const Index chunks = max(Index{1}, min(divide_up(4 * kProcessors, tiles), divide_up(rows, 16)));
   const Index rows_of_chunk = divide_up(rows, chunks);
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(divide_up(rows, rows_of_chunk)));

@@ -1,5 +1,5 @@
-// RMSNorm (arXiv 1910.07467), as layer_norm.cu without its mean. Forward: a block a row. Backward: a block takes
-// several rows one after the other, and its threads, which keep their columns, sum dweight over them.
+// RMSNorm (arXiv 1910.07467), like layer_norm.cu without the mean. Forward: one block per row. Backward: a block takes
+// several rows one after another, and its threads, which keep their columns, sum dweight over them.
 #include "common/devices/cuda/kernels/column_sums.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 #include "common/devices/cuda/kernels/rows.cuh"
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (threadIdx.x == 0) statistics[row] = reciprocal;
 }
 
-/// partials: of each block, the sums for dweight. dx may be dy or x: a thread writes what it alone reads.
+/// partials: each block's sums for dweight. dx may be dy or x, since a thread writes only what it alone reads.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     rms_norm_backward_kernel(T* dx, float* partials, const T* dy, const T* x, Array weight, const float* statistics,

@@ -1,12 +1,13 @@
-// Kernels of which one block works on one row at a time: the first packs of a thread stay in its registers between the
-// passes over the row, so that the row is read from memory once; what is longer is read again, then from a cache.
+// Access to rows in kernels whose blocks each work on one row at a time. The first packs of a thread stay in its
+// registers between the passes over the row, so that the row is read from memory once; the rest of a longer row is read
+// again, from a cache.
 #pragma once
 
 #include "common/devices/cuda/kernels/reduce.cuh"
 
 namespace lockstep::kernels {
 
-/// The packs of a row that a thread keeps.
+/// The packs of a row that a thread keeps in registers.
 template <class T, int kKept>
 struct Kept {
   Pack<T> pack[kKept];
@@ -23,7 +24,7 @@ __device__ inline Kept<T, kKept> keep(const T* x, const Packs& packs) {
   return kept;
 }
 
-/// f(pack, i) for each of this thread's packs of the row at x; i is the pack's first element.
+/// Calls f(pack, i) for each of this thread's packs of the row at x; i is the pack's first element.
 template <int kKept, class T, class F>
 __device__ inline void for_row(const Kept<T, kKept>& kept, const T* x, const Packs& packs, const F& f) {
 #pragma unroll

@@ -1,5 +1,5 @@
-// Radix sort, eight bits a pass from the lowest: tiles count their digits, one block turns the counts into places,
-// tiles put their keys there, in order.
+// Radix sort, eight bits per pass from the lowest. Tiles count their digits, one block turns the counts into positions,
+// and tiles store their keys there, in order.
 #include "common/devices/cuda/kernels/reduce.cuh"
 #include "common/devices/cuda/kernels/scan.cuh"
 #include "common/devices/cuda/kernels/sort.cuh"
@@ -8,14 +8,14 @@ namespace lockstep::kernels {
 
 namespace {
 
-constexpr int kBits = 8, kDigits = 1 << kBits;  // of a pass
+constexpr int kBits = 8, kDigits = 1 << kBits;  // per pass
 constexpr int kRounds = 4, kTile = kRounds * kThreads;
 constexpr int kWarps = kThreads / kWarp;
 static_assert(kDigits == kThreads, "a thread looks after one digit");
 
 __device__ inline int digit_of(std::int32_t key, int shift) { return key >> shift & (kDigits - 1); }
 
-/// counts[digit · tiles + tile]: so that the sums before each, in this order, are the places.
+/// counts[digit · tiles + tile], so that prefix sums in this order are the positions.
 __global__ void __launch_bounds__(kThreads)
     count_digits_kernel(std::int32_t* counts, const std::int32_t* keys, Index n, int shift) {
   __shared__ int histogram[kDigits];
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
   counts[static_cast<Index>(threadIdx.x) * gridDim.x + blockIdx.x] = histogram[threadIdx.x];
 }
 
-/// The lanes of the warp that take part and have this digit.
+/// The participating lanes of the warp that have this digit.
 __device__ inline unsigned lanes_with(int digit, bool takes_part) {
   unsigned lanes = __ballot_sync(kWholeWarp, takes_part);
 #pragma unroll
@@ -42,13 +42,13 @@ __device__ inline unsigned lanes_with(int digit, bool takes_part) {
   return lanes;
 }
 
-/// Each round of a tile takes kThreads keys; within it, warps in order, within a warp, lanes in order. Without places
+/// Each round of a tile takes kThreads keys: warps in order, and within a warp, lanes in order. If there are no places
 /// to read, a key's place is its index.
 __global__ void __launch_bounds__(kThreads)
     put_digits_kernel(std::int32_t* keys_out, std::int32_t* places_out, const std::int32_t* keys,
                       const std::int32_t* places, const std::int32_t* starts, Index n, int shift) {
-  __shared__ int next[kDigits];             // where the tile's next key with this digit goes
-  __shared__ int of_warp[kWarps][kDigits];  // first how many a warp has, then where its first goes
+  __shared__ int next[kDigits];             // position of the tile's next key with this digit
+  __shared__ int of_warp[kWarps][kDigits];  // first each warp's count, then the position of its first key
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
   next[thread] = starts[static_cast<Index>(thread) * gridDim.x + blockIdx.x];
   for (int round = 0; round < kRounds; ++round) {

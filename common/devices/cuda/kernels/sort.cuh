@@ -1,5 +1,5 @@
-// A stable sort of small integers with the places they came from: the same result whichever block comes first, where
-// atomics on floats or on places would not give that.
+// A stable sort of small integers together with their original places. The result does not depend on the order of
+// blocks, as it would with atomics on floats or places.
 #pragma once
 
 #include "common/devices/cuda/kernels/array.hpp"
@@ -8,16 +8,16 @@ namespace lockstep::kernels {
 
 struct Sorted {
   const std::int32_t* keys;    // ascending
-  const std::int32_t* places;  // where each was; equal keys in their order
+  const std::int32_t* places;  // original place of each; equal keys keep their order
 };
 
-/// Bytes of workspace that sorting n keys takes.
+/// Bytes of workspace for sorting n keys.
 std::size_t sort_bytes(std::size_t n);
 
-/// Where the keys to be sorted are put: the first n integers of the workspace.
+/// Destination of the keys to be sorted: the first n integers of the workspace.
 inline std::int32_t* keys_to_sort(void* workspace) { return static_cast<std::int32_t*>(workspace); }
 
-/// Sorts the n keys in `workspace`, which are in [0, limit]. The result lies in the workspace.
+/// Sorts the n keys in `workspace`, which must be in [0, limit]. The result is in the workspace.
 Sorted sort_keys(cudaStream_t stream, void* workspace, std::size_t n, std::int64_t limit);
 
 }  // namespace lockstep::kernels

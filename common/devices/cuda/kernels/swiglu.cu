@@ -1,4 +1,4 @@
-// SwiGLU (arXiv 2002.05202): silu(gate) · up of rows that hold the gate and then up, an element a thread and turn.
+// SwiGLU (arXiv 2002.05202): silu(gate) · up on rows of gate, then up; one element per thread and iteration.
 #include "common/devices/cuda/kernels/elements.cuh"
 #include "common/devices/cuda/kernels/operations.hpp"
 
@@ -6,7 +6,7 @@ namespace lockstep::kernels {
 
 namespace {
 
-/// Where element i of N × width has its gate in N × 2 width; its up is `width` further.
+/// For element i of N × width, the index of its gate in N × 2 width; its up is `width` further.
 __device__ inline Index gate_of(Index i, Index width) { return i + i / width * width; }
 
 template <class F>

@@ -1,4 +1,4 @@
-// Sine and cosine of a part of a turn: for random numbers, and for rotary positions.
+// Sine and cosine of a fraction of a full turn, for random numbers and rotary positions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace lockstep::kernels {
 struct SineCosine {
   float sine, cosine;
 };
-/// Of a whole turn times `turns`, 0 ≤ turns ≤ 1: reduced to an eighth of a turn, then Cephes' polynomials.
+/// Sine and cosine of 2π · `turns`, 0 ≤ turns ≤ 1: reduced to an eighth of a turn, then Cephes' polynomials.
 __device__ inline SineCosine sine_cosine(float turns) {
   const int quarter = static_cast<int>(turns * 4.0f + 0.5f);
   const float angle = (turns - 0.25f * static_cast<float>(quarter)) * 6.28318530718f, square = angle * angle;

@@ -1,4 +1,4 @@
-// What kernels need beside CUDA C++ itself, for nvcc. The fake GPU has a file of the same name: the include path
+// Additions to CUDA C++ that kernels need, for nvcc. The fake GPU has a file with the same name; the include path
 // chooses.
 #pragma once
 
@@ -15,7 +15,7 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(lockstep_dynamic_shared);
 }
 
-/// kernel<<<grid, block, shared_bytes, stream>>>(arguments…), and its status.
+/// Runs kernel<<<grid, block, shared_bytes, stream>>>(arguments…) and returns its status.
 template <typename... Parameters, typename... Arguments>
 cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
                   const Arguments&... arguments) {

@@ -27,8 +27,8 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-/// Four 8×8 matrices of 16-bit elements from shared memory: lane i gives the address of row i % 8 of matrix i / 8
-/// (16 bytes, aligned to 16); lane i receives of each matrix the pair 2(i % 4) of row i / 4.
+/// Loads four 8×8 matrices of 16-bit elements from shared memory: lane i gives the address of row i % 8 of matrix i / 8
+/// (16 bytes, aligned to 16); lane i receives, from each matrix, the pair 2(i % 4) of row i / 4.
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -46,7 +46,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const v
                : "memory");
 }
 
-/// Queues a copy of 16 bytes from global to shared memory, both aligned to 16; it is there after cp_async_wait.
+/// Queues a copy of 16 bytes from global to shared memory, both aligned to 16; it is complete after cp_async_wait.
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
@@ -55,7 +55,7 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global) {
 /// Ends a group of this thread's copies.
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/// Waits until at most `Groups` of this thread's youngest groups are under way. Other threads see the copies after a
+/// Waits until at most `Groups` of this thread's most recent groups are in flight. Other threads see the copies after a
 /// barrier.
 template <int Groups>
 __device__ __forceinline__ void cp_async_wait() {
