@@ -97,8 +97,7 @@ void prepare(float* c, View before, Into into, const float* bias, std::size_t fi
 
 }  // namespace
 
-// 32 bits: in place. 16 bits: a panel at a time is widened, multiplied and rounded while it is in a core's cache
-// -------
+// 32 bits: in place. 16 bits: each panel is widened, multiplied and rounded while in a core's cache ------------------
 
 void CpuDevice::matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const Slice& bias) {
   const std::size_t m = c.rows, n = c.columns, k = a.n();

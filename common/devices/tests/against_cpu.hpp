@@ -1,4 +1,4 @@
-// The same values on a GPU and on the CPU, and what is computed of them compared.
+// Equal values on a GPU and on the CPU, and comparison of the results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace lockstep::testing {
 struct AgainstCpu : ::testing::Test {
   Bench gpu{1}, cpu{std::make_unique<HostWorkplace>(make_cpu_device(1))};
 
-  /// The same values on both.
+  /// Makes the same values on both.
   std::pair<Slice, Slice> normal(std::size_t n, DType dtype, float deviation = 1) {
     std::normal_distribution<float> draw(0, deviation);
     std::vector<float> values(n);

@@ -1,5 +1,5 @@
-// What a GPU must compute to the last bit as the CPU does, because no sum and no function of the C library is in it: so
-// a model trained on one starts from the same parameters, shards alike, and rounds gradients alike on the other.
+// Operations that a GPU must compute bit-identically to the CPU, because they contain no sum and no function of the C
+// library. So a model trained on either starts from the same parameters, shards and rounds its gradients the same way.
 #include "common/devices/tests/against_cpu.hpp"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ TEST_F(AgainstCpu, Casts) {
       }
 }
 
-// The draws are the same; between low and high they are scaled by one multiply-add here and perhaps by two operations
-// there, so [0, 1) is what can be compared.
+// The draws are the same. Between low and high they are scaled by one multiply-add here and possibly two operations
+// there, so only [0, 1) can be compared.
 TEST_F(AgainstCpu, UniformDraws) {
   for (DType dtype : kFloating)
     for (std::size_t n : kSizes)
@@ -36,7 +36,7 @@ TEST_F(AgainstCpu, UniformDraws) {
       }
 }
 
-// A radius √(−2 ln u) ≤ 5.8 from functions right to 2 ulp each, times a sine right to 1.3e-7.
+// A radius √(−2 ln u) ≤ 5.8 from functions accurate to 2 ulp each, times a sine accurate to 1.3e-7.
 TEST_F(AgainstCpu, NormalDrawsAreTheSameButForTheFunctions) {
   for (std::size_t n : kSizes) {
     Slice x = gpu.poisoned(n), y = cpu.poisoned(n);

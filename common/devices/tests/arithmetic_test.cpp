@@ -1,4 +1,4 @@
-// The front: what is refused and how it is said, what an operation is said to cost and to touch, and that empty slices
+// The front end: rejected operands and their messages, the stated cost and memory of operations, and that empty slices
 // cost nothing.
 #include "common/arithmetic.hpp"
 
@@ -24,14 +24,14 @@ struct Front : ::testing::Test {
     ADD_FAILURE() << "not refused";
     return "";
   }
-  /// Expects a refusal before anything was computed, whose message has each of `words`.
+  /// Expects a USAGE error before any computation, with a message that contains each of `words`.
   template <class F>
   void refuses(const F& f, std::initializer_list<const char*> words) {
     const std::string message = refusal(f);
     EXPECT_FALSE(bench.backend.last()) << "computed before it was refused: " << message;
     for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << "\nlacks: " << word;
   }
-  /// Expects the last operation.
+  /// Expects that the last operation has this cost.
   void costs(const char* name, double flop, double bytes, int reads, int writes) {
     ASSERT_TRUE(bench.backend.last()) << name;
     const Operation& operation = *bench.backend.last();
@@ -179,7 +179,7 @@ TEST_F(Front, RefusesTokensThatDoNotFit) {
   refuses([&] { cross_entropy(me, f32(1), f32(8), f32(4), 1); }, {"targets is fp32, not int32"});
 }
 
-// A GPU says so when results are read.
+// A GPU reports it when results are read.
 TEST_F(Front, RefusesIndicesOutsideTheTable) {
   Slice tokens = bench.integers({0, 3}), one = f32(1);
   const auto message_of = [&](const auto& f) {
@@ -227,7 +227,7 @@ TEST_F(Front, CountsFlopAndBytes) {
   costs("matmul_gelu_backward", 48 + 6 * 15, 4 * (6 + 6 + 8 + 12), 4, 1);
 }
 
-// B = 2, T = 3, h = 2, d = 5: a row t meets t + 1 keys, so a product of scores has 2·(1 + 2 + 3)·d FLOP a head.
+// B = 2, T = 3, h = 2, d = 5: row t sees t + 1 keys, so a product of scores has 2·(1 + 2 + 3)·d FLOP per head.
 TEST_F(Front, AttentionIsCausalAndRecomputes) {
   const AttentionShape shape{2, 3, 2, 5};
   Slice qkv = f32(180), y = f32(60), statistics = f32(12), dqkv = f32(180), dy = f32(60);
@@ -236,7 +236,7 @@ TEST_F(Front, AttentionIsCausalAndRecomputes) {
   costs("attention", 2 * product, 4 * (180 + 60 + 12), 1, 2);
   attention_backward(me, dqkv, dy, y, qkv, statistics, shape);
   costs("attention_backward", 5 * product, 4 * (180 + 60 + 60 + 180 + 12), 4, 1);
-  // With the probabilities in memory nothing is recomputed: six products instead of seven.
+  // With materialised probabilities nothing is recomputed: six products instead of seven.
   Slice probabilities = f32(2 * 2 * 3 * 3);
   attention_probabilities(me, probabilities, qkv, shape);
   costs("attention_probabilities", product, 4 * (120 + 36), 1, 1);

@@ -1,5 +1,5 @@
-// A sequence in blocks of queries and of keys, whatever their lengths and order, against attention over the whole in
-// double; and what it costs.
+// A sequence in blocks of queries and of keys, of any length and in any order, compared with attention over the whole
+// in double; and its cost.
 #include <numeric>
 
 #include "common/devices/tests/near.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// A sequence cut into blocks that begin at these positions; the last ends with the sequence.
+/// A sequence split into blocks that begin at these positions; the last one ends with the sequence.
 struct Blocks {
   AttentionShape shape;
   std::vector<std::size_t> queries, keys;
@@ -20,18 +20,18 @@ struct Blocks {
 const Blocks kBlocks[] = {
     {{1, 1, 1, 1}, {0}, {0}},
     {{2, 7, 3, 5}, {0}, {0}},                               // a single block: attention itself
-    {{2, 8, 2, 4}, {0, 2, 4, 6}, {0, 2, 4, 6}},             // alike: hidden, on the diagonal, seen
-    {{1, 150, 2, 8}, {0, 1, 64, 70}, {0, 3, 60, 61, 149}},  // neither alike nor even
-    {{2, 130, 1, 40}, {0, 33, 97}, {0, 129}},               // a last key that one query sees
+    {{2, 8, 2, 4}, {0, 2, 4, 6}, {0, 2, 4, 6}},             // equal: masked, on the diagonal, visible
+    {{1, 150, 2, 8}, {0, 1, 64, 70}, {0, 3, 60, 61, 149}},  // neither equal nor even
+    {{2, 130, 1, 40}, {0, 33, 97}, {0, 129}},               // a last key that only one query sees
     {{1, 200, 2, 64}, {0, 100}, {0, 50, 100, 150}},         // a GPU's tiles
-    {{1, 70, 1, 136}, {0, 35}, {0, 35}},                    // a head that is larger than those
+    {{1, 70, 1, 136}, {0, 35}, {0, 35}},                    // a head larger than a tile
 };
 
 std::size_t end_of(const std::vector<std::size_t>& firsts, std::size_t i, std::size_t positions) {
   return i + 1 < firsts.size() ? firsts[i + 1] : positions;
 }
 
-/// Of B × T × `parts` × width: positions [first, end), parts [part, part + count).
+/// Positions [first, end) and parts [part, part + count) of B × T × `parts` × width.
 std::vector<float> cut(const Values& whole, AttentionShape s, std::size_t parts, std::size_t part, std::size_t count,
                        std::size_t first, std::size_t end) {
   const std::size_t width = s.heads * s.head_size;
@@ -43,7 +43,7 @@ std::vector<float> cut(const Values& whole, AttentionShape s, std::size_t parts,
   return own;
 }
 
-/// The slices of one run in blocks, and what the whole must be. dtype: of all but the statistics.
+/// Slices of one run in blocks, and the expected result of the whole. dtype: of all but the statistics.
 struct BlockRun {
   Bench& bench;
   const Blocks& blocks;
@@ -79,7 +79,7 @@ struct BlockRun {
             blocks.queries[i],
             blocks.keys[j]};
   }
-  /// Keys from the block after the queries' own on, and round.
+  /// Visits keys starting from the block after the queries' own, in a cycle.
   template <class F>
   void for_pairs(const F& f) const {
     for (std::size_t i = 0; i < q.size(); ++i)
@@ -110,8 +110,8 @@ struct BlockRun {
   }
 };
 
-// As Attention.ForwardAndBackward; of 16-bit types y and the gradients are rounded once more for each block of keys,
-// where they are no larger than what they are sums of.
+// As in Attention.ForwardAndBackward. For 16-bit types, y and the gradients are rounded once more per block of keys,
+// when they are no larger than the terms of their sum.
 TEST(AttentionBlocks, AreTheWholeAttention) {
   Bench bench(2);
   for (DType dtype : kFloating)
@@ -143,7 +143,7 @@ TEST(AttentionBlocks, AreTheWholeAttention) {
     }
 }
 
-/// Those are bounds for the worst case; the mean error stays within a few roundings.
+/// The bounds above are for the worst case; the mean error stays within a few roundings.
 TEST(AttentionBlocks, MeanErrorsAreSmall) {
   Bench bench(2);
   const Blocks blocks{{2, 160, 2, 16}, {0, 40, 80, 120}, {0, 40, 80, 120}};
@@ -175,7 +175,7 @@ struct Grouped {
   std::size_t kv_heads;
   Values q, kv, dy;
 
-  /// Element of kv for an element of the whole, B × T × 3 × h × d, of which `part` is 1 or 2.
+  /// Index in kv of an element of the whole, B × T × 3 × h × d; `part` is 1 or 2.
   std::size_t shared(std::size_t row, std::size_t part, std::size_t head, std::size_t i) const {
     return ((row * 2 + part - 1) * kv_heads + head / (kHeads / kv_heads)) * kHead + i;
   }
@@ -195,7 +195,7 @@ struct Grouped {
   }
 };
 
-/// A quarter of the positions of every sequence.
+/// One quarter of the positions of every sequence.
 std::vector<float> quarter(const Values& whole, std::size_t width, std::size_t which) {
   std::vector<float> own;
   const std::size_t size = Grouped::kPositions / 4;
@@ -260,7 +260,7 @@ TEST(AttentionBlocks, LargeScoresDoNotOverflow) {
     BlockRun run(bench, blocks, dtype, 30);
     run.forward();
     const Values y = reference::attention(run.qkv, blocks.shape).y;
-    // As Attention.LargeScoresDoNotOverflow, with a rounding for each block.
+    // As in Attention.LargeScoresDoNotOverflow, with one rounding per block.
     const double bound = 0.05 + 4 * rounding(dtype) * largest(run.qkv);
     for (std::size_t i = 0; i < 3; ++i) {
       const Values is = bench.read(run.y[i]), exact = run.exact_cut(y, 1, 0, 1, blocks.queries, i);
@@ -269,7 +269,7 @@ TEST(AttentionBlocks, LargeScoresDoNotOverflow) {
   }
 }
 
-/// The pairs that blocks see add up to those of the whole, and each one is counted as it is.
+/// The costs of the blocks' visible pairs add up to those of the whole; each pair counts once.
 TEST(AttentionBlocks, CostTheirPairs) {
   Bench bench;
   for (const Blocks& blocks : kBlocks) {

@@ -1,5 +1,5 @@
-// Compressed gradients: which elements are the largest, what is left for the next step, and rounding that is right on
-// average.
+// Compressed gradients: selection of the largest elements, the error left for the next step, and rounding that is
+// unbiased.
 #include <limits>
 
 #include "common/devices/tests/near.hpp"
@@ -14,7 +14,7 @@ using Values = std::vector<double>;
 
 constexpr std::size_t kSizes[] = {1, 2, 7, 8, 9, 255, 2047, 2048, 2049, 33000};
 
-/// Indices of the k largest magnitudes, ascending; the first of equal ones.
+/// Indices of the k largest magnitudes, ascending; ties go to the lowest index.
 std::vector<std::int32_t> largest_indices(const Values& x, std::size_t k) {
   std::vector<std::int32_t> order(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) order[i] = static_cast<std::int32_t>(i);
@@ -50,7 +50,7 @@ TEST(TopK, TheLargestInOrder) {
     }
 }
 
-// Few different magnitudes, and signs: the first of equal ones.
+// Few distinct magnitudes, with both signs: ties go to the lowest index.
 TEST(TopK, TiesGoToTheFirst) {
   Bench bench(2);
   for (DType dtype : kFloating)
@@ -74,7 +74,7 @@ TEST(TopK, WhatIsNoNumberIsLargest) {
   }
 }
 
-// Error feedback: what top_k took is 0 afterwards, the rest as before; the receiver gains exactly what was taken.
+// Error feedback: elements that top_k took become 0, the rest are unchanged; the receiver gains exactly what was taken.
 TEST(ScatterAdd, TakesWhatTopKFound) {
   Bench bench(2);
   for (DType dtype : kFloating)
@@ -132,13 +132,13 @@ TEST(Quantise, RoundsToANeighbourByTheDraw) {
       }
 }
 
-// 4,096 times the same number, 0.3 of a step above a whole: within five standard deviations of the mean.
+// 4,096 copies of a number 0.3 of a step above an integer multiple: the mean is within five standard deviations.
 TEST(Quantise, IsRightOnAverage) {
   Bench bench;
   constexpr std::size_t kCount = 4096;
   for (double fraction : {0.3, -0.3, 0.01, 0.5}) {
     std::vector<float> values(kCount + 1, static_cast<float>(5 + fraction));
-    values[kCount] = 127;  // so that a step is 1
+    values[kCount] = 127;  // makes a step 1
     double sum = 0;
     const Quantised result = quantised(bench, bench.of(values), values.size(), {8});
     for (std::size_t i = 0; i < kCount; ++i) sum += result.q[i];
@@ -198,7 +198,7 @@ TEST(Quantise, AddDequantised) {
       }
 }
 
-// As a GPU does them: five readings for top_k, two for quantise; scatter_add touches only what it changes.
+// Costs are those of a GPU: five reads for top_k, two for quantise; scatter_add touches only what it changes.
 TEST(Compression, IsPriced) {
   Bench bench;
   Slice x = bench.constant(100, 1, DType::bf16), values = bench.poisoned(5, DType::bf16);

@@ -1,4 +1,4 @@
-// bf16 and fp16: every one of the 65,536 values, and every boundary between two neighbours.
+// bf16 and fp16: all 65,536 values, and every boundary between two neighbours.
 #include "common/runtime/convert.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Convert, EveryValueKeepsItsBits) {
     }
 }
 
-// Between neighbours: the middle goes to the even one, the floats beside it to the nearer.
+// Between neighbours: the midpoint rounds to the even one, floats next to it to the nearer one.
 TEST(Convert, HalvesGoToEven) {
   for (const Format& format : kFormats) {
     const int largest = (((1 << format.exponent_bits) - 1) << format.fraction_bits) - 1;
@@ -69,7 +69,7 @@ TEST(Convert, TooLargeBecomesInfinite) {
   EXPECT_EQ(to_bf16(-INFINITY), 0xff80);
 }
 
-// The device's vector code gives the same bits as the function, for every value and wherever it lies in the slice.
+// The device's vector code is bit-identical to the function, for every value at every place in a slice.
 TEST(Convert, TheDeviceAgrees) {
   Bench bench(2);
   std::vector<float> values(200003);

@@ -1,5 +1,5 @@
-// What cuDNN says of our graphs of attention on GPUs that are not here: it describes them, chooses kernels and checks
-// that they can be compiled, all without a GPU. It asks for the driver's library; the toolkit's stub of that suffices.
+// cuDNN's support for our attention graphs on GPUs that are not present: it describes them, chooses kernels and checks
+// that they can be compiled, all without a GPU. It needs the driver's library; the toolkit's stub suffices.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ struct Target {
 };
 constexpr Target kTargets[] = {{"A100", 80, 108, 166912}, {"H200", 90, 132, 232448}, {"B200", 100, 148, 232448}};
 
-/// As cuDNN writes a device descriptor; what attention's kernels do not depend on is the same for all.
+/// Device descriptor in cuDNN's format; properties that attention's kernels do not depend on are the same for all.
 std::string properties_of(const Target& gpu) {
   return fmt::format(
       R"({{"deviceName": "{}", "deviceVer": {}, "multiProcessorCount": {}, "maxSharedMemoryPerBlockOptin": {},
@@ -38,7 +38,7 @@ struct CudnnPlans : testing::TestWithParam<Target> {
 };
 
 TEST_P(CudnnPlans, ThereIsAKernelForEachShape) {
-  // GPT-2 124M and a part of it, Llama's groups, positions that fill no tile, and the smallest and largest heads.
+  // GPT-2 124M and a part of it, Llama's groups, positions that do not fill a tile, and the smallest and largest heads.
   for (const AttentionKey& key : {AttentionKey{16, 1024, 12, 12, 64},
                                   {16, 1024, 3, 3, 64},
                                   {1, 2048, 32, 8, 128},
@@ -54,7 +54,7 @@ TEST_P(CudnnPlans, ThereIsAKernelForEachShape) {
       }
 }
 
-// 2 bytes for each of 32 × 4096² scores, and more for gradients of k and v before groups are added.
+// 2 bytes for each of 32 × 4096² scores, plus gradients of k and v before groups are added.
 TEST_P(CudnnPlans, TheBackwardOfOlderGpusIsRefusedWhereItsScoresAreTooMany) {
   const std::string why = refuses({1, 4096, 32, 8, 128, DType::bf16, true});
   if (GetParam().capability >= 100)

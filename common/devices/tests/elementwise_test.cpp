@@ -1,4 +1,4 @@
-// fill, copy, cast, add, scale, sums, overflow, clipping: over tiles, chunks and the sizes 0 and 1.
+// fill, copy, cast, add, scale, sums, overflow, clipping: around tiles and chunks, and for sizes 0 and 1.
 #include <limits>
 
 #include "common/devices/tests/near.hpp"
@@ -14,7 +14,7 @@ using Values = std::vector<double>;
 // Around a tile (1,024), a chunk (32,768), and well beyond.
 constexpr std::size_t kLengths[] = {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 32768, 32771, 100003};
 
-// Elements of 0, 1 and 2, 3 of a slice, checked against one operation done in double and rounded: exact.
+// Expected elements: one operation in double on elements of x, rounded once, so comparisons are exact.
 template <class F>
 Values exactly(const Values& x, DType dtype, const F& f) {
   Values result(x.size());
@@ -183,7 +183,7 @@ TEST(Elementwise, FindsOverflowWhereverItIs) {
   EXPECT_EQ(bench.read(flag)[0], 1) << "a flag stays up";
 }
 
-// Gelu: about 12 roundings, the exponential's 2 ulp among them; its derivative is made of terms up to 1.2 and x.
+// GELU: about 12 roundings, including the exponential's 2 ulp; its derivative consists of terms up to 1.2 and x.
 TEST(Elementwise, Gelu) {
   Bench bench(2);
   for (DType dtype : kFloating)

@@ -1,4 +1,4 @@
-// Elementary functions against the C library in double: over all of their range, and at its ends. And Philox.
+// Elementary functions compared with the C library in double, over their whole range and at its ends; and Philox.
 #include "common/devices/cpu/functions.hpp"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(Functions, SineAndCosine) {
   }
 }
 
-// Known answer to counter 0 and key 0, from the test vectors of Random123.
+// Known output for counter 0 and key 0, from the test vectors of Random123.
 TEST(Functions, PhiloxIsPhilox) {
   std::uint32_t bits[kPhiloxBlock];
   philox(bits, 0, 0);
@@ -64,33 +64,33 @@ TEST(Functions, PhiloxIsPhilox) {
   EXPECT_EQ(bits[3 * kPhiloxLanes], 0x9b00dbd8u);
 }
 
-// Processors that are not here, and what some OpenBLAS takes them for.
+// Processors that are not present, and the family that some OpenBLAS takes them for.
 TEST(BlasKernels, FitTheProcessorsVectors) {
   // AMD Zen 5 with OpenBLAS 0.3.21, which does not know it.
   EXPECT_EQ(better_family("Haswell", Vectors::avx512), "SkylakeX");
   EXPECT_EQ(better_family("Zen", Vectors::avx512), "SkylakeX");
-  // Unknown ones may be taken for those from before AVX.
+  // Unknown processors may be taken for ones without AVX.
   EXPECT_EQ(better_family("Prescott", Vectors::avx512), "SkylakeX");
   EXPECT_EQ(better_family("Prescott", Vectors::avx2), "Haswell");
   EXPECT_EQ(better_family("Nehalem", Vectors::sse), "");
-  // What fits stays: a newer OpenBLAS's choice, too, whose name is not known here.
+  // A family that fits is kept, even an unknown one chosen by a newer OpenBLAS.
   for (const char* family : {"SkylakeX", "Cooperlake", "SapphireRapids", "GraniteRapids"})
     EXPECT_EQ(better_family(family, Vectors::avx512), "") << family;
   EXPECT_EQ(better_family("Zen", Vectors::avx2), "");
   EXPECT_EQ(better_family("Haswell", Vectors::avx2), "");
-  // Kernels wider than the processor's vectors are OpenBLAS's affair, and never asked for.
+  // Kernels wider than the processor's vectors are never asked for.
   EXPECT_EQ(better_family("SkylakeX", Vectors::avx2), "");
 }
 
 TEST(BlasKernels, OwnCodeStandsInWhereOpenBlasHasNoneThatFit) {
   EXPECT_TRUE(own_is_better("Prescott", Vectors::avx2));
-  EXPECT_TRUE(own_is_better("Haswell", Vectors::avx512));  // an OpenBLAS for Haswell alone
+  EXPECT_TRUE(own_is_better("Haswell", Vectors::avx512));  // an OpenBLAS built only for Haswell
   EXPECT_FALSE(own_is_better("Haswell", Vectors::avx2));
   EXPECT_FALSE(own_is_better("SkylakeX", Vectors::avx512));
   EXPECT_FALSE(own_is_better("Haswell", Vectors::sse));  // a build for any processor
 }
 
-// In 100 MB OpenBLAS would try without end to map its buffer.
+// Within 100 MB, OpenBLAS would retry forever to map its buffer.
 TEST(Blas, SaysWhatIsMissingWhereAddressSpaceIsShort) {
   if (!std::string(sgemm_name()).starts_with("OpenBLAS")) GTEST_SKIP() << "products are by " << sgemm_name();
   const auto in_a_hundred_megabytes = [] {
@@ -107,7 +107,7 @@ TEST(Blas, SaysWhatIsMissingWhereAddressSpaceIsShort) {
   EXPECT_EXIT(in_a_hundred_megabytes(), ::testing::ExitedWithCode(2), "160 MiB of address space.*ulimit -v unlimited");
 }
 
-// Run once more with OPENBLAS_CORETYPE=Haswell: OpenBLAS, loaded by now, took those, as if it knew no better.
+// Run once more with OPENBLAS_CORETYPE=Haswell: the loaded OpenBLAS has taken those kernels, as if it knew no better.
 TEST(BlasKernels, AreChosenAgainWhereOpenBlasTookOthers) {
   const char* taken = std::getenv("OPENBLAS_CORETYPE");
   if (!taken) GTEST_SKIP() << "OPENBLAS_CORETYPE does not say what OpenBLAS is to begin with";

@@ -1,4 +1,4 @@
-// Slices in the host's memory, for a device that computes there at once.
+// Slices in host memory, for a device that computes there synchronously.
 #pragma once
 
 #include <cstdlib>

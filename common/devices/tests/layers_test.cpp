@@ -1,5 +1,5 @@
-// Layer norm and attention against their formulas in double: forward, backward, and the backward's formula against
-// finite differences of the forward's.
+// Layer norm and attention compared with their formulas in double: forward, backward, and the formula of the backward
+// compared with finite differences of the forward.
 #include <numeric>
 
 #include "common/devices/tests/near.hpp"
@@ -14,7 +14,8 @@ using Values = std::vector<double>;
 double dot(const Values& a, const Values& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
 // The formulas of the backward passes ---------------------------------------------------------------------------------
-// Central differences with a step of 1e-5 are right to about 1e-10 times the third derivative, and 1e-11 of rounding.
+// Central differences with a step of 1e-5 are accurate to about 1e-10 times the third derivative, plus 1e-11 of
+// rounding.
 
 TEST(Reference, LayerNormGradients) {
   const Values x = random_values(3 * 5, 1), weight = random_values(5, 2), bias = random_values(5, 3);
@@ -49,8 +50,8 @@ TEST(LayerNorm, Forward) {
       Slice statistics = bench.poisoned(2 * rows);
       layer_norm(bench.me, y, statistics, x, weight, bias);
       const auto exact = reference::layer_norm(bench.read(x), bench.read(weight), bench.read(bias));
-      // The mean is a sum of `columns` numbers in at least 16 lanes; the deviation, of as many; 6 roundings more. A
-      // difference from the mean is as exact as numbers as large as x are, and is divided by the deviation.
+      // The mean is a sum of `columns` numbers in at least 16 lanes, and so is the deviation; 6 more roundings. A
+      // difference from the mean is as accurate as numbers as large as x are, and is divided by the deviation.
       const double roundings = static_cast<double>(columns) / 8 + 14;
       Values magnitude(rows * columns);
       const double size = 1 + largest(bench.read(x));
@@ -86,8 +87,8 @@ TEST(LayerNorm, Backward) {
         exact.dbias = plus(exact.dbias, bench.read(dbias));
         layer_norm(bench.me, y, statistics, x, weight, bench.normal(columns, dtype));
         layer_norm_backward(bench.me, dx, dweight, dbias, dy, x, weight, statistics, into);
-        // As forward, with products of dy, weight and the normalised x; a row of equal numbers (columns = 1) is divided
-        // by √ε, which is why the deviation counts.
+        // As forward, with products of dy, weight and the normalised x. A row of equal numbers (columns = 1) is divided
+        // by √ε, so the deviation counts.
         const double terms = (1 + largest(bench.read(dy))) * (1 + largest(bench.read(weight))) *
                              (1 + largest(bench.read(x))) * (2 + largest(norm.reciprocal_deviation));
         const double roundings = static_cast<double>(columns) / 8 + 30;
@@ -98,14 +99,14 @@ TEST(LayerNorm, Backward) {
       }
 }
 
-// Shapes around what a device takes at once (60 queries; on GPUs 32, or on tensor cores 128 or 64 queries and 64 keys,
-// heads padded to 64 or 128), one position, one element a head, and nothing at all.
+// Shapes around the sizes that a device takes at once (60 queries; on GPUs 32 or, on tensor cores, 128 or 64 queries
+// and 64 keys, heads padded to 64 or 128), one position, one element per head, and empty ones.
 const AttentionShape kAttentions[] = {{1, 1, 1, 1},     {1, 1, 2, 200},  {2, 3, 1, 4},    {1, 7, 3, 5},
                                       {3, 60, 2, 8},    {1, 61, 1, 3},   {2, 130, 2, 7},  {0, 5, 2, 4},
                                       {2, 65, 2, 64},   {1, 300, 1, 64}, {1, 129, 2, 40}, {1, 128, 1, 16},
                                       {1, 150, 1, 128}, {1, 64, 2, 72},  {1, 40, 1, 136}};
 
-/// How much more than one rounding to fp32 the weights of a sum are off by: on tensor cores they are rounded to dtype.
+/// Error of the weights of a sum, in roundings to fp32: on tensor cores, weights are rounded to dtype.
 double of_weights(DType dtype) { return dtype == DType::f32 ? 1 : rounding(dtype) / rounding(DType::f32); }
 
 TEST(Attention, ForwardAndBackward) {
@@ -120,16 +121,16 @@ TEST(Attention, ForwardAndBackward) {
       attention_backward(bench.me, dqkv, dy, y, qkv, log_sums, shape);
       const auto exact = reference::attention(bench.read(qkv), shape);
       const Values gradient = reference::attention_backward(bench.read(dy), bench.read(qkv), shape);
-      // A score is a sum of d products, off by δ = (d + 4) roundings of |q||k|/√d; probabilities, and so y, by 2δ of
-      // it.
+      // A score is a sum of d products, off by δ = (d + 4) roundings of |q||k|/√d; probabilities, and so y, are off by
+      // 2δ of themselves.
       const double d = static_cast<double>(shape.head_size), t = static_cast<double>(shape.positions);
       const double v = largest(bench.read(qkv)), score = (d + 4) * v * v * std::sqrt(d);
       const double weight = of_weights(dtype);
       expect_near(bench.read(y), exact.y, dtype, 2 * score + t + 8 + weight, {v}, "y");
       expect_near(bench.read(log_sums), exact.log_sums, DType::f32, score + t + 4, {1 + std::log(t + 1)},
                   "log-sum-exp");
-      // The stored y is rounded to dtype, and row · dy enters each gradient; so are the weights of dq and dk, twice. A
-      // row of probabilities sums to 1, a column of them, where scores are alike, to 1 + ln t at most.
+      // The stored y is rounded to dtype, and row · dy enters each gradient; the weights of dq and dk are rounded too,
+      // twice. A row of probabilities sums to 1; a column, if scores are equal, to at most 1 + ln t.
       const double terms = largest(bench.read(dy)) * v * std::sqrt(d);
       const double from_16_bits = (dtype == DType::f32 ? 0 : 2 + 4 * (1 + std::log(t + 1))) * weight * std::sqrt(d);
       expect_near(bench.read(dqkv), gradient, dtype, 4 * score + 4 * d + 2 * t + 30 + from_16_bits, {terms * v},
@@ -137,7 +138,7 @@ TEST(Attention, ForwardAndBackward) {
     }
 }
 
-// The same with the probabilities in memory: what is stored is rounded to dtype, and nothing but that differs.
+// The same with materialised probabilities: stored values are rounded to dtype, and nothing else differs.
 TEST(Attention, MaterialisedForwardAndBackward) {
   Bench bench(2);
   for (DType dtype : kFloating)
@@ -160,7 +161,7 @@ TEST(Attention, MaterialisedForwardAndBackward) {
         // t probabilities of at most 1, each rounded once.
         ASSERT_NEAR(sum, 1, 2 * static_cast<double>(t) * (rounding(dtype) + smallest(dtype)) + 1e-5);
       }
-      // As above; a stored probability is off by one rounding of it, and the row's sum of them is 1.
+      // As above; a stored probability is off by one rounding, and a row of them sums to 1.
       const double d = static_cast<double>(shape.head_size), v = largest(bench.read(qkv));
       const double score = (d + 4) * v * v * std::sqrt(d), terms = largest(bench.read(dy)) * v * std::sqrt(d);
       const double stored_rounding = dtype == DType::f32 ? 1 : rounding(dtype) / rounding(DType::f32);
@@ -172,8 +173,8 @@ TEST(Attention, MaterialisedForwardAndBackward) {
     }
 }
 
-// The bounds above are those of the worst case; in the mean, errors stay within a few roundings: of float, and of dtype
-// where results, and weights on tensor cores, are rounded to it.
+// The bounds above are for the worst case. On average, errors stay within a few roundings: of float and, for results
+// and for weights on tensor cores, of dtype.
 TEST(Attention, MeanErrorsAreSmall) {
   Bench bench(2);
   for (DType dtype : kFloating)
@@ -194,7 +195,7 @@ TEST(Attention, MeanErrorsAreSmall) {
     }
 }
 
-// A cut of a larger slice may begin at any element: GPUs have another way for rows that are not aligned.
+// A part of a larger slice may begin at any element; GPUs use another path for unaligned rows.
 TEST(Attention, AtAnyAddress) {
   Bench bench(2);
   const AttentionShape shape{1, 70, 2, 16};
@@ -222,7 +223,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
     Slice qkv = bench.normal(9 * 24, dtype, 30), y = bench.poisoned(9 * 8, dtype), log_sums = bench.poisoned(9);
     attention(bench.me, y, log_sums, qkv, shape);
     const auto exact = reference::attention(bench.read(qkv), shape);
-    // Scores of thousands, right to 2⁻²⁴ of them; a weight and the result rounded to dtype.
+    // Scores are in the thousands, accurate to 2⁻²⁴ of that; a weight and the result are rounded to dtype.
     const double bound = 0.05 + 2 * rounding(dtype) * largest(bench.read(qkv));
     for (std::size_t i = 0; i < 72; ++i) ASSERT_NEAR(bench.read(y)[i], exact.y[i], bound);
   }

@@ -1,5 +1,5 @@
-// Attention by a library against the CPU's: cuDNN's on a GPU, and on the fake GPU its double, which finds tensors by
-// the same layout. Skipped in a program that has none.
+// Attention by a library compared with the CPU's: cuDNN's on a GPU, and on the fake GPU its replacement, which locates
+// tensors by the same layout. Skipped in programs without a library.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// LOCKSTEP_ATTENTION, while it lives: a device reads it when it is made.
+/// Sets LOCKSTEP_ATTENTION during its lifetime; a device reads it when it is made.
 class Asking {
  public:
   explicit Asking(const char* choice) {
@@ -45,7 +45,7 @@ struct LibraryAttention : AsksForCudnn, AgainstCpu {
   static std::size_t qkv_size(AttentionShape s) {
     return s.batch * s.positions * (s.heads + 2 * s.key_value_heads()) * s.head_size;
   }
-  /// A library asks for multiples of 16 bytes; tests' slices begin anywhere.
+  /// A slice aligned to 16 bytes, as libraries require; the tests' other slices begin anywhere.
   static Slice placed(Bench& bench, std::size_t n, DType dtype) {
     const Slice room = bench.poisoned(n + 8, dtype);
     std::size_t first = 0;
@@ -62,7 +62,7 @@ struct LibraryAttention : AsksForCudnn, AgainstCpu {
     Results results{placed(forward, dy.size(), dy.dtype()), placed(forward, rows(shape), DType::f32),
                     placed(forward, qkv.size(), qkv.dtype())};
     attention(forward.me, results.y, results.log_sums, qkv, shape);
-    (void)forward.read(results.y);  // the other's stream begins when this one is done
+    (void)forward.read(results.y);  // the other stream begins when this one is done
     attention_backward(backward.me, results.dqkv, dy, results.y, qkv, results.log_sums, shape);
     (void)backward.read(results.dqkv);
     return results;
@@ -75,11 +75,11 @@ struct LibraryAttention : AsksForCudnn, AgainstCpu {
       error += (off[i] - exact[i]) * (off[i] - exact[i]);
       size += exact[i] * exact[i];
     }
-    // Probabilities, the result, and in the backward y and the gradient of scores are rounded here, and not all of them
-    // there: in the mean a few roundings.
+    // Probabilities, the result and, in the backward, y and the gradient of scores are rounded here, but not all of
+    // them there: a few roundings on average.
     EXPECT_LE(std::sqrt(error), 4 * rounding(rounded_to) * std::sqrt(size)) << what;
   }
-  /// Of the shape, once forward and backward on the GPU, by `forward` and `backward`, and once on the CPU.
+  /// Runs a shape once forward and backward on the GPU, with devices `forward` and `backward`, and once on the CPU.
   void expect_that_of_the_cpu(Bench& forward, Bench& backward, AttentionShape shape, DType dtype) {
     SCOPED_TRACE(fmt::format("{} × {} × {} × {}, {} of k, {}", shape.batch, shape.positions, shape.heads,
                              shape.head_size, shape.key_value_heads(), to_string(dtype)));
@@ -107,7 +107,7 @@ TEST_F(LibraryAttention, IsThatOfTheCpu) {
   EXPECT_EQ(counts.by_library, operations) << "refused: " << counts.refusal;
 }
 
-// What one pass keeps for the other is the same, whoever does them.
+// Data that one pass keeps for the other is the same for both implementations.
 TEST_F(LibraryAttention, AndOursShareOneOperation) {
   const Asking for_ours("ours");
   Bench our_kernels(1);

@@ -1,5 +1,5 @@
-// What Llama's block has and GPT-2's has not, against formulas in double: RMSNorm, SwiGLU, rotary positions, and heads
-// that share keys and values.
+// Parts of Llama's block that GPT-2's lacks, compared with formulas in double: RMSNorm, SwiGLU, rotary positions, and
+// heads that share keys and values.
 #include <cmath>
 #include <numeric>
 
@@ -14,8 +14,7 @@ using Values = std::vector<double>;
 
 double dot_of(const Values& a, const Values& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
-// The formulas
-// ----------------------------------------------------------------------------------------------------------
+// The formulas --------------------------------------------------------------------------------------------------------
 
 Values exact_rms_norm(const Values& x, const Values& weight) {
   const std::size_t columns = weight.size();
@@ -38,7 +37,7 @@ Values exact_swiglu(const Values& x, std::size_t width) {
   return y;
 }
 
-/// Of B × T × (h + 2 kv) × d; a pair is a complex number, which is multiplied by e^(iθ).
+/// Rotates B × T × (h + 2 kv) × d; a pair is a complex number, which is multiplied by e^(iθ).
 Values exact_turned(Values qkv, AttentionShape shape, double base, double sign) {
   const std::size_t d = shape.head_size, heads = shape.heads + shape.key_value_heads();
   const std::size_t width = (heads + shape.key_value_heads()) * d;
@@ -58,7 +57,7 @@ Values exact_turned(Values qkv, AttentionShape shape, double base, double sign) 
 
 AttentionShape spread(AttentionShape shape) { return {shape.batch, shape.positions, shape.heads, shape.head_size}; }
 
-/// f(element of B × T × 3 × h × d, element of qkv that it is a copy of).
+/// Calls f(element of B × T × 3 × h × d, element of qkv that it copies).
 template <class F>
 void for_copies(AttentionShape shape, const F& f) {
   const std::size_t d = shape.head_size, h = shape.heads, kv = shape.key_value_heads();
@@ -81,8 +80,7 @@ Values added(const Values& whole, AttentionShape shape, std::size_t size) {
   return qkv;
 }
 
-// RMSNorm and SwiGLU
-// ----------------------------------------------------------------------------------------------------
+// RMSNorm and SwiGLU --------------------------------------------------------------------------------------------------
 
 constexpr std::array<std::size_t, 2> kRowsByColumns[] = {{0, 4},    {1, 1},    {1, 3},    {2, 64},  {7, 33},
                                                          {70, 129}, {300, 48}, {3, 4100}, {2, 8205}};
@@ -95,7 +93,7 @@ TEST(RmsNorm, Forward) {
       Slice weight = bench.normal(columns, dtype), statistics = bench.poisoned(rows);
       rms_norm(bench.me, y, statistics, x, weight);
       const Values exact = exact_rms_norm(bench.read(x), bench.read(weight));
-      // A sum of `columns` squares in at least 16 lanes, halved by the root, and four roundings more.
+      // A sum of `columns` squares in at least 16 lanes, halved by the root, and four more roundings.
       const double roundings = static_cast<double>(columns) / 16 + 8;
       expect_near(bench.read(y), exact, dtype, roundings, {std::max(1.0, largest(exact))}, "y");
       for (const double reciprocal : bench.read(statistics)) ASSERT_GT(reciprocal, 0);
@@ -138,7 +136,7 @@ TEST(RmsNorm, Backward) {
       }
 }
 
-// The formula of Backward above is right: it is what the forward's differences say.
+// Checks the formula of Backward above against finite differences of the forward.
 TEST(RmsNorm, BackwardIsTheForwardsGradient) {
   Bench bench;
   const Values x = random_values(3 * 5, 1), weight = random_values(5, 2), dy = random_values(3 * 5, 3);
@@ -172,7 +170,7 @@ TEST(SwiGlu, ForwardAndBackward) {
       }
       expect_near(bench.read(dx), exact, dtype, 40, {(1 + largest(in) * largest(in)) * (1 + largest(gradient))}, "dx");
     }
-  // That formula is what the forward's differences say.
+  // Checks that formula against finite differences of the forward.
   const Values x = random_values(2 * 2 * 3, 1), dy = random_values(2 * 3, 2);
   const Values differences = finite_differences(x, [&](const Values& v) { return dot_of(dy, exact_swiglu(v, 3)); });
   const auto floats = [](const Values& v) { return std::vector<float>(v.begin(), v.end()); };
@@ -181,8 +179,7 @@ TEST(SwiGlu, ForwardAndBackward) {
   expect_all_near(bench.read(dx), differences, 1e-5);
 }
 
-// Attention
-// -------------------------------------------------------------------------------------------------------------
+// Attention -----------------------------------------------------------------------------------------------------------
 
 constexpr AttentionShape kGrouped[] = {{1, 1, 2, 4, 1},   {2, 7, 6, 4, 2},    {1, 61, 4, 6, 1},
                                        {2, 65, 4, 64, 2}, {1, 130, 8, 16, 4}, {0, 5, 4, 4, 2}};
@@ -207,7 +204,7 @@ TEST(RotaryPositions, TurnAndTurnBack) {
       }
 }
 
-/// q, and k beside v, turned on their own and a part of the sequence at a time, are those of the whole turned at once.
+/// q, and k next to v, rotated separately and one part of the sequence at a time, equal the whole rotated at once.
 TEST(RotaryPositions, OfPartsAreThoseOfTheWhole) {
   Bench bench(2);
   constexpr std::size_t kHead = 6, kPositions = 11;
@@ -265,8 +262,8 @@ TEST(GroupedAttention, IsThatOfCopiedKeysAndValues) {
         for (std::size_t i = 0; i < off.size(); ++i) off[i] -= exactly[i];
         return exactly.empty() ? 0 : std::sqrt(dot_of(off, off) / dot_of(exactly, exactly));
       };
-      // In the mean a few roundings, as Attention.MeanErrorsAreSmall; copies' gradients may be rounded before their
-      // sum.
+      // A few roundings on average, as in Attention.MeanErrorsAreSmall; gradients of copies may be rounded before they
+      // are added.
       const double bound = (dtype == DType::f32 ? 20 : 3) * rounding(dtype);
       EXPECT_LE(error(y, exact.y), bound) << to_string(dtype) << " " << shape.positions;
       EXPECT_LE(error(dqkv, gradient), bound) << to_string(dtype) << " " << shape.positions;

@@ -1,4 +1,4 @@
-// Matrix products in every transposition, storage and shape, sums of rows, and their independence of threads.
+// Matrix products in every transposition, storage and shape, sums of rows, and independence of the number of threads.
 #include "common/devices/tests/near.hpp"
 #include "common/devices/tests/reference.hpp"
 #include "common/devices/tests/serial_backend.hpp"
@@ -33,7 +33,7 @@ void check_product(Bench& bench, Shape shape, bool a_transposed, bool b_transpos
     exact.magnitude[i] += std::fabs(start) + (bias ? std::fabs(row[i % n]) : 0);
   }
   matmul(bench.me, matrix(c, m, n), a, b, into, added);
-  // k products summed one after the other at worst, and the start.
+  // At worst k products summed one after another, and the start.
   expect_near(bench.read(c), exact.value, dtype, static_cast<double>(k) + 2, exact.magnitude, "matmul");
 }
 
@@ -62,7 +62,7 @@ TEST(Matmul, MixedStorage) {
   expect_near(bench.read(c), exact.value, DType::f32, 7, exact.magnitude, "matmul");
 }
 
-// Cuts of larger slices, at odd elements; and a bias of another type than c.
+// Parts of larger slices, at odd elements; and a bias of a type other than c's.
 TEST(Matmul, AtAnyAddress) {
   Bench bench(2);
   const std::size_t m = 9, n = 7, k = 5;
@@ -82,8 +82,8 @@ TEST(Matmul, AtAnyAddress) {
       }
 }
 
-// GELU is taken of the sum, or of the sum rounded to a 16-bit type; its slope is at most 1.13. A GPU's GELU of 16-bit
-// types may use the short tanh, right to 2⁻¹¹, so x/2 · tanh to x · 2⁻¹².
+// GELU is applied to the sum, or to the sum rounded to a 16-bit type; its slope is at most 1.13. For 16-bit types, a
+// GPU may use the short tanh, accurate to 2⁻¹¹, so x/2 · tanh is accurate to x · 2⁻¹².
 double roundings_of_gelu(DType dtype, std::size_t k) {
   const double sums = 1.13 * static_cast<double>(k + 2) + 16;
   return dtype == DType::f32 ? sums : sums + (1.13 * rounding(dtype) + 0x1p-12) / rounding(DType::f32);
@@ -106,7 +106,8 @@ void check_gelu(Bench& bench, Shape shape, bool a_transposed, bool b_transposed,
   matmul_gelu(bench.me, y, matrix(x, m, n), a, b, added);
   expect_near(bench.read(x), inner, dtype, static_cast<double>(k) + 2, magnitude, "x of matmul_gelu");
   expect_near(bench.read(y), outer, dtype, roundings_of_gelu(dtype, k), magnitude, "y of matmul_gelu");
-  // The product is the gradient of y; it may be rounded before it meets a slope made of terms up to 1.2 and x.
+  // The product is the gradient of y. It may be rounded before it is multiplied by a slope that consists of terms up to
+  // 1.2 and x.
   const Values at = bench.read(x);
   for (std::size_t i = 0; i < m * n; ++i) {
     slope[i] = product.value[i] * reference::gelu_derivative(at[i]);

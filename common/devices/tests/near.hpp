@@ -1,4 +1,4 @@
-// How far a result may lie from the exact one, derived from its type and from what was summed.
+// Permitted distance between a result and the exact value, derived from its type and its sum.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-/// Half a unit in the last place, relative: what rounding to nearest may change.
+/// Half a unit in the last place, relative: the largest change by rounding to nearest.
 inline double rounding(DType dtype) {
   switch (dtype) {
     case DType::bf16: return std::ldexp(1, -8);
@@ -18,11 +18,11 @@ inline double rounding(DType dtype) {
     default: return std::ldexp(1, -24);
   }
 }
-/// The same where numbers are too small for that: half the smallest subnormal.
+/// The same for numbers too small for that: half the smallest subnormal.
 inline double smallest(DType dtype) { return dtype == DType::f16 ? std::ldexp(1, -25) : 1e-40; }
 
-/// |actual − exact| ≤ one rounding to `dtype` of the result, and `roundings` roundings of float of numbers as large as
-/// magnitude[i] (one value serves all). NaN is never near.
+/// |actual − exact| ≤ one rounding to `dtype` of the result, plus `roundings` roundings of float of numbers as large as
+/// magnitude[i] (a single value applies to all). NaN is never near.
 inline void expect_near(const std::vector<double>& actual, const std::vector<double>& exact, DType dtype,
                         double roundings, const std::vector<double>& magnitude, const char* what) {
   ASSERT_EQ(actual.size(), exact.size()) << what;

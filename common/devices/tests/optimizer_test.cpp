@@ -1,4 +1,4 @@
-// AdamW, and random numbers: what must not depend on how a tensor is cut.
+// AdamW and random numbers: independence of how a tensor is sharded.
 #include "common/devices/tests/near.hpp"
 #include "common/devices/tests/serial_backend.hpp"
 
@@ -21,7 +21,7 @@ State make_state(Bench& bench, std::size_t n, DType parameter, DType gradient) {
   return s;
 }
 
-// PyTorch's order of operations, in double; a dozen roundings of float, of numbers near 1.
+// PyTorch's order of operations, in double; about twelve roundings of float, of numbers near 1.
 TEST(AdamW, FollowsThePaper) {
   Bench bench(2);
   const AdamW options{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 7};
@@ -46,7 +46,7 @@ TEST(AdamW, FollowsThePaper) {
       }
 }
 
-// From zero moments the first step is rate · g / (|g| + ε).
+// With zero moments, the first step is rate · g / (|g| + ε).
 TEST(AdamW, EpsilonCounts) {
   Bench bench;
   Slice master = bench.constant(1, 0), m = bench.constant(1, 0), v = bench.constant(1, 0), g = bench.of({1e-8f});
@@ -87,7 +87,7 @@ TEST(AdamW, SkippedStepsDoNotCount) {
   EXPECT_NE(bench.read(some.master), bench.read(none.master));
 }
 
-// A sharded optimizer is the unsharded one, bit for bit.
+// A sharded optimizer is bit-identical to the unsharded one.
 TEST(AdamW, PiecesEqualTheWhole) {
   Bench bench(2);
   constexpr std::size_t kSize = 12345;
@@ -105,7 +105,7 @@ TEST(AdamW, PiecesEqualTheWhole) {
   EXPECT_TRUE(bench.read(whole.parameter) == bench.read(cut.parameter));
 }
 
-// As one operation, what each piece for itself is.
+// One operation gives the same result as one operation per piece.
 TEST(AdamW, OverPiecesThatDecayOrNot) {
   Bench bench(2);
   const AdamW options{.learning_rate = 1e-2f, .weight_decay = 0.5f, .step = 3};

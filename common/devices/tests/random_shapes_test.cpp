@@ -1,4 +1,5 @@
-// Kernels of a GPU on shapes drawn at random, against the CPU: sums and functions of the C library differ by roundings.
+// GPU kernels on shapes drawn at random, compared with the CPU: sums and functions of the C library differ by
+// roundings.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ struct Shape {
 struct RandomShapes : AgainstCpu {
   static constexpr int kShapes = 24;
 
-  /// f(shape) for shapes of up to 80 × 700, a third of them with one row or column.
+  /// Calls f(shape) for shapes of up to 80 × 700, a third of them with one row or column.
   template <class F>
   void for_shapes(const F& f) {
     std::mt19937 draw(17);
@@ -32,7 +33,8 @@ struct RandomShapes : AgainstCpu {
       f(shape);
     }
   }
-  /// Both were rounded to dtype, and both sums in float, of numbers as large as `magnitude`, in their own order.
+  /// Both results were rounded to dtype, and both sums taken in float, of numbers as large as `magnitude`, in different
+  /// orders.
   void expect_close(const Slice& of_gpu, const Slice& of_cpu, double roundings, double magnitude, const char* what) {
     const DType dtype = of_gpu.dtype();
     const Values b = cpu.read(of_cpu);
@@ -56,7 +58,7 @@ TEST_F(RandomShapes, Gelu) {
   });
 }
 
-/// `x` where a GPU's widest accesses reach it, or one element beside that.
+/// `x` at an address for a GPU's widest accesses, or one element after it.
 struct Placed {
   Bench& bench;
   bool aligned;
@@ -68,7 +70,7 @@ struct Placed {
   }
 };
 
-// Once through the library's epilogue, where rows, addresses and types allow it, and else by two kernels.
+// Through the library's epilogue if rows, addresses and types allow it, otherwise by two kernels.
 TEST_F(RandomShapes, MatmulWithItsGelu) {
   int shapes = 0;
   for_shapes([&](Shape shape) {
@@ -84,13 +86,13 @@ TEST_F(RandomShapes, MatmulWithItsGelu) {
     matmul_gelu(gpu.me, y, matrix(x, m, n), matrix(a, m, k), matrix(b, n, k).t(), bias);
     matmul_gelu(cpu.me, y_cpu, matrix(x_cpu, m, n), matrix(a_cpu, m, k), matrix(b_cpu, n, k).t(), bias_cpu);
     const double terms = static_cast<double>(k), large = largest(gpu.read(a)) * largest(gpu.read(b)) * terms + 10;
-    // x is rounded before GELU here and not there, and a GPU's short tanh is right to 2⁻¹¹: two roundings of x.
+    // x is rounded before GELU here but not there, and a GPU's short tanh is accurate to 2⁻¹¹: two roundings of x.
     const double inner = shape.dtype == DType::f32 ? 0 : 2 * rounding(shape.dtype) / rounding(DType::f32);
     expect_close(x, x_cpu, terms + 2, large, "x");
     expect_close(y, y_cpu, 1.13 * (terms + 2) + 16 + inner, large, "y");
     matmul_gelu_backward(gpu.me, matrix(dx, m, n), matrix(a, m, k), matrix(b, n, k).t(), x);
     matmul_gelu_backward(cpu.me, matrix(dx_cpu, m, n), matrix(a_cpu, m, k), matrix(b_cpu, n, k).t(), x_cpu);
-    // The slope's own slope is at most 0.8, so that a rounding of x counts as one, too.
+    // The slope's own slope is at most 0.8, so a rounding of x also counts as one.
     expect_close(dx, dx_cpu, 2 * (terms + 2) + 20 + inner, large * (1.2 + large), "dx");
   });
 }
@@ -105,7 +107,7 @@ TEST_F(AgainstCpu, TheEpilogueIsTakenWhereTheLibraryHasIt) {
     const Slice a = normal(m * k, dtype).first, b = normal(k * n, dtype).first, bias = normal(n, of_bias).first;
     const Placed place{gpu, aligned};
     const Slice x = place(m * n, dtype), y = place(m * n, dtype);
-    (void)gpu.read(y);  // its stream has made them
+    (void)gpu.read(y);  // its stream has computed them
     const bool forward = gemm.matmul_gelu(queue, y, matrix(x, m, n), matrix(a, m, k), matrix(b, k, n), bias);
     EXPECT_TRUE(!forward || gemm.matmul_gelu_backward(matrix(x, m, n), matrix(a, m, k), matrix(b, k, n), y));
     stream.synchronize();
@@ -121,8 +123,8 @@ TEST_F(AgainstCpu, TheEpilogueIsTakenWhereTheLibraryHasIt) {
   EXPECT_FALSE(takes(DType::f32, 64, 32, true, DType::f32)) << "our own GELU is the more exact one";
 }
 
-/// What a product, one with GELU and attention of bf16 count as, from a bias, addresses and a head size on
-/// which it depends whether the short way is there.
+/// Counts for a bf16 product, one with GELU and attention; the type of the bias, the alignment and the head size decide
+/// whether the fast path is available.
 std::vector<std::uint64_t> slow_paths_of(Bench& gpu, DType of_bias, bool aligned, std::size_t head) {
   const auto now = [] {
     const cuda::SlowPaths& all = cuda::slow_paths();
@@ -156,7 +158,7 @@ TEST_F(AgainstCpu, WhatIsSlowIsCounted) {
   EXPECT_EQ(slow_paths_of(gpu, DType::bf16, true, 16), (Counts{0, 0, 0, 0}));
   EXPECT_EQ(slow_paths_of(gpu, DType::f32, true, 16), (Counts{1, 0, 0, 0}));
   EXPECT_EQ(slow_paths_of(gpu, DType::bf16, true, 9), (Counts{0, 0, 0, 2}));
-  // The product, and those whose GELU is apart.
+  // The product, and those with a separate GELU.
   EXPECT_EQ(slow_paths_of(gpu, DType::bf16, false, 16), (Counts{0, 3, 2, 0}));
 }
 
@@ -178,7 +180,7 @@ TEST_F(RandomShapes, SumsOfRowsAndOfAll) {
   });
 }
 
-// A constant column of one: the deviation is √ε, and what is divided by it is rounding.
+// A constant column of one: the deviation is √ε, and only rounding is divided by it.
 TEST_F(RandomShapes, LayerNorm) {
   for_shapes([&](Shape shape) {
     if (shape.columns == 1) return;

@@ -80,7 +80,7 @@ struct Index {
   }
 };
 
-/// Probabilities of row t over positions 0 … t, and the logarithm of what they were divided by.
+/// Probabilities of row t over positions 0 … t, and the logarithm of their divisor.
 struct Row {
   Values probabilities;
   double log_sum;

@@ -1,4 +1,4 @@
-// Arithmetic in double, written as the formulas are: what the device's results are compared with.
+// Arithmetic in double, written like the formulas: the reference for a device's results.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ using Values = std::vector<double>;
 double gelu(double x);
 double gelu_derivative(double x);
 
-/// c[m × n] += a·b with a(i, k) = a[i·a_row + k·a_column], likewise b. `magnitude` gets Σ |a||b|.
+/// c[m × n] += a·b with a(i, k) = a[i·a_row + k·a_column], and the same for b. `magnitude` gets Σ |a||b|.
 struct Product {
   Values value, magnitude;
 };

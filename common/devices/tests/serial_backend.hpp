@@ -1,5 +1,5 @@
-// One rank with a device and nothing else, for tests of arithmetic: memory starts as NaN, begins at odd addresses and
-// must not be written beside, and the last operation is kept.
+// One rank with a device and nothing else, for tests of arithmetic. Memory starts as NaN, begins at odd addresses and
+// is guarded on both sides; the last operation is kept.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class SerialBackend final : public Backend, private BlockOwner {
   explicit SerialBackend(Workplace& workplace) : workplace_(workplace) {}
 
   Rank rank() { return Rank(*this, 0, 0, 0, 1); }
-  /// Of the last operation; its slices may be gone.
+  /// The last operation; its slices may be gone.
   const std::optional<Operation>& last() const { return last_; }
   void forget() { last_.reset(); }
 
@@ -34,7 +34,7 @@ class SerialBackend final : public Backend, private BlockOwner {
     block->category = category;
     block->bytes = count * bytes_of(dtype);
     const std::size_t before = kGuard + allocations_++ % 9 * bytes_of(dtype);
-    block->history = workplace_.allocate(before + block->bytes + kGuard);  // no race detector is here to use it
+    block->history = workplace_.allocate(before + block->bytes + kGuard);  // there is no race detector that uses it
     block->data = static_cast<char*>(block->history) + before;
     block->owner = this;
     block->where = where;
@@ -44,7 +44,7 @@ class SerialBackend final : public Backend, private BlockOwner {
     last_ = operation;
     kernel(workplace_.device());
   }
-  // To test the operations of every device.
+  // Enables the fused operations on every device, to test them.
   bool fuses_gelu() const override { return true; }
   bool fuses_pieces() const override { return true; }
   void upload(CommunicatorKey, const Slice& slice, const void* values, Location) override {
@@ -90,7 +90,8 @@ class SerialBackend final : public Backend, private BlockOwner {
   std::optional<Operation> last_;
 };
 
-/// One rank, and makers of slices. Inputs are rounded to the slice's type, and read back as what the device sees.
+/// One rank, and functions that make slices. Inputs are rounded to the slice's type, and read back as the device sees
+/// them.
 struct Bench {
   explicit Bench(int threads = 1, std::uint32_t seed = 1) : Bench(make_workplace(threads), seed) {}
   explicit Bench(std::unique_ptr<Workplace> place, std::uint32_t seed = 1)

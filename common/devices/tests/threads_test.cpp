@@ -1,4 +1,4 @@
-// Several threads: the same bits as one, every chunk exactly once, and callers that come at the same time.
+// Several threads: bit-identical to one, every chunk exactly once, and concurrent callers.
 #include "common/devices/cpu/threads.hpp"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(Threads, CallersAtTheSameTime) {
 
 TEST(Threads, NoneIsRefused) { EXPECT_THROW(make_cpu_device(0), Error); }
 
-// Every operation whose order of sums could depend on threads, large enough to be cut.
+// Every operation whose order of sums could depend on threads, large enough to be split.
 Values everything(Bench& bench, DType dtype) {
   constexpr std::size_t kBatch = 3, kSequence = 70, kHeads = 4, kHead = 16, kWidth = kHeads * kHead, kVocabulary = 999;
   constexpr std::size_t kRows = kBatch * kSequence, kSize = kRows * kWidth;
@@ -95,7 +95,7 @@ TEST(Threads, DoNotChangeBits) {
   }
 }
 
-// Several queues of one process share a device: each gets what it would get alone.
+// Several queues of one process share a device: each gets the result that it would get alone.
 TEST(Threads, QueuesShareADevice) {
   Bench alone(1);
   const Values expected = everything(alone, DType::f32);

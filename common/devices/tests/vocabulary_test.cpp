@@ -1,4 +1,4 @@
-// Embeddings and the loss, whole and of a vocabulary cut into shards, against their formulas in double.
+// Embeddings and the loss, for a whole and a sharded vocabulary, compared with their formulas in double.
 #include "common/devices/tests/near.hpp"
 #include "common/devices/tests/reference.hpp"
 #include "common/devices/tests/serial_backend.hpp"
@@ -60,7 +60,7 @@ TEST(CrossEntropy, LossAndGradient) {
       const double size = largest(bench.read(logits));
       cross_entropy_loss(bench.me, only, logits, bench.integers(targets), factor);
       cross_entropy(bench.me, loss, logits, bench.integers(targets), factor);
-      // A logit less the maximum is off by one rounding of it, its exponential by 3 more; sums in at least 16 lanes.
+      // A logit minus the maximum is off by one rounding, its exponential by 3 more; sums are in at least 16 lanes.
       const double roundings = 4 * size + 8 + static_cast<double>(vocabulary) / 16;
       expect_near(bench.read(loss), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss");
       expect_near(bench.read(only), {1 + exact.loss}, DType::f32, roundings, {1 + exact.loss}, "loss only");
@@ -68,7 +68,7 @@ TEST(CrossEntropy, LossAndGradient) {
     }
 }
 
-/// Rows of `whole` (N × V) cut into `shards` pieces of `width` columns, the last padded with a value that would win.
+/// Rows of `whole` (N × V) in `shards` pieces of `width` columns, the last padded with a value that would win.
 TEST(CrossEntropy, OfAVocabularyCutIntoShards) {
   Bench bench(2);
   struct Shape {
@@ -124,7 +124,7 @@ TEST(Embedding, TokensOfAnotherShardReadZerosAndGiveNoGradient) {
   EXPECT_EQ(bench.read(table), (Values{6, 8, 10, 12}));
 }
 
-// The gradient times a number on the device, before it is rounded: what fp16 alone flushes to zero survives.
+// The gradient is scaled on the device before rounding, so values that fp16 alone would flush to zero survive.
 TEST(CrossEntropy, TheGradientIsScaledBeforeItIsRounded) {
   Bench bench;
   const float factor = 0x1p-26f;  // a mean over 64 Mi tokens: below fp16's smallest subnormal, 2⁻²⁴

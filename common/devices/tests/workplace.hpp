@@ -1,5 +1,5 @@
-// Where a test's slices live and what computes with them. Chosen by the link: workplace_cpu.cpp, or workplace_cuda.cpp
-// on a GPU, real or fake.
+// Memory of a test's slices, and the device that computes with them. Linking chooses workplace_cpu.cpp, or
+// workplace_cuda.cpp on a GPU, real or fake.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@ class Workplace {
  public:
   virtual ~Workplace() = default;
   virtual Device& device() = 0;
-  /// Every byte is 0xff: NaN in every floating-point type.
+  /// Every byte is 0xff, which is NaN in every floating-point type.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* data) = 0;
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
-  /// After all work so far.
+  /// Copies to the host, after all work so far.
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
-  /// Throws what the device found wrong in the work before the last download.
+  /// Throws errors that the device found in the work before the last download.
   virtual void check_work(Location where) = 0;
 };
 

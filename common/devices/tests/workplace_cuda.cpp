@@ -1,4 +1,4 @@
-// A stream of a GPU, real or fake, and the main of the tests that use it: without a GPU they are skipped.
+// A stream of a GPU, real or fake, and the main function of the tests that use it: without a GPU they are skipped.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
