@@ -1,4 +1,4 @@
-// However a run fails: the words, and that nothing is left behind.
+// Failed runs: their messages, and that they leave nothing behind.
 #include <gtest/gtest-spi.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace backend_tests;
 
-/// A failed run leaves nothing behind: it fails a second time in the same words, and then a good run passes.
+/// Checks that a failed run leaves nothing behind: it fails again with the same message, and then a good run passes.
 void expect_twice(int ranks, Verdict verdict, std::initializer_list<const char*> words,
                   const std::function<void(Rank)>& program) {
   for (int time = 0; time < 2; ++time) {
@@ -166,7 +166,7 @@ TEST(Failure, OptionsThatNoRunCanHave) {
 }
 
 TEST(Failure, ACaseFailsOnEveryProcess) {
-  ::testing::TestPartResultArray failures;  // of this process: where they differ, so would the runs that follow
+  ::testing::TestPartResultArray failures;  // of this process: if they differ, so would the following runs
   {
     ::testing::ScopedFakeTestPartResultReporter reporter(
         ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);

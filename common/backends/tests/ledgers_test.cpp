@@ -1,4 +1,4 @@
-// The ledgers of traffic, memory and time, and the ways to the host.
+// The ledgers of traffic, memory and time, and transfers to and from the host.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {
@@ -161,7 +161,7 @@ TEST(Ledgers, Time) {
   EXPECT_NE(std::find(outcome.trace.queues.begin(), outcome.trace.queues.end(), "comm"), outcome.trace.queues.end());
 }
 
-/// What a trace says of memory is what the ledger counts, on the backends whose host says when it is taken.
+/// A trace's memory agrees with the ledger, on backends whose host knows when memory is allocated.
 TEST(Ledgers, MemoryOverTime) {
   NEED_RANKS(2);
   RunOptions options = options_for(2);
@@ -204,8 +204,8 @@ TEST(Ledgers, MemoryOverTime) {
   }
 }
 
-/// Sleeping for the modelled time makes an emulated run last as long as the simulated one, and longer where the host
-/// cannot keep up; never shorter.
+/// An emulated run, delayed to the modelled time, takes as long as the simulated one, or longer if the host cannot keep
+/// up; never shorter.
 TEST(Ledgers, EmulatedTime) {
   NEED_RANKS(2);
   if (on_gpu()) GTEST_SKIP() << "a GPU's time is measured, never emulated";
@@ -225,14 +225,14 @@ TEST(Ledgers, EmulatedTime) {
   ASSERT_TRUE(outcome.passed()) << outcome.message;
   const double bytes = 4 * kElements, expected = 3 * (1e-3 + bytes * 1e-7 + bytes * 1e-8);
   EXPECT_GE(outcome.seconds, expected * (1 - 1e-9));
-  EXPECT_LE(outcome.seconds, expected * 10);  // the host may have other things to do
+  EXPECT_LE(outcome.seconds, expected * 10);  // the host may be busy
   if (testing::test_options().available_ranks > 0) {
     EXPECT_GE(outcome.wall_seconds, 2 * expected * (1 - 1e-9));
   }
   EXPECT_GE(outcome.values[0][0], expected * (1 - 1e-9));
 }
 
-/// A message that needs no receiver is there when its receive begins, which then takes no time, not less.
+/// A message that needs no receiver has arrived when its receive begins, which then takes zero time, not negative time.
 TEST(Ledgers, WhatCameEarlyEndsWhenItIsReceived) {
   NEED_RANKS(2);
   if (on_gpu()) GTEST_SKIP() << "a GPU's time is measured, never emulated";
@@ -275,7 +275,7 @@ TEST(ExplicitSync, UploadReadAndToHost) {
   EXPECT_GE(outcome.ledgers[0].reads, 1u);
 }
 
-// Of all queues, on every rank its own.
+// Sums over all queues, separate for every rank.
 TEST(Ledgers, CountFlop) {
   NEED_RANKS(2);
   const Outcome outcome = run_on(2, [](Rank me) {

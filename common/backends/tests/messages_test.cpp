@@ -1,5 +1,5 @@
-// Messages: what arrives, in which order, and what goes on meanwhile. The tests in this folder are linked once with
-// each backend; on MPI all processes run every test together, and each knows the same outcome.
+// Messages: their content, their order, and concurrent work. The tests in this folder are linked once with each
+// backend. On MPI, all processes run every test together and get the same outcome.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {
@@ -34,7 +34,7 @@ TEST(Messages, MatchInTheOrderPosted) {
       Slice a = empty_of(me, 3), b = empty_of(me, 3), c = empty_of(me, 3);
       Ticket first_two = me.start({receive(0, a), receive(0, b)});
       Ticket last = me.start({receive(0, c)});
-      me.wait(last);  // and with it the batch before
+      me.wait(last);  // and the batch before it
       me.wait(first_two);
       seen = {first(me, a), first(me, b), first(me, c)};
     }

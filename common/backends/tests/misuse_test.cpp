@@ -1,4 +1,4 @@
-// What the contract forbids is explained.
+// Explanations of misuse of the contract.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {
@@ -118,7 +118,7 @@ TEST(Misuse, ASliceKeptOutsideTheProgramIsNamedAndMayGoLater) {
     return Values{};
   };
   expect_failure(run_on(2, program), Verdict::usage, {"USAGE", "rank 1", "1 allocation outlives the program"});
-  kept.clear();  // asks a rank that has ended
+  kept.clear();  // accesses a rank that has ended
   expect_failure(run_on(2, [](Rank) { return Values{}; }), Verdict::pass, {});
 }
 
@@ -130,7 +130,7 @@ TEST(Misuse, OfRunItself) {
   NEED_RANKS(2);
   RunOptions options = options_for(2);
   options.emulate = true;
-  options.machine.levels.back().ranks = 1;  // all processes hear of it, also those that do not take part
+  options.machine.levels.back().ranks = 1;  // all processes learn of it, including those that do not take part
   EXPECT_THROW(run(options, [](Rank) {}), Error);
 }
 

@@ -1,6 +1,6 @@
-// Ends badly, in the way its first argument says; mpi_failure_test.sh looks at what is left. Exit code 1 where a failed
-// run is an Outcome; the other ways end the job from outside. The second argument: numbers in a message.
-// bound-apart and bound-together say whether has_core_each sees what the launcher did.
+// Fails in the way that its first argument names; mpi_failure_test.sh checks what is left. Exit code 1 if a failed run
+// is an Outcome; the other ways end the job from outside. The second argument is the number of elements in a message.
+// bound-apart and bound-together print whether has_core_each notices the launcher's binding.
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -36,8 +36,8 @@ void compute_for(double seconds) {
   }
 }
 
-/// Nobody moves for longer than a deadlock takes to be found, and yet all goes on: ranks sleep, compute, or leave it to
-/// a queue, while the others wait for them.
+/// No message moves for longer than it takes to find a deadlock, and yet the run is fine: ranks sleep, compute, or let
+/// a queue compute, while the others wait for them.
 void be_slow(Rank me, Slice out, Slice in) {
   Rank comm = me.stream("comm");
   if (me.rank() == 1) usleep(3'000'000);
@@ -51,7 +51,7 @@ void be_slow(Rank me, Slice out, Slice in) {
   me.wait(closure);
 }
 
-/// Ranks 0 and 1 wait for each other; the others never wait.
+/// Ranks 0 and 1 deadlock; the others never wait.
 void deadlock_of_two(Rank me, Slice out, Slice in) {
   if (me.rank() > 1) compute_for(1e9);
   me.exchange({receive(1 - me.rank(), in)});
@@ -75,7 +75,8 @@ void fail(Rank me, std::string_view way, std::size_t count) {
   while (way != "good") ring(me, out, in);
 }
 
-/// As launchers bind processes: the second to another core than the first, or to the same. −1 where there is none.
+/// Binds like a launcher: the second process to another core than the first, or to the same. −1 if there is no such
+/// core.
 int bind(bool apart) {
   const std::vector<int> threads = allowed_threads();
   const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
@@ -104,7 +105,7 @@ int main(int argc, char** argv) {
   const std::size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000;
   RunOptions options;
   options.ranks = session.available_ranks();
-  const bool soon = way == "deadlock" && std::string_view(backend_name()) == "mpi";  // found before the time-out
+  const bool soon = way == "deadlock" && std::string_view(backend_name()) == "mpi";  // found before the timeout
   options.timeout_seconds = soon || way == "slow" || way == "emulated" ? 20 : 1;
   options.emulate = way == "emulated";
   if (options.emulate) options.machine = Machine::uniform(1.5, 1e-9, 1e-10);  // a message takes 1.5 s

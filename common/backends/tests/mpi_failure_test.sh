@@ -1,7 +1,7 @@
 #!/bin/sh
-# However a job of several processes ends, it ends soon, says why, returns a code that is not 0, and leaves no process
-# behind. The jobs run side by side, since they mostly wait; each has a folder and a name that no other process has.
-#   mpi_failure_test.sh LAUNCHER PROGRAM [WORDS]     WORDS: what is said of a rank that was killed
+# However a job of several processes ends, it ends soon, says why, returns a non-zero code, and leaves no process
+# behind. The jobs run side by side, since they mostly wait; each has its own folder and process name.
+#   mpi_failure_test.sh LAUNCHER PROGRAM [WORDS]     WORDS: the message about a rank that was killed
 launcher=$1
 program=$2
 killed_says=${3:-}

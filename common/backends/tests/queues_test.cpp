@@ -1,4 +1,4 @@
-// Groups and queues: who a Rank speaks for, and closures beside main.
+// Groups and queues: which ranks and queue a Rank stands for, and closures concurrent with main.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {
@@ -62,7 +62,7 @@ TEST(Queues, AreSharedByGroupsAndDoNotMixMessages) {
     const int peer = 1 - me.rank();
     Slice a = filled(me, 1, 10 + static_cast<float>(me.rank())), b = filled(me, 1, 20 + static_cast<float>(me.rank()));
     Slice from_comm = empty_of(me, 1), from_main = empty_of(me, 1);
-    // Main sends b before a goes on the other queue; they may not be taken for each other.
+    // Main sends b before a is sent on the other queue; they must not be confused.
     Ticket on_main = me.start({send(peer, b), receive(peer, from_main)});
     Ticket closure = me.run(comm, [=](Rank r) { r.exchange({receive(peer, from_comm), send(peer, a)}); });
     me.wait(closure);
@@ -83,7 +83,7 @@ TEST(Queues, RunClosuresInOrderBesideMain) {
     Ticket last;
     for (int step = 0; step < 3; ++step)  // after three steps each holds the sum over all
       last = me.run(comm, [total](Rank r) {
-        // Pass what I have round the ring and add up: total' = total + previous total.
+        // Passes my part round the ring and adds: total' = total + previous total.
         Slice in = r.allocate(total.size(), DType::f32, kBuffer), out = r.allocate(total.size(), DType::f32, kBuffer);
         copy(r, out, total);
         r.exchange({send(next(r), out), receive(previous(r), in)});

@@ -1,4 +1,4 @@
-// What the tests of backends share.
+// Shared by the tests of backends.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// What only a backend that runs behind the host can get wrong: order between streams, memory that is given back while
-// the GPU still uses it, sends that are over before they are received. On the fake GPU
-// streams run in an order drawn from a seed and freed memory is poisoned, so a forgotten wait shows as a wrong value.
+// Mistakes that only an asynchronous backend can make: missing order between streams, memory freed while the GPU still
+// uses it, sends that complete before they are received. On the fake GPU, streams run in an order drawn from a seed and
+// freed memory is poisoned, so a missing wait shows as a wrong value.
 #include <algorithm>
 #include <optional>
 
@@ -19,7 +19,7 @@ double sum_of(Rank me, const Slice& slice) {
 
 TEST(Order, ABatchBeginsWhenTheOneBeforeHasEnded) {
   const Outcome outcome = run(options_for(4), Program([](Rank me) {
-                                // What arrives is sent on by the next batch, and nobody waits in between.
+                                // The next batch forwards what arrives, without a wait in between.
                                 Slice data = filled(me, 1000, static_cast<float>(me.rank()));
                                 Ticket last;
                                 if (me.rank() > 0) last = me.start({receive(me.rank() - 1, data)});
@@ -33,7 +33,7 @@ TEST(Order, ABatchBeginsWhenTheOneBeforeHasEnded) {
 
 TEST(Order, AReceiveComesAfterTheSendBefore) {
   const Outcome outcome = run(options_for(3), Program([](Rank me) {
-                                // Rank 0 receives into the memory that rank 1 still reads. Nobody orders 1 and 2.
+                                // Rank 0 receives into memory that rank 1 still reads. Nothing orders ranks 1 and 2.
                                 Slice data = filled(me, 5000, static_cast<float>(me.rank() + 1));
                                 Ticket last;
                                 if (me.rank() == 0) {
@@ -154,7 +154,7 @@ TEST(Order, ClosuresSeeWhatMainDidBeforeAndMainWhatTheyDid) {
   for (const Values& values : outcome.values) EXPECT_EQ(values, Values{400 * 2046});
 }
 
-/// Memory that is given back is given out again at once, and written: who still reads it reads wrong values.
+/// Freed memory is allocated again and written at once, so a late reader sees wrong values.
 TEST(Release, ComesAfterTheQueuesThatUsedIt) {
   const Outcome outcome =
       run(options_for(1), Program([](Rank me) {
@@ -163,7 +163,7 @@ TEST(Release, ComesAfterTheQueuesThatUsedIt) {
             std::optional<Ticket> last;
             for (int step = 0; step < 20; ++step) {
               Slice lent = filled(me, 2000, 1);
-              // The closure holds the last handle, and drops it while main's stream is far behind.
+              // The closure holds the last handle and drops it while main's stream is far behind.
               last = me.run(comm, [total, lent = std::optional<Slice>(std::move(lent))](Rank r) mutable {
                 for (int i = 0; i < 5; ++i) add(r, total, *lent);
                 lent.reset();
@@ -203,7 +203,7 @@ TEST(Release, OfScratchComesAfterItsTransfers) {
   for (int r = 0; r < 3; ++r) EXPECT_EQ(outcome.values[r], Values{700.0 * r});  // six steps round a ring of three
 }
 
-/// Up to eager_bytes a send is over without its receive, and the sender may change its memory.
+/// Up to eager_bytes, a send completes without its receive, and the sender may change its memory.
 TEST(Eager, SendsKeepWhatWasSent) {
   RunOptions options = options_for(2);
   options.machine.eager_bytes = 400;

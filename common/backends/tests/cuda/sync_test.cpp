@@ -1,4 +1,4 @@
-// Explicit synchronisation with the GPU, and what it says when memory or options make no sense.
+// Explicit synchronisation with the GPU, and messages about memory or options that make no sense.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {
@@ -29,7 +29,7 @@ TEST(ExplicitSync, UploadsOfManyPieces) {
                                 for (std::size_t i = 0; i < kElements; ++i) values[i] = static_cast<float>(i % 1009);
                                 upload(me, x, values);
                                 std::vector<float> sent = values;
-                                std::fill(values.begin(), values.end(), -1.f);  // the upload has what it needs
+                                std::fill(values.begin(), values.end(), -1.f);  // the upload has copied them
                                 return Values{to_host(me, x) == sent ? 1.0 : 0.0};
                               }));
   ASSERT_TRUE(outcome.passed()) << outcome.message;

@@ -1,4 +1,4 @@
-// What a GPU cannot do, or does not end, in words: on the fake GPU, which can be made to lack or to hang.
+// Messages when a GPU lacks something or hangs; the fake GPU can be made to do either.
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -17,7 +17,7 @@ void expect_words(const std::string& text, std::initializer_list<const char*> wo
   for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
 }
 
-/// On the stream of a rank's queue.
+/// Spins on the stream of a rank's queue.
 void spin_on(const Spin& spin, Rank me, const Slice& x, Location where = Location::current()) {
   const cudaStream_t stream = static_cast<cuda::CudaRank&>(me.backend()).queue(me.queue()).stream.get();
   const Operation operation{"spin", 0, 0, x.dtype(), {}, {&x}};
@@ -37,7 +37,7 @@ TEST(Hang, OfAKernelIsExplainedAtTheNextDoor) {
   const Outcome outcome = run(hasty(3), [&](Rank me) {
     Slice x = filled(me, 1, 1);
     if (me.rank() == 1) {
-      (void)read(me, x, 0);  // what came before is done
+      (void)read(me, x, 0);  // all earlier work is done
       spin_on(spin, me, x);
       scale(me, x, 2);
     }
@@ -84,7 +84,7 @@ TEST(Hang, IsNotWhatHasFailed) {
   expect_words(outcome.message, {"rank 1 has had enough"});
 }
 
-/// The next run on the GPU is not held up by one that hung.
+/// A GPU that hung does not delay the next run.
 TEST(Hang, IsOfOneRun) {
   {
     const Spin spin;
@@ -94,16 +94,16 @@ TEST(Hang, IsOfOneRun) {
   EXPECT_TRUE(outcome.passed()) << outcome.message;
 }
 
-// Memory that is freed when the GPU gets to it ---------------------------------------------------------------------
+// Memory freed in stream order -----------------------------------------------------------------------------------
 
-/// While it lives the GPU is another one.
+/// Changes the properties of the GPU during its lifetime.
 class Other {
  public:
   explicit Other(const fake::Settings& settings) { fake::configure(settings); }
   ~Other() { fake::configure(fake::settings_of_environment()); }
 };
 
-/// One rank allocates 800,000 of 2^20 bytes, gives them back behind a kernel, and wants as many again.
+/// One rank allocates 800,000 of 2^20 bytes, frees them after a kernel, and allocates as many again.
 Outcome wants_what_is_on_its_way(const Spin& spin, double timeout_seconds) {
   return run(hasty(2, timeout_seconds), [&](Rank me) {
     if (me.rank() == 1) return;
@@ -133,7 +133,7 @@ TEST(Memory, ComesFromWhatTheGpuFreesInTime) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       spin.end();
     });
-    const Outcome outcome = wants_what_is_on_its_way(spin, 10);  // the thread may come late on a busy computer
+    const Outcome outcome = wants_what_is_on_its_way(spin, 10);  // the thread may be late on a busy computer
     lets_go.join();
     EXPECT_TRUE(outcome.passed()) << outcome.message;
   }
@@ -209,7 +209,7 @@ TEST(Trouble, ADtypeThatAnOperationDoesNotTake) {
   }
 }
 
-/// dqkv of causal attention with heads of 128 in bf16.
+/// Computes dqkv of causal attention with heads of 128 in bf16.
 Values gradients_of_long_heads() {
   constexpr AttentionShape shape{.batch = 1, .positions = 70, .heads = 2, .head_size = 128};
   constexpr std::size_t size = 70 * 2 * 128;
@@ -230,18 +230,18 @@ Values gradients_of_long_heads() {
   return outcome.passed() ? outcome.values[0] : Values{};
 }
 
-// The tiles of long heads do not fit there: plain loops do what tensor cores do elsewhere.
+// Tiles of long heads do not fit in shared memory there, so plain loops replace tensor cores.
 TEST(Trouble, AGpuWithLittleSharedMemory) {
   const Values expected = gradients_of_long_heads();
   const Other gpu({.major = 8, .minor = 9, .most_shared_bytes = 99 * 1024});
   const Values values = gradients_of_long_heads();
   ASSERT_EQ(values.size(), expected.size());
   ASSERT_FALSE(values.empty());
-  // Both ways round probabilities or gradients of up to 8 or so to bf16, some of them twice.
+  // Both implementations round probabilities or gradients of up to about 8 to bf16, some of them twice.
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 8 * 3 * 0x1p-8) << i;
 }
 
-/// Loss and gradients of rows of logits that two blocks of an H100 can keep, and four of them.
+/// Loss and gradients of rows of logits that fit an H100's shared memory twice, and of longer ones.
 Values losses_of_long_rows(std::size_t vocabulary) {
   const Outcome outcome = run(options_for(1), [&](Rank me) -> Values {
     constexpr std::size_t kRows = 3;
@@ -258,12 +258,12 @@ Values losses_of_long_rows(std::size_t vocabulary) {
   return outcome.passed() ? outcome.values[0] : Values{};
 }
 
-// There a row is read again from memory; the sums are the same, in the same order.
+// There, a row is read again from memory; the sums are the same, in the same order.
 TEST(Trouble, AGpuWithLittleSharedMemoryGivesTheSameLoss) {
   for (const std::size_t vocabulary : {24, 1000, 50304}) {
     const Values expected = losses_of_long_rows(vocabulary);
     ASSERT_FALSE(expected.empty());
-    double sum = 0;  // each row's gradients sum to 0 but for their rounding
+    double sum = 0;  // each row's gradients sum to 0 up to rounding
     for (std::size_t i = 0; i + 1 < expected.size(); ++i) sum += expected[i];
     EXPECT_NEAR(sum, 0, 0x1p-6);
     EXPECT_GT(expected.back(), 0.9 * std::log(static_cast<double>(vocabulary)));

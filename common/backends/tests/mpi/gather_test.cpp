@@ -1,4 +1,4 @@
-// What ranks tell of themselves at the end, however long it is.
+// Gathering results of ranks at the end, however long they are.
 #include "common/backends/mpi/gather.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace lockstep::mpi {
 namespace {
 
-/// Above 2 GiB in all, and above 4 GiB on one rank: no round overflows an int, and all bytes travel once.
+/// Above 2 GiB in total, and above 4 GiB on one rank: no round overflows an int, and all bytes travel once.
 TEST(Gather, NoRoundHasMoreBytesThanMpiCanCount) {
   const std::vector<std::size_t> lengths{std::size_t{1} << 31, 0, 5'000'000'000, 17};
   std::vector<std::size_t> arrived(lengths.size());
@@ -34,7 +34,7 @@ std::string text_of(int rank) {
   return text;
 }
 
-/// The same bytes come whether they fit in one round or need many; every process checks its own.
+/// The bytes are the same whether they fit in one round or need many; every process checks its own.
 TEST(Gather, RoundsPutTogetherAreWhatEachRankSent) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,4 +1,4 @@
-// How processes meet and write to each other, with threads as processes; and what they say when a job cannot run.
+// How processes meet and exchange messages, with threads as processes; and the messages when a job cannot run.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -25,7 +25,7 @@ TEST(Environment, OfOneProcess) {
   const Environment alone = environment_of({});
   EXPECT_EQ(alone.rank, 0);
   EXPECT_EQ(alone.ranks, 1);
-  // A batch script of Slurm is no rank, though it knows how many there will be.
+  // A Slurm batch script is not a rank, although it knows the number of ranks.
   EXPECT_EQ(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}}).ranks, 1);
 }
 
@@ -37,7 +37,7 @@ TEST(Environment, OfLaunchers) {
   EXPECT_TRUE(environment_of({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"PMIX_RANK", "5"}}).mpi);
   EXPECT_TRUE(environment_of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}).mpi);
   EXPECT_TRUE(environment_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).mpi);
-  // What was said on purpose counts more.
+  // Explicit settings take precedence.
   const Environment ours = environment_of({{"LOCKSTEP_RANK", "2"},
                                            {"LOCKSTEP_RANKS", "3"},
                                            {"LOCKSTEP_STORE", "tcp://a:1"},
@@ -59,16 +59,16 @@ TEST(Environment, OfTorchrun) {
     more.insert(torchrun.begin(), torchrun.end());
     return environment_of(more);
   };
-  // Its own store listens there: rank 0 takes the next port.
+  // torchrun's own store listens there: rank 0 takes the next port.
   EXPECT_EQ(with({{"TORCHELASTIC_USE_AGENT_STORE", "True"}}).store, "tcp://node0:29501");
   EXPECT_EQ(with({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}).store, "tcp://node0:29500");
   EXPECT_EQ(with({{"LOCKSTEP_STORE", "tcp://a:1"}}).store, "tcp://a:1");
-  // One torchrun a host, started by srun or mpirun: its processes inherit what these said of torchrun.
+  // One torchrun per host, started by srun or mpirun: its processes inherit the variables that these set for torchrun.
   const Environment inherited = with({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"PMIX_RANK", "0"}});
   EXPECT_EQ(inherited.rank, 5);
   EXPECT_FALSE(inherited.mpi);
   EXPECT_EQ(with({{"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_RANKS", "2"}}).ranks, 2);
-  // A RANK that is somebody else's.
+  // A RANK that another program has set.
   EXPECT_EQ(environment_of({{"RANK", "5"}, {"WORLD_SIZE", "8"}}).ranks, 1);
 }
 
@@ -123,7 +123,7 @@ TEST(Environment, BadInputIsOneSentence) {
                {"rank 1 of 4", "SLURM_PROCID", "LOCKSTEP_STORE"});
 }
 
-/// f(rank) on a thread each; rethrows what the first failed with.
+/// Runs f(rank) on a thread per rank; rethrows the first exception.
 void on_ranks(int ranks, const std::function<void(int)>& f) {
   std::vector<std::future<void>> futures;
   for (int rank = 0; rank < ranks; ++rank) futures.push_back(std::async(std::launch::async, f, rank));
@@ -131,7 +131,7 @@ void on_ranks(int ranks, const std::function<void(int)>& f) {
   for (auto& future : futures) future.get();
 }
 
-/// Where nobody else meets.
+/// A store that no other job uses.
 std::string free_store() { return "tcp://127.0.0.1:" + std::to_string(port_of(listen_at(0))); }
 
 TEST(Bootstrap, GathersBroadcastsAndWaits) {
@@ -188,7 +188,7 @@ TEST(Control, NetworksAreNamedAsNcclDoes) {
     EXPECT_FALSE(is_named("ib0", list)) << list;
 }
 
-/// A mesh of `ranks`; f(control) on each.
+/// Connects `ranks` processes and runs f(control) on each.
 void with_control(int ranks, const std::function<void(Control&)>& f,
                   const std::function<void(int me, int lost)>& lost = {}) {
   const std::string store = free_store();
@@ -247,8 +247,7 @@ TEST(Control, ForgetsEarlierRuns) {
   });
 }
 
-// Placement
-// ---------------------------------------------------------------------------------------------------------------
+// Placement ----------------------------------------------------------------------------------------------------------
 
 Place place(const std::string& host, int local_rank, int gpus, const std::string& id) {
   return {
@@ -258,7 +257,7 @@ Place place(const std::string& host, int local_rank, int gpus, const std::string
 TEST(Placement, OneGpuEachIsFine) {
   const std::vector<Place> places{place("a", 0, 2, "x"), place("a", 1, 2, "y"), place("b", 0, 1, "x")};
   EXPECT_EQ(objection(places, 22809, false).text, "");
-  // Slurm may show each process its own GPU alone.
+  // Slurm may show each process only its own GPU.
   EXPECT_EQ(objection({place("a", 0, 1, "x"), place("a", 1, 1, "y")}, 22809, false).text, "");
 }
 

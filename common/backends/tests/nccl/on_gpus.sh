@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts a program's processes, one for each GPU that the driver shows, at most 8; where there is none, one process, which
-# says so.
+# Starts a program's processes, one for each GPU that the driver shows, at most 8; without GPUs one process, which
+# reports that.
 #   on_gpus.sh LAUNCHER [--timeout SECONDS] program arguments…
 launcher=$1
 shift

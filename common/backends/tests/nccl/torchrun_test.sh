@@ -1,12 +1,13 @@
 #!/bin/sh
-# A program for NCCL starts as torchrun starts processes: by RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT
-# alone. Each rank takes the GPU that LOCAL_RANK says; where torchrun's own store holds the port, they meet at the next.
+# Starts a program for NCCL as torchrun starts processes: only with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
+# MASTER_PORT. Each rank takes the GPU of its LOCAL_RANK; if torchrun's own store holds the port, the ranks meet at the
+# next one.
 #   torchrun_test.sh PROGRAM ARGUMENTS…      the program runs on 4 ranks and ends with 0
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# Ports that nobody uses here: two in a row.
+# Two consecutive ports that are unused on this host.
 port=$((32100 + $$ % 600))
 in_use() { grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") " /proc/net/tcp /proc/net/tcp6 2> /dev/null; }
 while in_use "$port" || in_use $((port + 1)); do port=$((port + 1)); done

@@ -1,4 +1,4 @@
-// A GPU that hangs under NCCL's ranks, in words: on the fake GPU, which can be made to.
+// Messages when a GPU of NCCL's ranks hangs; the fake GPU can be made to.
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace backend_tests;
 
-/// Its GPU spins until the run has failed and this goes: then the next run finds it at rest.
+/// Makes its GPU spin until the run has failed and this object is destroyed, so that the next run finds the GPU idle.
 class Spins {
  public:
   explicit Spins(Rank me) {
@@ -45,7 +45,7 @@ TEST(NcclTrouble, WhatTheGpuIsNotDoneWithIsNamed) {
   NEED_RANKS(2);
   const Outcome outcome = run(impatient(), [](Rank me) {
     Slice x = filled(me, 4, 1);
-    (void)first(me, x);  // what came before is done
+    (void)first(me, x);  // all earlier work is done
     const Spins spins(me);
     scale(me, x, 2);
     add(me, x, x);
@@ -73,7 +73,7 @@ TEST(NcclTrouble, MemoryThatIsNotFreedIsNamedWithItsCategory) {
   expect_good_run();
 }
 
-/// A setting of the fake NCCL's, for a while.
+/// Changes a setting of the fake NCCL during its lifetime.
 class Fake {
  public:
   Fake(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
@@ -84,7 +84,7 @@ class Fake {
   const char* name_;
 };
 
-/// Nothing says to NCCL's ranks that they do not reach each other: only that it takes long.
+/// NCCL's ranks get no error when they cannot reach each other; it only takes long.
 TEST(NcclTrouble, ASetUpThatNeverEndsIsSaid) {
   NEED_RANKS(3);
   if (std::getenv("NCCL_COMM_BLOCKING")) GTEST_SKIP() << "nobody asks a call that blocks";
@@ -106,8 +106,9 @@ TEST(NcclTrouble, GpusThatDoNotReachEachOtherAreSaid) {
   expect_good_run();
 }
 
-/// NCCL does not come back from a group of calls on rank 0. It hears of rank 1's failure nevertheless: else rank 1
-/// would end the job, and this test, three seconds after the time-out, and rank 0 would ask NCCL five times as long.
+/// NCCL does not return from a group of calls on rank 0. Rank 0 must learn of rank 1's failure nevertheless: otherwise
+/// rank 1 would end the job, and this test, three seconds after the timeout, while rank 0 would poll NCCL five times as
+/// long.
 TEST(NcclTrouble, AFailureIsHeardWhileNcclIsInProgress) {
   NEED_RANKS(2);
   if (std::getenv("NCCL_COMM_BLOCKING")) GTEST_SKIP() << "a call that blocks is not in progress";
@@ -147,7 +148,7 @@ TEST(NcclTrouble, AWaitWithTheGateHeldIsFound) {
   expect_good_run();
 }
 
-/// While rank 0's GPU spins for a message, whatever `between` takes must come at once.
+/// While rank 0's GPU spins for a message, every resource that `between` uses must be available at once.
 std::vector<std::string> while_the_gpu_spins(const std::function<void(Rank)>& between) {
   RunOptions options = options_for(2);
   options.check_races = false;
@@ -199,14 +200,15 @@ TEST(NcclTrouble, APinnedAllocationWhileTheGpuSpinsIsFound) {
     fake::load_code("never used before");
   });
   (void)cudaFreeHost(pinned);
-  if (!is_judge()) return;  // rank 0 alone looks
+  if (!is_judge()) return;  // only rank 0 checks
   ASSERT_EQ(found.size(), 3u);
   EXPECT_NE(found[0].find("4096 bytes of pinned memory are allocated while"), std::string::npos) << found[0];
   EXPECT_NE(found[1].find("library of products is opened while"), std::string::npos) << found[1];
   EXPECT_NE(found[2].find("never used before"), std::string::npos) << found[2];
 }
 
-/// Rank 0's GPU spins for five lanes of which rank 1 sends nothing before it has what rank 0 computes.
+/// Rank 0's GPU spins for messages on five queues. Rank 1 sends none of them before it has the result of rank 0's
+/// arithmetic.
 Outcome lanes_that_wait_for_arithmetic(const std::string& name) {
   RunOptions options = options_for(2);
   options.check_races = false;  // messages go to the GPU at once, matched or not
@@ -247,7 +249,7 @@ TEST(NcclTrouble, UnboundedCommunicatorsFillTheGpu) {
   expect_good_run();
 }
 
-/// A rank fails while others are in ncclCommSplit, whose handle comes when nobody waits for it any more.
+/// A rank fails while others are in ncclCommSplit, which writes its handle when nothing waits for it any more.
 TEST(NcclTrouble, AFailureDuringASplitEndsIt) {
   NEED_RANKS(3);
   for (const char* slow : {"20", "200"}) {

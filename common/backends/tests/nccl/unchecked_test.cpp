@@ -1,5 +1,5 @@
-// NCCL without envelopes, as in speed runs: closures run at once on main's thread, nothing waits but the GPU, and
-// what never matches is found at the end.
+// NCCL without envelopes, as in speed runs: closures run at once on main's thread, only the GPU waits, and messages
+// that never match are found at the end.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {
@@ -19,7 +19,7 @@ RunOptions speed_options(int ranks) {
 #define NEED_PROCESSES(p) \
   if (testing::test_options().available_ranks < (p)) GTEST_SKIP() << "needs " << (p) << " ranks"
 
-/// After a failure, another run passes.
+/// Expects that another run passes after a failure.
 void expect_good_run() {
   const Outcome good = run(speed_options(2), Program([](Rank me) {
                              Slice mine = filled(me, 5, me.rank() + 1.f), theirs = filled(me, 5, 0);
@@ -45,7 +45,7 @@ TEST(NcclUnchecked, QueuesOfARankDoNotWaitForEachOther) {
                                 };
                                 auto on_main = [&] { me.exchange({send(peer, b), receive(peer, in_main)}); };
                                 Ticket ticket;
-                                if (me.rank() == 0) {  // the ranks differ in what they do first
+                                if (me.rank() == 0) {  // the ranks start in different orders
                                   ticket = on_comm();
                                   on_main();
                                 } else {
@@ -81,7 +81,8 @@ TEST(NcclUnchecked, ALongChainOfClosures) {
   for (const Values& values : outcome.values) EXPECT_EQ(values, Values{4096});
 }
 
-/// What a closure holds last is free only after main's stream has waited for it: else new memory would be written over.
+/// Memory last held by a closure is free only after main's stream has waited for it; otherwise new data would be
+/// overwritten.
 TEST(NcclUnchecked, MemoryOfAClosureIsFreeAfterItsEnd) {
   NEED_PROCESSES(2);
   const Outcome outcome = run(speed_options(2), Program([](Rank me) {
@@ -99,7 +100,7 @@ TEST(NcclUnchecked, MemoryOfAClosureIsFreeAfterItsEnd) {
                                     });
                                   }
                                   me.wait(ticket);
-                                  Slice next = filled(me, 5000, -1);  // where `mine` was
+                                  Slice next = filled(me, 5000, -1);  // reuses the memory of `mine`
                                   wrong += read(me, result.cut(4999, 1), 0) != 100.f + 2 * step;
                                 }
                                 return Values{wrong};
@@ -108,7 +109,7 @@ TEST(NcclUnchecked, MemoryOfAClosureIsFreeAfterItsEnd) {
   EXPECT_EQ(outcome.values, (std::vector<Values>{{0}, {0}}));
 }
 
-/// What one queue waits for may come only after work of another queue, which the GPU was given later.
+/// One queue may wait for work that comes after work of another queue, which the GPU was given later.
 TEST(NcclUnchecked, QueuesDoNotTakeTurns) {
   NEED_PROCESSES(2);
   const Outcome outcome =
@@ -131,7 +132,7 @@ TEST(NcclUnchecked, QueuesDoNotTakeTurns) {
   EXPECT_EQ(outcome.values, (std::vector<Values>{{2, 1}, {2, 0}}));
 }
 
-/// A failure of few ranks ends their communicators, and none of those that others are in.
+/// A failure of a few ranks ends their communicators, and none of those used by others.
 TEST(NcclUnchecked, AFailureOfFewLeavesTheOthersWhatTheyHave) {
   NEED_PROCESSES(3);
   auto ring = [] {

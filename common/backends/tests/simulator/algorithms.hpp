@@ -1,4 +1,4 @@
-// All-reduces written out here, so that the labs' own answers are not the measure of the simulator.
+// All-reduces written out here, so that the labs' solutions are not the reference for the simulator.
 #pragma once
 
 #include "common/arithmetic.hpp"
@@ -56,7 +56,7 @@ inline void recursive_doubling(Rank me, const Slice& x) {
   }
 }
 
-/// Inside the node, across with one ring a rail, inside again.
+/// Inside the node, then across nodes with one ring per rail, then inside the node again.
 inline void hierarchical(Rank me, const Slice& x, int ranks_per_node) {
   Rank node = me.split(me.rank() / ranks_per_node, 0), rail = me.split(me.rank() % ranks_per_node, 0);
   reduce_scatter_ring(node, x);

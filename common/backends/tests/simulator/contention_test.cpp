@@ -1,4 +1,4 @@
-// Ports of the simulated network: who shares them, and how long that takes.
+// Ports of the simulated network: which ranks share them, and the resulting times.
 #include <gtest/gtest.h>
 
 #include "common/backends/tests/simulator/times.hpp"
@@ -25,12 +25,12 @@ TEST(Contention, AnAllToAllTakesItsIdealTime) {
     const double ideal = (p - 1) * 4.0 * count * kBeta + kAlpha;
     expect_close(run(on(p), [&](Rank me) { all_to_all(me, count, true); }).check().seconds, ideal);
   }
-  // Rank 0 first for everybody: messages to it queue, and others go in the meantime.
+  // All ranks send to rank 0 first: messages to it queue, and others move meanwhile.
   expect_close(run(on(8), [&](Rank me) { all_to_all(me, 100'000, false); }).check().seconds, 7 * 4e5 * kBeta + kAlpha);
 }
 
 TEST(Contention, ReceiversShareTheirIngress) {
-  // p − 1 senders to one receiver, eager and rendezvous alike: its port serves one at a time.
+  // p − 1 senders to one receiver, for both eager and rendezvous sends: its port serves one at a time.
   for (std::size_t count : {1000u, 1'000'000u}) {
     const double time = run(on(5),
                             [&](Rank me) {
@@ -48,7 +48,7 @@ TEST(Contention, ReceiversShareTheirIngress) {
 }
 
 TEST(Contention, ANodesPortIsSharedByItsRanks) {
-  // Four ranks of one node send to four of the next: one after the other through one port, at once through rails.
+  // Four ranks of one node send to four of the next: one after another through one port, all at once through rails.
   auto cross = [](Rank me) {
     Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
     if (me.rank() < 4)
@@ -64,7 +64,7 @@ TEST(Contention, ANodesPortIsSharedByItsRanks) {
 }
 
 TEST(Contention, ABusIsBusyAtBothEnds) {
-  // Two ranks a bus, two buses, fast links between them: one message each way crosses both buses, so one waits.
+  // Two ranks per bus, two buses, fast links between them: a message each way crosses both buses, so one waits.
   Machine machine = Machine::uniform(1e-6, 1 / 10e9, kGamma);
   machine.levels = {{"bus", 2, 1e-6, 10e9, true}, {"across", 0, 1e-6, 100e9, false}};
   const double bytes = 4e6;
@@ -79,7 +79,7 @@ TEST(Contention, ABusIsBusyAtBothEnds) {
                               .check()
                               .seconds;
   expect_close(crossing, machine.alpha(1) + 2 * bytes / 10e9);
-  machine.levels = {{"bus", 0, 1e-6, 10e9, true}};  // one for everybody
+  machine.levels = {{"bus", 0, 1e-6, 10e9, true}};  // one bus for all ranks
   const double one_bus = run(on(4, machine),
                              [](Rank me) {
                                Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);

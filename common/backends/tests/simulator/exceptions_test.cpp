@@ -1,4 +1,4 @@
-// Exceptions of a rank in the simulator: they end the run, unwind the others, and leave nothing behind.
+// Exceptions of a rank in the simulator: they end the run, unwind the other ranks, and leave nothing behind.
 #include <memory>
 #include <string>
 
@@ -26,7 +26,7 @@ TEST(Exception, UnwindsTheOthers) {
   };
   run(ranks(5), [&](Rank me) {
     Witness witness{destroyed};
-    (void)me.split(0, 0);  // so that all have begun
+    (void)me.split(0, 0);  // all have begun after this
     if (me.rank() == 3) throw std::runtime_error("no");
     receive_first(me);
   });
@@ -34,7 +34,7 @@ TEST(Exception, UnwindsTheOthers) {
 }
 
 TEST(Exception, IsToldEvenIfADestructorWaits) {
-  // What the destructor waits for never comes, because its rank is going down.
+  // The destructor waits for a message that never comes, because its rank is unwinding.
   struct Waits {
     Rank me;
     Ticket ticket;

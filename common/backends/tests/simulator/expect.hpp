@@ -1,4 +1,4 @@
-// Programs on the simulator, and what their end must say.
+// Runs programs on the simulator and checks how they end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline RunOptions ranks(int p) {
 
 inline Slice buffer(Rank me, std::size_t count = 16) { return me.allocate(count, DType::f32, Category::buffer); }
 
-/// Runs and expects `verdict` and every one of `words` in the message.
+/// Runs and expects `verdict`, and every one of `words` in the message.
 inline void expect(const RunOptions& options, const std::function<void(Rank)>& program, Verdict verdict,
                    std::initializer_list<const char*> words) {
   const Outcome outcome = run(options, program);

@@ -1,4 +1,4 @@
-// What the simulator says when something is wrong: deadlocks, mismatches, unread messages, misuse.
+// The simulator's explanations of deadlocks, mismatches, unread messages and misuse.
 #include <algorithm>
 
 #include "common/backends/tests/simulator/expect.hpp"
@@ -89,7 +89,7 @@ TEST(Deadlock, NamesTheRegion) {
 }
 
 TEST(Deadlock, AnEarlierEagerMessageDoesNotHideTheSendThatWaits) {
-  // The small one has left and waits to be read; the large one uses the same record of a batch.
+  // The small message has left and is unread; the large one reuses the same Batch object.
   RunOptions options = ranks(2);
   options.machine.eager_bytes = 64;
   expect(options,
@@ -104,7 +104,7 @@ TEST(Deadlock, AnEarlierEagerMessageDoesNotHideTheSendThatWaits) {
          Verdict::deadlock, {"cycle: 0 → 1 → 0", "sends 68 bytes to rank 1, which has not started the receive"});
 }
 
-// Mismatches and messages that nobody reads ---------------------------------------------------------------------------
+// Mismatches and unread messages --------------------------------------------------------------------------------------
 
 TEST(Mismatch, OfSizesNamesBothSides) {
   expect(ranks(2),
@@ -163,7 +163,7 @@ TEST(Mismatch, OfCollectives) {
 }
 
 TEST(Mismatch, FoundWhileMessagesAreGranted) {
-  // The empty message takes no time, so the second batch begins, and does not match, at the same instant.
+  // The empty message takes no time, so the second batch begins, and mismatches, at the same instant.
   expect(ranks(2),
          [](Rank me) {
            if (me.rank() == 0) {

@@ -1,4 +1,4 @@
-// What a rank and a message of the simulator take: bytes and allocations, counted here, and pages.
+// Memory per rank and per message of the simulator: bytes and allocations, counted here, and pages.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -56,11 +56,11 @@ using namespace simulator_tests;
 
 RunOptions unchecked(int ranks) {
   RunOptions options = on(ranks);
-  options.check_races = false;  // its histories grow with what is checked
+  options.check_races = false;  // its histories grow with every check
   return options;
 }
 
-/// Of the heap at its peak: the run, and what it returns.
+/// Peak of the heap, for the run and its result.
 double heap_bytes_per_rank(int ranks, const std::function<void(Rank, Slice)>& algorithm) {
   const std::size_t before = live_bytes;
   peak_bytes = before;
@@ -68,13 +68,13 @@ double heap_bytes_per_rank(int ranks, const std::function<void(Rank, Slice)>& al
   return static_cast<double>(peak_bytes - before) / ranks;
 }
 
-/// In step d each rank sends to the one d further on.
+/// In step d, each rank sends to the rank d further on.
 void pairwise_all_to_all(Rank me, const Slice& x) {
   const int p = me.size(), r = me.rank();
   for (int d = 1; d < p; ++d) me.exchange({send((r + d) % p, part(x, p, 0)), receive((r + p - d) % p, part(x, p, 1))});
 }
 
-/// Then their stacks are the system's.
+/// True if fibers are threads, whose stacks the system allocates.
 bool fibers_are_threads() {
   bool threads = false;
   const auto scheduler = std::this_thread::get_id();
@@ -91,7 +91,7 @@ std::size_t resident_bytes() {
 
 TEST(Memory, ARankTakesTheSameOfTheHeapHoweverManyThereAre) {
   for (int p : {64, 256, 1024}) {
-    if (p < 1000) {  // longer takes too long
+    if (p < 1000) {  // larger runs take too long
       EXPECT_LT(heap_bytes_per_rank(p, ring), 4096) << p;
     }
     EXPECT_LT(heap_bytes_per_rank(p, naive), 4096) << p;
@@ -178,12 +178,12 @@ TEST(Memory, ARankTakesFewPages) {
   std::size_t at_end = 0;
   const Outcome outcome = run(unchecked(p), [&](Rank me) {
     recursive_doubling(me, me.allocate(1 << 14, DType::f32, Category::gradient));
-    if (me.rank() == 0) at_end = resident_bytes();  // the others have begun, and nobody's stack is given back
+    if (me.rank() == 0) at_end = resident_bytes();  // the others have begun, and no stack has been freed
   });
   ASSERT_TRUE(outcome.passed()) << outcome.message;
   const double grown = (static_cast<double>(at_end) - static_cast<double>(before)) / p;
-  EXPECT_LT(grown, 12288);  // of the heap, and of the stack two pages at the most
-  EXPECT_GE(grown, 4096);   // no stack was left by an earlier test, else nothing was measured
+  EXPECT_LT(grown, 12288);  // heap, and at most two pages of stack
+  EXPECT_GE(grown, 4096);   // otherwise a stack was left by an earlier test, and nothing was measured
 }
 
 TEST(Memory, AStackHasItsBytesAndThenAGuard) {

@@ -1,4 +1,4 @@
-// Variables in the section lockstep_private belong to ranks, and to the caller of a run.
+// Variables in the section lockstep_private are private to each rank, and to the caller of a run.
 #include "common/runtime/private_data.hpp"
 
 #include <gtest/gtest.h>
@@ -18,12 +18,12 @@ struct Counter {
 [[gnu::section("lockstep_private")]] Counter counter = {7, nullptr};
 int shared_calls = 0;
 
-std::vector<std::unique_ptr<int>> allocated;  // what a rank's initialisers allocate is never given back by the runtime
+std::vector<std::unique_ptr<int>> allocated;  // the runtime never frees memory that a rank's initialisers allocate
 
 void initialise(int, char**, char**) { counter.address = allocated.emplace_back(std::make_unique<int>(100)).get(); }
 [[gnu::section("lockstep_private_init"), gnu::used]] void (*const kInitialise)(int, char**, char**) = initialise;
 
-/// Ranks take turns: a message each way, `rounds` times.
+/// Ranks alternate: a message each way, `rounds` times.
 Outcome ping_pong(int rounds) {
   return run({.ranks = 2}, [rounds](Rank me) -> Values {
     Slice box = me.allocate(1, DType::f32, Category::buffer);
@@ -41,7 +41,7 @@ TEST(PrivateData, EachRankCountsItsOwn) {
   counter.calls = 7;
   start_private_data();
   ++counter.calls;
-  for (int run = 1; run <= 2; ++run) {  // the second begins anew
+  for (int run = 1; run <= 2; ++run) {  // the second run starts afresh
     shared_calls = 0;
     const Outcome outcome = ping_pong(5);
     ASSERT_EQ(outcome.verdict, Verdict::pass) << outcome.message;

@@ -1,4 +1,5 @@
-// Two unordered uses of the same bytes are a RACE also when the bytes came out right; and work that runs early or late.
+// Two unordered uses of the same bytes are a RACE even if the result is correct; and queued work that runs early or
+// late.
 #include "common/backends/tests/simulator/expect.hpp"
 
 namespace lockstep {
@@ -80,7 +81,7 @@ TEST(Race, ReceivingIntoWhatIsSentInTheSameBatch) {
 }
 
 TEST(Race, AnOrderThroughAnotherRankDoesNotCount) {
-  // The second message tells that rank 1 has read x, but nothing on rank 0 waited for the first send.
+  // The second message shows that rank 1 has read x, but nothing on rank 0 waited for the first send.
   expect(ranks(2),
          [](Rank me) {
            Slice x = buffer(me), y = buffer(me);

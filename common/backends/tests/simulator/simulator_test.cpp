@@ -1,4 +1,4 @@
-// The simulator alone: virtual times against closed forms, order, rendezvous, overlap, determinism.
+// The simulator itself: virtual times compared with closed forms, order, rendezvous, overlap, determinism.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,9 +32,9 @@ TEST(ClosedForm, RecursiveDoubling) {
 }
 
 TEST(ClosedForm, NaiveIsSerialAtTheRoot) {
-  // Each of the root's p − 1 receptions takes its turn: a rank's message is ready long before. The first pays its
-  // latency, and every other too, since a rendezvous begins when the root is ready for it. The root's last send is
-  // complete when it has left; it arrives α later.
+  // The root's p − 1 receives follow one another; each rank's message is ready long before. Every receive pays the
+  // latency, since a rendezvous begins only when the root is ready for it. The root's last send is complete when it has
+  // left; it arrives α later.
   for (int p : {2, 3, 8, 33}) {
     const double bytes = 4e6;
     const double expected = (p - 1) * (kAlpha + bytes * (kBeta + kGamma)) + (p - 1) * bytes * kBeta + kAlpha;
@@ -70,7 +70,7 @@ TEST(Determinism, TwoRunsGiveTheSameBits) {
 }
 
 TEST(Order, MessagesOfOnePairKeepTheirOrderWhenRanksDriftApart) {
-  // Uneven chunks over fast and slow links: a message that overtook another would meet a receive of another size.
+  // Uneven chunks over fast and slow links: a message that overtook another would meet a receive of a different size.
   for (int p : {5, 13}) {
     EXPECT_GT(seconds(on(p, cluster(4, false)), 1000, ring), 0);
     EXPECT_GT(seconds(on(p, cluster(4, true)), 1000, ring), 0);
@@ -84,7 +84,7 @@ TEST(Determinism, PhantomTimesAreThoseOfRealData) {
 }
 
 TEST(Order, BatchesOfOneQueueGoOneAtATime) {
-  // The second batch could go at once, but waits until the first has been received.
+  // The second batch could start at once, but waits until the first has been received.
   const Outcome outcome = run(on(3), [](Rank me) {
     Slice x = me.allocate(1'000'000, DType::f32, Category::buffer);
     if (me.rank() == 0) {
@@ -107,7 +107,7 @@ TEST(Order, BatchesOfOneQueueGoOneAtATime) {
 }
 
 TEST(Order, ThousandsOfQueuedBatchesBeginOneAfterTheOther) {
-  // The messages have arrived when the receives can begin, which is when the first, from rank 2, is complete; each
+  // The messages have arrived when the receives can begin, that is, when the first one, from rank 2, is complete. Each
   // batch is then complete as soon as it begins.
   const int count = 100'000;
   RunOptions options = on(3);
@@ -155,7 +155,7 @@ TEST(Overlap, TransfersHideBehindArithmeticWhichTheyLengthen) {
   ASSERT_TRUE(outcome.passed()) << outcome.message;
   const double fill_alone = 100 * bytes * kGamma / 3, add_half = bytes / 2 * kGamma;
   ASSERT_GT(fill_alone, ring_form(2, bytes, kAlpha, kBeta)) << "else nothing is hidden";
-  // The ring's one addition lengthens the fill by its own duration; the transfers cost nothing.
+  // The ring's one addition extends the fill by its own duration; the transfers cost nothing.
   expect_close(outcome.values[0][0], fill_alone + add_half);
   EXPECT_NEAR(outcome.ledgers[0].queues[0].waiting, 0, 1e-15);
 }
@@ -184,7 +184,7 @@ Outcome send_send(std::size_t count) {
           theirs = me.allocate(count, DType::f32, Category::buffer);
     fill(me, mine, static_cast<float>(me.rank() + 1));
     me.exchange({send(1 - me.rank(), mine)});
-    fill(me, mine, -1);  // its message has left, and may wait in a buffer
+    fill(me, mine, -1);  // its message has left, and may be in a buffer
     me.exchange({receive(1 - me.rank(), theirs)});
     return Values{to_host(me, theirs)[0]};
   });

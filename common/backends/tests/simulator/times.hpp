@@ -1,4 +1,4 @@
-// Machines whose times are closed forms, for the simulator's tests.
+// Machines with closed-form times, for the simulator's tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ inline RunOptions on(int ranks, Machine machine = Machine::uniform(kAlpha, kBeta
   return options;
 }
 
-/// A node's links inside, one network port for each rank or for the whole node between nodes.
+/// Links inside a node, and between nodes one network port per rank or per node.
 inline Machine cluster(int ranks_per_node, bool shared_port) {
   Machine machine = Machine::uniform(1e-6, 1 / 200e9, kGamma);
   machine.levels = {{"inside", ranks_per_node, 1e-6, 200e9, false}, {"across", 0, 4e-6, 10e9, shared_port}};
