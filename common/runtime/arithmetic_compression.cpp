@@ -45,7 +45,7 @@ void need_blocks(const char* operation, const Slice& q, const Slice& scales, con
   need_size(operation, "q", q, x.size(), "one an element", where);
   if (block == 0) usage_error(fmt::format("{}: blocks of 0 elements", operation), where);
   need_dtype(operation, "scales", scales, DType::f32, where);
-  need_size(operation, "scales", scales, x.size() / block + (x.size() % block != 0 ? 1 : 0), "one a block", where);
+  need_size(operation, "scales", scales, x.size() / block + (x.size() % block != 0 ? 1 : 0), "one per block", where);
 }
 
 }  // namespace

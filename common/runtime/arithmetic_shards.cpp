@@ -30,7 +30,7 @@ void cross_entropy_statistics(Rank me, Slice statistics, Slice logits, Slice tar
                               Location where) {
   need_dtype("cross_entropy_statistics", "targets", targets, DType::i32, where);
   need_shard("cross_entropy_statistics", logits, targets.size(), shard, where);
-  need_size("cross_entropy_statistics", "statistics", statistics, 2 * targets.size(), "two a target", where);
+  need_size("cross_entropy_statistics", "statistics", statistics, 2 * targets.size(), "two per target", where);
   need_dtype("cross_entropy_statistics", "statistics", statistics, DType::f32, where);
   if (targets.empty()) return;
   const Operation operation{"cross_entropy_statistics",
@@ -49,7 +49,7 @@ void cross_entropy_shard(Rank me, Slice loss, Slice logits, Slice statistics, Sl
   need_dtype("cross_entropy_shard", "targets", targets, DType::i32, where);
   if (!logits.empty()) need_shard("cross_entropy_shard", logits, targets.size(), shard, where);
   need_dtype("cross_entropy_shard", "statistics", statistics, DType::f32, where);
-  rows_of("cross_entropy_shard", "statistics", statistics, 2 * targets.size(), "two a target and shard", where);
+  rows_of("cross_entropy_shard", "statistics", statistics, 2 * targets.size(), "two per target and shard", where);
   need_distinct("cross_entropy_shard", "loss", loss, "statistics", statistics, where);
   if (!gradient_scale.empty()) need_scalar("cross_entropy_shard", "gradient_scale", gradient_scale, where);
   if (targets.empty()) return;

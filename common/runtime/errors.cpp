@@ -16,7 +16,7 @@ std::string queue_outside_closure(std::string_view queue) {
 }
 
 std::string not_in_group(int world_rank) {
-  return fmt::format("rank {} is not in this group: its split gave no colour", world_rank);
+  return fmt::format("rank {} is not in this group: it passed a negative colour to split", world_rank);
 }
 
 std::string not_on_main(std::string_view verb) { return fmt::format("{} is set-up: call it on main", verb); }
@@ -29,8 +29,8 @@ std::string waited_on_wrong_queue(std::string_view started, std::string_view wai
 }
 
 std::string scratch_left(std::uint64_t bytes) {
-  return fmt::format("the closure ends with {} bytes of scratch alive: scratch dies inside, main allocates the rest",
-                     bytes);
+  return fmt::format(
+      "the closure ends with {} bytes of scratch alive: release them in the closure, or allocate them on main", bytes);
 }
 
 std::string closure_not_waited_for(std::string_view queue) {

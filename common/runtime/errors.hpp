@@ -18,7 +18,7 @@ std::string waited_on_wrong_queue(std::string_view started, std::string_view wai
 std::string scratch_left(std::uint64_t bytes);
 std::string closure_not_waited_for(std::string_view queue);
 std::string slices_outlive_program(std::uint64_t allocations);
-inline constexpr const char* kTicketOfAnotherRank = "this ticket is of another rank";
+inline constexpr const char* kTicketOfAnotherRank = "this ticket belongs to another rank";
 inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waited for on main";
 inline constexpr const char* kTransfersNotWaitedFor =
     "the program ends, and nobody waited for the transfers started here";

@@ -43,7 +43,7 @@ Rank Rank::split(int color, int key, Location where) const { return backend_->sp
 Rank Rank::stream(std::string_view name, Location where) const { return backend_->stream(key_of(*this), name, where); }
 
 Ticket Rank::run(Rank queue, std::function<void(Rank)> f, Location where) {
-  if (queue_ != 0) usage_error("run is for main only: a closure cannot run another", where);
+  if (queue_ != 0) usage_error("run can only be called on main: a closure cannot run another", where);
   if (queue.backend_ != backend_) usage_error("run on a queue of another rank", where);
   if (queue.queue_ == 0) usage_error("run needs a queue made by stream(name): this one is main", where);
   return backend_->run(key_of(*this), queue, std::move(f), where);

@@ -143,7 +143,7 @@ namespace lockstep {
 Rank symmetric_group(Rank me, int size, int level, double share) {
   auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
   if (!rank || size < 1 || level < 0 || !(share > 0))
-    usage_error("symmetric groups are of the simulator, of at least one rank on some link");
+    usage_error("a symmetric group needs the simulator, size ≥ 1, level ≥ 0 and share > 0");
   return rank->symmetric_group(size, level, share);
 }
 

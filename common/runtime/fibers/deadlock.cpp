@@ -49,7 +49,7 @@ class Explanation {
 
  private:
   std::string headline(const std::vector<int>& chain) const {
-    if (chain.empty()) return "DEADLOCK: nobody can go on.";
+    if (chain.empty()) return "DEADLOCK: no rank can make progress.";
     const StuckQueue& last = queues_[chain.back()];
     if (last.needs < 0)
       return fmt::format("DEADLOCK: rank {} waits for rank {}, whose program has ended.", last.rank, last.needs_rank);

@@ -18,7 +18,7 @@ void mismatch(const Half& send, const std::string& send_regions, const Half& rec
 }
 
 void wrong_queue(bool main_called, const std::string& called, const std::string& running, Location where) {
-  if (running.empty()) usage_error("a Rank of one rank was used by another: capture nothing but values", where);
+  if (running.empty()) usage_error("this Rank belongs to another rank: closures must capture by value", where);
   usage_error(main_called ? main_inside_closure(running) : queue_outside_closure(called), where);
 }
 

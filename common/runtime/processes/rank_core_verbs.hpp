@@ -40,7 +40,7 @@ auto RankCore<Endpoint>::enter(int index, Location where) const -> Queue* {
   }
   if (index != 0) usage_error(queue_outside_closure(queues_[index]->name), where);
   if (running > 0) usage_error(main_inside_closure(queues_[running]->name), where);
-  usage_error("a Rank was used by a thread that is none of its queues", where);
+  usage_error("a Rank was used on a thread that runs none of its queues", where);
 }
 
 template <BackendEndpoint Endpoint>
