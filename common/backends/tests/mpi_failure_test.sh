@@ -1,5 +1,5 @@
 #!/bin/sh
-# However a job of several processes ends, it ends soon, says why, returns a non-zero code, and leaves no process
+# Checks that a failing job of several processes ends soon, says why, returns a non-zero code, and leaves no process
 # behind. The jobs run side by side, since they mostly wait; each has its own folder and process name.
 #   mpi_failure_test.sh LAUNCHER PROGRAM [WORDS]     WORDS: the message about a rank that was killed
 launcher=$1
@@ -15,13 +15,13 @@ fail() {
   touch "$work/failed"
 }
 
-left() { # process ids of this job's program that still run
+left() { # process ids of this job's program that are still running
   for process in /proc/[0-9]*; do
     read -r running 2>/dev/null <"$process/comm" && [ "$running" = "$short" ] && echo "${process#/proc/}"
   done 2>/dev/null
 }
 
-check_gone() { # on a loaded computer the kernel takes its time; a job that is not ended would go on for 20 s
+check_gone() { # the kernel may be slow on a loaded computer; a job that was not ended would run for 20 s
   tries=0
   while [ -n "$(left)" ]; do
     tries=$((tries + 1))
@@ -30,7 +30,7 @@ check_gone() { # on a loaded computer the kernel takes its time; a job that is n
   done
 }
 
-expect() { # expected code (or "not 0"), words that the output must hold…
+expect() { # expected code (or "not 0"), words that the output must contain…
   code=$1
   shift
   if [ "$code" = "not 0" ]; then
@@ -58,7 +58,7 @@ its_own_time_out() {
   expect 124 "did not end within 1 s"
 }
 
-kill_one() { # whoever is killed, and however: nothing is left
+kill_one() { # whichever process is killed, and by whatever signal, nothing is left
   start forever 20 &
   pid=$!
   tries=0
@@ -84,10 +84,10 @@ beside() { # name, what to do…: in the background
   folder=$work/$number
   out=$folder/out
   copy=$folder/f$$_$number
-  short=$(basename "$copy" | cut -c1-15) # what the kernel keeps of a program's name
+  short=$(basename "$copy" | cut -c1-15) # the kernel's truncated program name
   mkdir "$folder"
   cp "$program" "$copy"
-  # What killed jobs leave behind is removed with the folder.
+  # Files that killed jobs leave behind are removed with the folder.
   (TMPDIR=$folder; export TMPDIR; "$@"; echo "$name" >>"$work/done") &
 }
 
