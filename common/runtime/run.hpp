@@ -45,7 +45,7 @@ inline bool is_traced(const RunOptions& options, int rank) {
 using Values = std::vector<double>;
 using Program = std::function<Values(Rank)>;
 
-/// How a run ended. On MPI every process gets the same Outcome, except `trace` (rank 0 only).
+/// Outcome of a run. On MPI every process gets the same Outcome, except `trace` (rank 0 only).
 struct Outcome {
   Verdict verdict = Verdict::pass;
   std::string message;  // empty if passed; otherwise complete

@@ -11,7 +11,7 @@ Endpoint& NcclRank::main_of(const Group& group) const {
   return endpoint(group.index, 0);
 }
 
-/// Waits until the endpoint is idle: NCCL requires that none of a communicator's work is in flight during a split.
+/// Waits until the endpoint is idle: NCCL allows no work of a communicator in flight during a split.
 void NcclRank::wait_for_endpoint(Endpoint& of, const char* verb, Location where) {
   wait_until(*queues_[0], {.kind = Doing::Kind::sets_up, .operation = verb, .where = where}, [&] {
     std::lock_guard gate(job_.gate);

@@ -60,7 +60,7 @@ struct MeasuredPrices {
   /// where the rest of the step left them, not in its core's own cache.
   double walk_seconds(double bytes, double live_bytes) const;
 
-  /// How cold the caches are, from 0 to 1, for a rank that cycles through this many bytes: the position of an addition
+  /// Coldness of the caches, from 0 to 1, for a rank that cycles through this many bytes: the position of an addition
   /// with this footprint between the times of the smallest and the largest footprint. A core's own caches, the
   /// last-level cache (of which a virtual machine has an unknown share) and memory are steps of one curve.
   double cold_share(double footprint_bytes) const;

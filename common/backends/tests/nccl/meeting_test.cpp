@@ -1,4 +1,4 @@
-// How processes meet and exchange messages, with threads as processes; and the messages when a job cannot run.
+// Meeting of processes and their messages, with threads as processes; and the messages when a job cannot run.
 #include <gtest/gtest.h>
 
 #include <future>
