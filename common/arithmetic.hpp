@@ -189,8 +189,7 @@ struct AttentionBlock {
 /// costs nothing.
 void attention_block(Rank me, Slice y, Slice statistics, Slice q, Slice kv, AttentionBlock block,
                      Location where = Location::current());
-/// dq += …, dkv += …: the contribution of these keys, given dy and the y and statistics of *all* keys. Recomputes the
-/// scores.
+/// dq += …, dkv += …: what these keys contribute, given dy and the y and statistics of *all* keys. Recomputes scores.
 void attention_block_backward(Rank me, Slice dq, Slice dkv, Slice dy, Slice y, Slice statistics, Slice q, Slice kv,
                               AttentionBlock block, Location where = Location::current());
 

@@ -41,8 +41,7 @@ class Error : public std::runtime_error {
   Verdict verdict_;
 };
 
-/// The computer lacks the hardware that the backend needs: "no CUDA device (…)". Thrown by Session; tests are then
-/// skipped.
+/// The computer lacks the backend's hardware: "no CUDA device (…)". Thrown by Session; tests are then skipped.
 class NoDevice : public Error {
  public:
   static constexpr int kExitCode = 77;  // exit code of a program that ends with it; CTest's SKIP_RETURN_CODE

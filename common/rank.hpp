@@ -34,8 +34,7 @@ struct Transfer {
 inline Transfer send(int peer, Slice slice) { return {Transfer::Kind::send, peer, std::move(slice)}; }
 inline Transfer receive(int peer, Slice slice) { return {Transfer::Kind::receive, peer, std::move(slice)}; }
 
-/// Handle of work that was started and may not have finished. Copyable; waiting twice, or for an empty ticket, does
-/// nothing.
+/// Work that was started and may not have finished. Copyable; waiting twice, or for an empty ticket, does nothing.
 struct Ticket {
   enum class Kind : std::uint8_t { none, batch, closure };
   Kind kind = Kind::none;

@@ -57,8 +57,7 @@ inline std::size_t rows_of(const char* operation, const char* name, const Slice&
       where);
 }
 
-/// Requires that an output is exactly an input or does not overlap it; with a partial overlap, the result would depend
-/// on the device.
+/// Requires that an output is exactly an input or apart from it: a partial overlap would give device-dependent results.
 inline void need_apart(const char* operation, const char* name_a, const Slice& a, const char* name_b, const Slice& b,
                        Location where) {
   if (a.block() != b.block() || a.empty() || b.empty()) return;

@@ -58,8 +58,7 @@ class Backend {
   virtual void close_region(int queue) = 0;
 
   virtual void upload(CommunicatorKey at, const Slice& slice, const void* values, Location where) = 0;
-  /// Copies the slice's bytes to `bytes`, after this queue's work. Returns false, leaving `bytes` unchanged, in a
-  /// phantom run.
+  /// Copies the slice to `bytes`, after this queue's work. False, leaving `bytes` unchanged, in a phantom run.
   virtual bool download(CommunicatorKey at, const Slice& slice, void* bytes, Location where) = 0;
   /// Like `download`, but outside ledgers and virtual time, for `show`.
   virtual bool peek(CommunicatorKey at, const Slice& slice, void* bytes) = 0;
@@ -67,8 +66,7 @@ class Backend {
   /// This rank's ledger so far. Called on main while no closure runs.
   virtual RankLedger ledger() const = 0;
 
-  /// Seconds since the run began, at the end of the queue's work so far (waits for that work if it runs
-  /// asynchronously).
+  /// Seconds since the run began, at the end of the queue's work so far (waits for it if it runs asynchronously).
   virtual double now(int queue) const = 0;
   virtual int world_rank() const = 0;
 };

@@ -36,8 +36,8 @@ std::string ends_differ(const char* what, const std::string& sent, const std::st
 /// are not neighbours, and for groups of two, where each rank is the other's neighbour on both sides.
 std::string which_way(int from, int to, int ranks);
 
-/// Thrown through the fibers or threads of a run that has failed. Not a std::exception, so that no handler of the
-/// program catches it.
+/// Thrown through the fibers or threads of a failed run. Not a std::exception, so the program's handlers do not catch
+/// it.
 struct Unwind {};
 
 /// The exception being handled.

@@ -1,5 +1,4 @@
-// The runtime's control messages to itself (common/runtime/processes/watch.hpp) over MPI, on a communicator of their
-// own.
+// The runtime's control messages to itself (common/runtime/processes/watch.hpp) over MPI, on their own communicator.
 #pragma once
 
 #include <mpi.h>

@@ -35,8 +35,7 @@ class Ports {
   Ports(const Ports&) = delete;
 
   Path path(int from, int to) const;
-  /// Time at which the message's first byte left, if it could leave by `now` (modelled seconds); otherwise nothing, and
-  /// the caller must ask again.
+  /// Time at which the message's first byte left; empty if it cannot leave by `now` (modelled seconds): ask again.
   std::optional<double> grant(const Path& path, double bytes, double ready, double now);
 
  private:

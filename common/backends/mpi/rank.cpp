@@ -77,8 +77,7 @@ void MpiRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
 }
 
 void MpiRank::keep_messages_moving(const Operation& operation) {
-  // Waking a thread takes longer than a short operation, and it would come too late, so the caller makes progress
-  // itself.
+  // Waking a thread takes longer than a short operation and would come too late; the caller makes progress itself.
   constexpr double kFlopPerSecond = 5e10, kBytesPerSecond = 3e10;  // of one core, roughly
   if (job_.outstanding.load(std::memory_order_relaxed) == 0) return;
   const double seconds = operation.flop / kFlopPerSecond + operation.bytes / kBytesPerSecond;

@@ -27,8 +27,7 @@ class MpiRank final : public processes::RankCore<Endpoint> {
  public:
   explicit MpiRank(std::unique_ptr<Job> job);
   ~MpiRank() override;
-  /// Call after the outcome: ends the rank's threads and frees its part of the job. Slices may still return their
-  /// memory.
+  /// Call after the outcome: ends the threads and frees this rank's part of the job. Slices may still return memory.
   void shut_down();
 
   void compute(CommunicatorKey at, const Operation& operation, Kernel kernel, Location where) override;

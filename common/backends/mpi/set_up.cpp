@@ -20,8 +20,7 @@ constexpr int kSetUpTag = 4;
 constexpr const char* kSetUpQueue = "\nset-up";  // not a possible queue name
 }  // namespace
 
-/// Exchanges set-up calls with the group. Point to point, because an MPI collective cannot be cancelled when a rank
-/// fails.
+/// Exchanges set-up calls with the group, point to point: an MPI collective cannot be cancelled when a rank fails.
 std::vector<SetUp> MpiRank::all_calls(const Group& of, const SetUp& mine, Location where) {
   const int size = static_cast<int>(of.members.size());
   auto fresh = std::make_unique<PendingSetUp>();

@@ -102,8 +102,7 @@ void StartUpWatch::watch() {
       complete = now, left.reset();
     else if (!left)
       left = living;
-    // The first one reports, and its end ends all. The others wait, because an earlier silent end would hide the
-    // report.
+    // The first one reports, and its end ends all. The others wait: an earlier silent end would hide the report.
     const auto behind = [&](int first) { return rank == first ? 0s : 3s; };
     if (left && now - complete > 5s + behind(left->front())) end(who_ended(*left, here, ranks));
     if (now - begin > limit + behind(0))

@@ -1,5 +1,4 @@
-// Details that only the simulator knows about a deadlock or an unread message: which message lacks its other half, and
-// which was never received.
+// Details of deadlocks and unread messages: which message lacks its other half, and which was never received.
 #include "common/backends/sim/world.hpp"
 
 namespace lockstep::sim {

@@ -29,8 +29,7 @@ struct alignas(64) Peer {
 };
 static_assert(sizeof(Peer) == 64);
 
-/// The peers of one endpoint, in the order met. Their addresses are stable. A thousand ranks that all meet have a
-/// million of them.
+/// The peers of one endpoint, in the order met, at stable addresses. A thousand ranks that all meet have a million.
 class Peers {
  public:
   std::size_t size() const { return count_; }

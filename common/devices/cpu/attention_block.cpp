@@ -30,8 +30,7 @@ std::size_t visible(AttentionBlock block, std::size_t row) {
   return after <= block.first_key ? 0 : std::min(block.keys, after - block.first_key);
 }
 
-/// Calls f(first, end, keys) for rows [first, end) of the block's queries, and the number of keys that the last of them
-/// sees.
+/// Calls f(first, end, keys) for rows [first, end) of the block's queries, of which the last sees `keys` keys.
 template <class F>
 void for_query_rows(AttentionBlock block, const F& f) {
   for (std::size_t first = 0; first < block.queries; first += kQueries) {

@@ -13,8 +13,7 @@ namespace lockstep::cpu {
 /// Width in bits of the widest vectors that x86 code may use; 128 is SSE, present on every x86-64.
 enum class Vectors { sse = 128, avx2 = 256, avx512 = 512 };
 
-/// Vector width that the kernels of an OpenBLAS family use. Unknown families are newer than this list and assumed to
-/// fit.
+/// Vector width that the kernels of an OpenBLAS family use. Unknown families are newer and assumed to fit.
 inline Vectors vectors_of(std::string_view family) {
   constexpr std::array<std::string_view, 16> kSse = {
       "Katmai",  "Coppermine", "Northwood", "Prescott",     "Banias",    "Core2", "Penryn", "Dunnington",

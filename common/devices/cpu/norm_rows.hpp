@@ -10,8 +10,7 @@ namespace lockstep::cpu {
 
 inline std::size_t norm_rows_of_chunk(std::size_t columns) { return std::max<std::size_t>(1, 16 * kTile / columns); }
 
-/// Sets elements [first, first + columns) of `to` to value_of(0 … columns − 1), or adds these. `buffer` holds `columns`
-/// floats.
+/// Sets elements [first, first + columns) of `to` to value_of(0 … columns − 1), or adds. `buffer`: `columns` floats.
 template <class F>
 void store_row(const View& to, std::size_t first, std::size_t columns, float* buffer, Into into, const F& value_of) {
   float* out = to.place(first, buffer);

@@ -1,5 +1,4 @@
-// Working memory for kernels, kept by the device between calls, because fibers have small stacks and allocation is
-// slow.
+// Working memory for kernels, kept by the device between calls: fibers have small stacks, and allocation is slow.
 #pragma once
 
 #include <cstddef>

@@ -14,8 +14,7 @@ namespace lockstep::cpu {
 
 class Threads {
  public:
-  /// `count` includes the caller, so count − 1 workers are started. USAGE error below 1, or if the system cannot start
-  /// that many.
+  /// `count` includes the caller: starts count − 1 workers. USAGE error below 1, or if the system cannot start them.
   explicit Threads(int count);
   ~Threads();
   Threads(const Threads&) = delete;

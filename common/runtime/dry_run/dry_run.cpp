@@ -109,8 +109,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     if (bytes == kPhase || queue.collective.depth++ > 0) return;
     queue.collective = {1, at.group, static_cast<double>(bytes), 0, queue.clock, false};
   }
-  /// On a machine with its vendor's libraries, the library sends everything that was sent since the outermost
-  /// collective began.
+  /// On a machine with its vendor's libraries, the library sends all of an outermost collective's messages.
   void close_region(int index) override {
     Queue& queue = queues_[static_cast<std::size_t>(index)];
     const bool phase = queue.phases.back();
@@ -131,8 +130,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   int world_rank() const override { return 0; }
 
  private:
-  /// Unfinished work: batches of one (group, queue), which run one at a time, or closures of a queue, if not yet waited
-  /// for.
+  /// Unfinished work: batches of one (group, queue), which run one at a time, or closures of a queue.
   struct Line {
     struct Held {
       double end;
@@ -176,8 +174,7 @@ class DryRun::Stage final : public Backend, private BlockOwner {
     beside_.erase(beside_.begin(), beside_.begin() + static_cast<std::ptrdiff_t>(past));
     return end;
   }
-  /// End of `seconds` of work of main from `begin`, on the multiprocessors that library collectives of other queues
-  /// leave free.
+  /// End of `seconds` of main's work from `begin`, slowed by library collectives of other queues.
   double slowed_end(double begin, double seconds) {
     std::erase_if(held_, [begin](const Held& held) { return held.end <= begin; });
     std::sort(held_.begin(), held_.end(), [](const Held& a, const Held& b) { return a.begin < b.begin; });

@@ -39,8 +39,7 @@ class DryRun {
 
   /// This rank in the group, on main. Streams are supported, sub-groups are not: `split` throws a USAGE error.
   Rank rank();
-  /// This rank in another group, whose splits return `part`, since no other rank says who joins; without `part`, as
-  /// above.
+  /// This rank in another group. Splits return `part`, since no other rank says who joins; without it, as above.
   Rank rank(DryRunGroup group, std::optional<DryRunGroup> part = {});
 
   double seconds() const;          ///< on main's clock

@@ -23,8 +23,7 @@ struct StuckQueue {
   std::string reason;  // "receives 16 bytes from rank 1, which has not started the send"
 };
 
-/// "DEADLOCK: 3 ranks wait for each other in a cycle: 0 → 2 → 1 → 0." and a line for each of them. Queues are ordered
-/// by rank, main first.
+/// "DEADLOCK: 3 ranks wait for each other in a cycle: 0 → 2 → 1 → 0." and a line for each. Queues: by rank, main first.
 std::string explain_deadlock(const std::vector<StuckQueue>& queues);
 /// The same as data: every queue that has not ended; other queues than main only if they have a closure to run.
 std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues);

@@ -34,8 +34,7 @@ struct Failure {
   std::string message;
   int rank = -1;
 };
-/// Failure from the exception being handled, thrown by `rank`; `queue` and `closure` say which closure it came from, if
-/// any.
+/// Failure from the exception being handled, thrown by `rank`, in the closure `closure` of `queue` unless null.
 Failure current_failure(int rank, const std::string& queue, const Location* closure);
 /// Failure of a rank whose program kept slices after its end.
 Failure outliving_slices(int rank, std::uint64_t blocks);

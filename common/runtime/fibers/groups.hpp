@@ -40,8 +40,7 @@ class Groups {
   /// For a complete call: the group that `member` belongs to, or −1 if its split passed a negative colour.
   int result(int group, std::uint64_t number, int member) const;
 
-  /// A group of `size` ranks of which the run contains only this one, as rank 0: see sim/symmetry.hpp. Every call makes
-  /// a new group.
+  /// A new group of `size` ranks of which the run contains only this one, as rank 0: see sim/symmetry.hpp.
   int symmetric_group(int world_rank, int size, int level, double share);
   bool is_symmetric(int group) const { return groups_[group]->level >= 0; }
   int symmetry_level(int group) const { return groups_[group]->level; }

@@ -30,8 +30,7 @@ struct ClosureBase {
   Location where{};
 };
 
-/// First in, first out. Unlike std::deque it allocates nothing until it is used: most queues of a large run never get a
-/// closure.
+/// First in, first out. Unlike std::deque it allocates nothing until used: most queues of a large run get no closure.
 template <class T>
 class Fifo {
  public:
@@ -68,8 +67,7 @@ struct Closures {
   bool has_ended(std::uint64_t number) const { return number <= waited + ended; }
 };
 
-/// `Types` names the backend's World, BackendRank, Queue, Closure and Endpoint. Members that every step needs come
-/// first.
+/// `Types` names the backend's World, BackendRank, Queue, Closure and Endpoint. Hot members come first.
 template <class Types>
 struct QueueBase {
   typename Types::BackendRank* owner = nullptr;

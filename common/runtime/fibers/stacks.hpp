@@ -14,8 +14,7 @@ struct Stack {
 
 class Stacks {
  public:
-  /// Stacks of `bytes` each; memory is used only as far as a stack has ever reached. About `expected` of them will be
-  /// taken.
+  /// Stacks of `bytes` each, about `expected` of them; memory is used only as far as a stack has ever reached.
   Stacks(std::size_t bytes, int expected);
   ~Stacks();  ///< no fiber may use them any more
   Stacks(const Stacks&) = delete;

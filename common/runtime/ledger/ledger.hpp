@@ -18,8 +18,7 @@ struct Traffic {
   std::uint64_t bytes_received = 0;
 };
 
-/// Traffic with one peer in one group (groups are numbered in the order in which their members made them; 0 is the
-/// world).
+/// Traffic with one peer in one group (numbered in the order in which its members made groups; 0 is the world).
 struct PeerTraffic {
   int group = 0;
   int peer = 0;  // world rank
@@ -38,8 +37,7 @@ struct RegionTotal {
   double seconds = 0;  // spent inside, on its queue's clock
 };
 
-/// Memory of one rank in bytes. Peaks are main's peak plus the scratch peaks of its other queues, so all backends
-/// agree.
+/// Memory of one rank in bytes. Peaks are main's peak plus the scratch peaks of its other queues, on every backend.
 struct Memory {
   std::array<std::uint64_t, kCategories> live{};  // when the ledger was read; 0 after the program has ended
   std::array<std::uint64_t, kCategories> peak{};

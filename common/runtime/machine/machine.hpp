@@ -99,8 +99,7 @@ struct Machine {
 Machine read_machine(const std::string& path);
 /// The same for the text of a file. `path` names it in messages; a cluster's node is read from the folder of `path`.
 Machine parse_machine(const std::string& text, const std::string& path);
-/// Reads `folder`/`name`.json, or the file `name` if it ends in ".json". An unknown name is an Error(usage) that
-/// suggests the nearest one.
+/// Reads `folder`/`name`.json, or the file `name` if it ends in ".json". If unknown, Error(usage) suggests the nearest.
 Machine find_machine(const std::string& name, const std::string& folder);
 /// Names of the machine files in `folder`, sorted.
 std::vector<std::string> machine_names(const std::string& folder);

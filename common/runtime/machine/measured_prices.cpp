@@ -10,8 +10,7 @@ double seconds_of(const SizePrice& point, double cold_share) {
   return point.seconds + cold_share * (point.cold_seconds - point.seconds);
 }
 
-/// Position of a value on an axis: between two points, at fraction `share`; outside the points, at the first or last
-/// one.
+/// Position of a value on an axis: between two points, at fraction `share`; outside, at the first or last point.
 struct Place {
   std::size_t below = 0, above = 0;
   double share = 0;

@@ -1,5 +1,4 @@
-// Description of one arithmetic operation for the runtime, independent of who computes it: its cost and the memory it
-// touches.
+// Description of one arithmetic operation, independent of the device: its cost and the memory it touches.
 #pragma once
 
 #include <array>

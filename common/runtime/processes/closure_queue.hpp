@@ -1,5 +1,4 @@
-// A queue of a rank that is a process: main, or main's closures in order, on a thread of their own if the backend has
-// one.
+// A queue of a rank that is a process: main, or main's closures in order, if possible on their own thread.
 #pragma once
 
 #include <pthread.h>
@@ -73,8 +72,7 @@ class ClosureQueue {
   /// True on the queue's own thread.
   bool is_mine() const { return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
-  /// Adds a closure that main launched at `issued`; returns its number. The queue's thread runs it or, without one, the
-  /// caller.
+  /// Adds a closure that main launched at `issued`; returns its number. Without a thread, runs it on the caller.
   std::uint64_t push(std::function<void(Rank)> f, Rank rank, Location where, Moment issued) {
     std::unique_lock lock(mutex_);
     closures_.push_back(std::make_unique<Closure>(Closure{std::move(f), rank, where, std::move(issued), Moment{}}));

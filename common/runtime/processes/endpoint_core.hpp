@@ -1,5 +1,4 @@
-// Base of every endpoint of a process: the ordered batches of one (group, queue), and their traffic. The backend moves
-// them.
+// Base of a process's endpoints: ordered batches of one (group, queue), and their traffic. The backend moves them.
 #pragma once
 
 #include <fmt/format.h>

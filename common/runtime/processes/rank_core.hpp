@@ -74,8 +74,7 @@ class RankCore : public Backend, public BlockOwner {
   // To be supplied by a backend
   // ------------------------------------------------------------------------------------------
 
-  /// Called on main before and after the program. An exception of the first counts as the program's; the second tells
-  /// the job.
+  /// Called on main before and after the program. The first may throw, as the program may; the second tells the job.
   virtual void begin_program() = 0;
   virtual void end_program() = 0;
   /// True if closures run on threads of their queues; false if they run at once, on main's thread.
@@ -84,7 +83,7 @@ class RankCore : public Backend, public BlockOwner {
   virtual bool memory_has_times() const = 0;
   /// Orders later work of the queue after the batch; the endpoint forgets batches up to it.
   virtual void wait_for_batch(Queue& queue, Endpoint& endpoint, Ticket ticket, Location where) = 0;
-  /// Orders later work of main after `closure` of `queue`, which has ended. Main has waited since `began` (job's
+  /// Orders main's later work after `closure` of `queue`, which has ended. Main has waited since `began` (job's
   /// seconds).
   virtual void go_on_after(Queue& queue, Ticket closure, double began, Location where) = 0;
   /// Collective over the group: the set-up calls of all members, in member order.

@@ -14,8 +14,7 @@ namespace lockstep::processes {
 /// run the same program.
 std::uint64_t endpoint_id(std::span<const int> members, const std::string& queue);
 
-/// Transfers that a rank has begun with a peer on an endpoint. The k-th send of one meets the k-th receive of the
-/// other.
+/// Transfers begun with a peer on an endpoint. The k-th send of one meets the k-th receive of the other.
 struct Begun {
   std::uint64_t endpoint = 0;
   int peer = -1;  // world rank; −1: every peer of the endpoint

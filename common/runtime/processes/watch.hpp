@@ -83,8 +83,7 @@ class Watch {
   virtual void post(int to, const ControlMessage& message) = 0;  ///< sends to another rank
   /// True if describe_me() counts transfers, so that a deadlock is found soon.
   virtual bool counts_transfers() const { return false; }
-  /// True if rank 0 has every answer it asked for. Once the clock is no longer checked, no message can then ask for
-  /// another.
+  /// True if rank 0 has every answer it asked for: no message then asks for more, once the clock is no longer checked.
   bool answered() const { return unanswered_ == 0; }
   void receive(const ControlMessage& message) {
     switch (message.kind) {
