@@ -9,8 +9,8 @@ namespace {
 
 using Table = std::array<std::uint32_t, 256>;
 
-/// tables[k][b]: what byte b does to the remainder when k more bytes follow it ("slicing by 8", Kounavis and Berry,
-/// ISCC 2005). Bits are mirrored, as the checksum is defined.
+/// tables[k][b]: the effect of byte b on the remainder when k more bytes follow it ("slicing by 8", Kounavis and Berry,
+/// ISCC 2005). Bits are mirrored, as in the definition of the checksum.
 constexpr std::array<Table, 8> make_tables() {
   std::array<Table, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -30,7 +30,7 @@ constexpr std::array<Table, 8> kTables = make_tables();
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
   std::uint32_t rest = ~before;
   while (bytes.size() >= 8) {
-    std::uint32_t low = 0, high = 0;  // little-endian, as everywhere this program runs
+    std::uint32_t low = 0, high = 0;  // little-endian, like every machine that this program runs on
     std::memcpy(&low, bytes.data(), 4);
     std::memcpy(&high, bytes.data() + 4, 4);
     low ^= rest;

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 }
 std::error_code last_error() { return {errno, std::generic_category()}; }
 
-/// Closed when it dies.
+/// A file descriptor that its destructor closes.
 class Descriptor {
  public:
   Descriptor(const char* doing, const std::string& path, int flags)
@@ -48,7 +48,7 @@ class Descriptor {
   void sync() {
     if (fsync(number_) != 0) fail("write", path_, last_error());
   }
-  /// Some file systems report only here what they could not write.
+  /// Some file systems report failed writes only here.
   void close() {
     if (::close(std::exchange(number_, -1)) != 0) fail("write", path_, last_error());
   }

@@ -1,4 +1,5 @@
-// What checkpoints ask of a file system, so that a test can stop it between any two operations, or let it be full.
+// The file-system operations that checkpoints use. A test implements them to crash between any two operations or to
+// fill the disk.
 #pragma once
 
 #include <initializer_list>
@@ -9,42 +10,43 @@
 
 namespace lockstep::checkpoint {
 
-/// That one run saves to a directory. Released when it dies.
+/// The right of one run to save to a directory. Released by the destructor.
 class Lock {
  public:
   virtual ~Lock() = default;
-  /// False once it is gone: the directory was removed, or another run has taken it.
+  /// False if the lock is lost: the directory was removed, or another run has taken it.
   virtual bool held() = 0;
 };
 
-/// Paths as the system has them. Every function throws Error(fail) with one sentence that names the path and the
-/// system's reason. They may be called from several threads.
+/// A file system. Paths are the operating system's. Every function throws Error(fail) with one sentence that names the
+/// path and the system's reason. Functions may be called from several threads.
 class Files {
  public:
   virtual ~Files() = default;
 
-  /// With its parents; one that is there already is fine.
+  /// Creates a directory and its parents. Does nothing if it exists.
   virtual void make_directory(const std::string& path) = 0;
-  /// A file of all `parts`, one after the other; one that was there is replaced. On the disk when it returns, but its
-  /// name is only after sync_directory of where it stands.
+  /// Writes a file of all `parts`, one after the other, and replaces an existing one. The contents are on disk when it
+  /// returns; the name is only after sync_directory of the parent directory.
   virtual void write(const std::string& path, std::initializer_list<std::string_view> parts) = 0;
-  /// From now on the names in a directory outlast a crash.
+  /// Makes the current names in a directory survive a crash.
   virtual void sync_directory(const std::string& path) = 0;
-  /// At once: nobody sees neither name, or a part of it. A file takes another's place; a directory needs a free name.
+  /// Renames atomically: nobody sees neither name, or half of the contents. Replaces an existing file; a directory
+  /// needs an unused name.
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// A file, or a directory with all that is in it; none is fine.
+  /// Removes a file, or a directory with its contents. Does nothing if there is none.
   virtual void remove(const std::string& path) = 0;
 
   virtual bool exists(const std::string& path) = 0;
-  /// Names in a directory, in order; none where there is no such directory.
+  /// Returns the names in a directory, sorted; empty if there is no such directory.
   virtual std::vector<std::string> list(const std::string& path) = 0;
-  virtual std::string read(const std::string& path) = 0;  // Error(usage)
+  virtual std::string read(const std::string& path) = 0;  // throws Error(usage)
 
-  /// Of a directory that is made where it is missing. Throws Error(usage) where another run has it.
+  /// Locks a directory, which is created if missing. Throws Error(usage) if another run holds the lock.
   virtual std::unique_ptr<Lock> lock(const std::string& directory) = 0;
 };
 
-/// The computer's own.
+/// The file system of this computer.
 class Disk final : public Files {
  public:
   void make_directory(const std::string& path) override;

@@ -18,7 +18,7 @@ namespace lockstep::checkpoint {
 
 namespace {
 
-/// The sentence in the lock's file about its holder.
+/// Describes the lock's holder; written into the lock file.
 std::string holder() {
   std::array<char, 256> host{"this host"};
   gethostname(host.data(), host.size() - 1);
@@ -32,11 +32,11 @@ std::string holder() {
 class FolderLock final : public Lock {
  public:
   explicit FolderLock(const std::string& directory) : path_(directory + "/lock") {
-    // A holder removes the file when it ends: a lock on one without a name is nobody's, and we try again.
+    // A holder removes the file when it ends. A lock on a file without a name protects nothing, so try again.
     do open_file();
     while (!take(directory) || !is_current());
     const std::string text = holder();
-    // Where the disk is full the lock is held, but says of nobody who holds it.
+    // On a full disk the lock is held, but its file does not name the holder.
     if (pwrite(file_, text.data(), text.size(), 0) >= 0 && ftruncate(file_, static_cast<off_t>(text.size())) == 0)
       fsync(file_);
   }
@@ -59,7 +59,8 @@ class FolderLock final : public Lock {
       throw Error(Verdict::usage, fmt::format("cannot write {}: {}", path_, std::generic_category().message(errno)));
   }
 
-  /// Throws where another run has it. Where the file system has no locks, whose file it is decides.
+  /// Takes the lock. Throws if another run holds it. On a file system without locks, the run that created the file
+  /// holds it.
   bool take(const std::string& directory) {
     if (flock(file_, LOCK_EX | LOCK_NB) == 0) return true;
     const bool has_locks = errno == EWOULDBLOCK;
@@ -74,7 +75,7 @@ class FolderLock final : public Lock {
                             directory, who, else_do));
   }
 
-  /// The name still is this file's.
+  /// True if the name still refers to this file.
   bool is_current() const {
     struct stat mine {
     }, named{};

@@ -43,7 +43,7 @@ class Reader {
     std::istringstream words(line);
     std::string kind;
     words >> kind;
-    bool more = false;  // the rest of the line is one text
+    bool more = false;  // the rest of the line is one value
     if (kind == "step") {
       words >> step_;
     } else if (kind == "fact") {
@@ -71,7 +71,7 @@ class Reader {
     return first <= all && count <= all - first;
   }
 
-  /// Every piece lies in its tensor, and in the file.
+  /// Checks that every piece lies within its tensor and within the file.
   void check(const Shard& shard) const {
     if (shard.file.find('/') != shard.file.npos) refuse(fmt::format("names the file {}", shard.file));
     for (const Piece& p : shard.pieces) {

@@ -7,7 +7,7 @@ namespace lockstep::checkpoint {
 
 namespace {
 
-/// Puts `row` below the last piece with the same columns, if it lies there; says whether.
+/// Appends `row` to the last piece if it has the same columns and lies directly below. Returns true if it did.
 bool extend(std::vector<Piece>& pieces, std::size_t since, const Piece& row) {
   const auto above = std::find_if(pieces.rbegin(), pieces.rend() - static_cast<std::ptrdiff_t>(since), [&](Piece& p) {
     return p.column == row.column && p.columns == row.columns && p.row + p.rows == row.row && p.at < row.at;
@@ -25,7 +25,7 @@ void add(std::vector<Piece>& pieces, std::size_t since, const Piece& piece) {
   if (piece.rows > 0 && piece.columns > 0 && !extend(pieces, since, piece)) pieces.push_back(piece);
 }
 
-/// A run is the end of a row, whole rows, and the beginning of one.
+/// A run consists of the end of one row, whole rows, and the beginning of another.
 void add_run(std::vector<Piece>& pieces, std::size_t since, const Run& run, std::size_t width) {
   std::size_t first = run.first, at = run.at, left = run.count;
   const auto take = [&](std::size_t rows, std::size_t columns) {
@@ -71,7 +71,7 @@ std::size_t elements_of(const std::vector<Piece>& pieces) {
 
 std::vector<Piece> pieces_of(const std::vector<Tensor>& tensors, const std::vector<Run>& runs) {
   std::vector<Piece> pieces;
-  std::size_t since = 0;  // the first piece of the tensor of this run
+  std::size_t since = 0;  // the first piece of this run's tensor
   for (const Run& run : runs) {
     while (since < pieces.size() && pieces[since].tensor != run.tensor) ++since;
     if (run.count > 0) add_run(pieces, since, run, tensors.at(run.tensor).columns);

@@ -1,4 +1,5 @@
-// Which part of a model a rank has, told so that no layout of ranks matters: boxes of the tensors of the serial model.
+// The part of a model that a rank holds, described independently of any layout of ranks: boxes in the tensors of the
+// serial model.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-/// `count` elements of a rank's array from `at` on, which are elements first, first + 1, … of a serial tensor.
+/// `count` elements of a rank's array, from `at`. They are elements first, first + 1, … of a serial tensor.
 struct Run {
   std::size_t tensor = 0;
   std::size_t first = 0;
@@ -23,7 +24,7 @@ struct Run {
   std::size_t count = 0;
 };
 
-/// A box of a serial tensor; its first element is element `at` of a rank's array, and each row begins `stride` elements
+/// A box in a serial tensor. Its first element is element `at` of a rank's array; each row begins `stride` elements
 /// after the one before.
 struct Piece {
   std::size_t tensor = 0;
@@ -35,23 +36,23 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-/// The part of each run whose elements of the array are in [begin, end).
+/// Returns the part of each run whose elements of the array are in [begin, end).
 std::vector<Run> runs_within(const std::vector<Run>& runs, std::size_t begin, std::size_t end);
-/// The same elements without gaps: run after run from 0 on.
+/// Returns the same elements without gaps: run after run, starting at 0.
 std::vector<Run> packed(std::vector<Run> runs);
 std::size_t elements_of(const std::vector<Run>& runs);
 
-/// Few boxes with the same elements: neighbouring rows that lie equally far apart become one.
+/// Returns few boxes with the same elements: neighbouring rows at equal distances are merged.
 std::vector<Piece> pieces_of(const std::vector<Tensor>& tensors, const std::vector<Run>& runs);
 std::size_t elements_of(const std::vector<Piece>& pieces);
-/// All tensors one after the other, each whole: an array of the serial model.
+/// Returns all tensors, whole and one after the other: the array of the serial model.
 std::vector<Piece> whole_pieces(const std::vector<Tensor>& tensors);
 
-/// `elements` of a tensor's row in both places: from `from` in one array to `to` in the other.
+/// A part of a tensor's row in both arrays: `elements` from `from` in one to `to` in the other.
 struct RowCopy {
   std::size_t from = 0, to = 0, elements = 0;
 };
-/// What two lists of pieces have in common.
+/// Returns the elements that two lists of pieces share.
 std::vector<RowCopy> common_rows(const std::vector<Piece>& from, const std::vector<Piece>& to);
 
 }  // namespace lockstep::checkpoint

@@ -20,7 +20,7 @@ constexpr std::string_view kStep = "step-";
   throw Error(Verdict::usage, fmt::format("{} {}", path, why));
 }
 
-/// A shard's file, as it was written.
+/// Reads a shard's file and checks that it is as written.
 std::string read_whole(Files& files, const std::string& checkpoint, const Shard& shard) {
   const std::string path = checkpoint + "/" + shard.file;
   if (!files.exists(path)) refuse(path, "is missing");

@@ -18,8 +18,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
 
-constexpr std::size_t kLength = 8;           // bytes that say how long the header is
-constexpr std::size_t kLongest = 100 << 20;  // of a header, as the format's own library has it
+constexpr std::size_t kLength = 8;           // bytes that hold the header's length
+constexpr std::size_t kLongest = 100 << 20;  // limit for a header, the same as in the format's own library
 constexpr const char* kFacts = "__metadata__";
 
 [[noreturn]] void malformed(const std::string& path, const std::string& why) {
@@ -34,7 +34,7 @@ std::size_t width_of(const std::string& type) {
   return found == widths.end() ? 0 : found->second;
 }
 
-/// What the header says of one tensor.
+/// One tensor's entry in the header.
 struct Entry {
   std::string name, type;
   std::vector<std::size_t> shape;
@@ -60,7 +60,7 @@ Entry entry_of(const Json::Member& member, const std::string& path) {
   return entry;
 }
 
-/// In the order of their places, which together are all `bytes` after the header.
+/// Returns the entries by position. Together they cover all `bytes` after the header.
 std::vector<Entry> entries_of(const Json& header, std::size_t bytes, const std::string& path) {
   std::vector<Entry> entries;
   for (const Json::Member& member : header.items())
@@ -111,7 +111,7 @@ std::string safetensors_text(const std::vector<NamedTensor>& tensors, const std:
     at = end;
   }
   std::string header = Json::object(std::move(members)).dump();
-  header.resize((header.size() + kLength - 1) / kLength * kLength, ' ');  // so that the numbers are aligned
+  header.resize((header.size() + kLength - 1) / kLength * kLength, ' ');  // aligns the numbers
   const std::uint64_t length = header.size();
   std::string text(kLength, '\0');
   text.reserve(kLength + header.size() + at);

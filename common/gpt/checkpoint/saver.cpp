@@ -44,11 +44,11 @@ void Saver::start(std::string attempt, Share share, Manifest head) {
     commit_ = std::async(std::launch::async, [this, head = std::move(head)] { return commit_when_complete(head); });
 }
 
-/// False where the save is given up.
+/// False if the save was abandoned.
 bool Saver::wait_for_all() {
   using Clock = std::chrono::steady_clock;
   auto pause = std::chrono::milliseconds(1);
-  auto last = Clock::now();  // when a rank's file came
+  auto last = Clock::now();  // time at which the last rank's file arrived
   for (int before = 0, written = 0; (written = ranks_written(files_, attempt_, ranks_)) < ranks_; before = written) {
     if (given_up_) return false;
     if (!files_.exists(attempt_))

@@ -1,10 +1,10 @@
-// Saving while training goes on: one rank's threads for the files. All ranks save to one directory, which all can see;
-// what they must tell each other goes by files, so that the threads send no messages.
+// Saves while training continues; each rank writes its file on its own threads. All ranks save to one directory, which
+// all can see. They coordinate through files, so the threads send no messages.
 //
 //   saver.start(attempt, share, head);         // returns at once
 //   …                                          // steps
 //   bool mine = saver.wait_for_share().empty();
-//   saver.settle(everybody's mine);            // rank 0: the checkpoint is there, or it is given up
+//   saver.settle(everybody's mine);            // rank 0: the checkpoint is complete, or abandoned
 #pragma once
 
 #include <atomic>
@@ -18,27 +18,27 @@ namespace lockstep::checkpoint {
 
 class Saver {
  public:
-  /// `keep`: checkpoints that stay, this one included. `limit`: a save is given up when no rank's file comes for so
-  /// long.
+  /// `keep`: number of checkpoints that remain, this one included. `limit`: a save is abandoned when no rank's file
+  /// arrives for this long.
   Saver(Files& files, std::string directory, int rank, int ranks, int keep = 2,
         std::chrono::milliseconds limit = std::chrono::minutes(10));
-  /// Waits for its own file; rank 0 gives up a checkpoint of which something is missing still.
+  /// Waits for this rank's file. Rank 0 abandons a checkpoint that is still incomplete.
   ~Saver();
   Saver(const Saver&) = delete;
 
-  /// Begins to write to the directory that `begin` made. Rank 0 commits the checkpoint as soon as all have written.
-  /// Nothing may be under way.
+  /// Starts writing to the directory that `begin` made. Rank 0 commits the checkpoint as soon as all ranks have
+  /// written. No other save may be under way.
   void start(std::string attempt, Share share, Manifest head);
   bool under_way() const { return share_.valid(); }
 
-  /// Why this rank's file could not be written, as far as is known now; else "".
+  /// Returns the reason why this rank's file could not be written, if it has failed so far; otherwise "".
   std::string failure() const;
-  /// Waits for this rank's file, at most as long as the limit: "", or why it could not be written.
+  /// Waits for this rank's file, at most for the limit. Returns "", or the reason why it could not be written.
   std::string wait_for_share() const;
-  /// Ends what is under way. `all_written`: on every rank wait_for_share() gave "". Rank 0 then waits until the
-  /// checkpoint is complete, and otherwise removes what there is of it: "", or why it could not.
+  /// Ends the save that is under way. `all_written`: wait_for_share() returned "" on every rank. If true, rank 0 waits
+  /// until the checkpoint is complete; otherwise it removes the partial one. Returns "", or the reason for a failure.
   std::string settle(bool all_written);
-  /// Rank 0, after settle(): seconds from start() until the checkpoint was complete; 0 where it did not become so.
+  /// On rank 0, after settle(): seconds from start() until the checkpoint was complete; 0 if it was not completed.
   double seconds_to_complete() const { return seconds_to_complete_; }
 
  private:
@@ -52,8 +52,8 @@ class Saver {
   std::string attempt_;
   std::atomic<bool> given_up_ = false;
   std::shared_future<std::string> share_;
-  std::future<std::string> commit_;  // of rank 0
-  double seconds_to_complete_ = 0;   // the commit's until it is waited for
+  std::future<std::string> commit_;  // on rank 0
+  double seconds_to_complete_ = 0;   // written by the commit until it is waited for
 };
 
 }  // namespace lockstep::checkpoint

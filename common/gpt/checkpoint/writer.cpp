@@ -81,7 +81,7 @@ void commit(Files& files, const std::string& directory, const std::string& attem
   files.write(manifest_path(attempt), {manifest_text(head)});
   files.sync_directory(attempt);
   const std::string path = step_path(directory, head.step);
-  if (files.exists(path)) {  // one that was refused, or of a run that went another way
+  if (files.exists(path)) {  // a rejected one, or one of a run that diverged from this
     files.rename(path, attempt + "-replaced");
     files.rename(attempt, path);
     files.sync_directory(directory);
@@ -95,7 +95,7 @@ void commit(Files& files, const std::string& directory, const std::string& attem
 void prune(Files& files, const std::string& directory, int step, int keep) {
   for (const int old : steps_in(files, directory)) {
     if (old > step || keep-- > 0) continue;
-    // Under another name first: half of a checkpoint must not look like one.
+    // Rename first: half of a checkpoint must not look like a checkpoint.
     const std::string path = step_path(directory, old), away = path + std::string(kAttempt) + "old";
     files.rename(path, away);
     files.sync_directory(directory);

@@ -22,7 +22,7 @@ namespace {
   throw Error(Verdict::usage, fmt::format("corpus {}: {}", name, why));
 }
 
-/// Bytes of the UTF-8 code point that `text` begins with; 0 where it is malformed.
+/// Returns the length in bytes of the UTF-8 code point at the beginning of `text`; 0 if it is malformed.
 std::size_t code_point_bytes(std::string_view text) {
   auto byte = static_cast<unsigned char>(text[0]);
   std::size_t bytes = byte < 0x80 ? 1 : byte >> 5 == 6 ? 2 : byte >> 4 == 14 ? 3 : byte >> 3 == 30 ? 4 : 0;
@@ -32,7 +32,7 @@ std::size_t code_point_bytes(std::string_view text) {
   return bytes;
 }
 
-/// The text cut into code points. UTF-8 sorts as its code points do.
+/// Splits the text into code points. UTF-8 sorts in the order of its code points.
 std::vector<std::string_view> characters(std::string_view text, const std::string& name) {
   std::vector<std::string_view> pieces;
   pieces.reserve(text.size());
@@ -45,7 +45,7 @@ std::vector<std::string_view> characters(std::string_view text, const std::strin
   return pieces;
 }
 
-/// Uniform in 0 … bound − 1, a function of the three counters alone.
+/// Returns a number, uniform in 0 … bound − 1, that depends on the three counters alone.
 std::size_t random_place(std::uint64_t seed, std::uint64_t step, std::uint64_t row, std::size_t bound) {
   std::uint64_t bits = mix(mix(mix(seed) ^ step) ^ row);
   return static_cast<std::size_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
@@ -65,7 +65,7 @@ TextBatch empty_batch(std::size_t sequences, std::size_t length) {
   return batch;
 }
 
-/// A token file, with the memory that it is looked at in.
+/// A token file and its memory mapping.
 class MappedTokens : public TokenSource {
  public:
   MappedTokens(std::unique_ptr<MappedFile> file, TokenFile tokens)
@@ -198,7 +198,7 @@ TextBatch Corpus::validation_batch(std::uint64_t index, std::size_t sequences, s
 }
 
 double Corpus::unigram_entropy() const {
-  // Stretches of 4,096 tokens: all of them, or 4,096 that are evenly spread.
+  // Stretches of 4,096 tokens: all of them, or 4,096 evenly spaced ones.
   constexpr std::size_t kStretch = 4096, kMost = 4096;
   const std::size_t stretches = (split_ + kStretch - 1) / kStretch, looked_at = std::min(stretches, kMost);
   std::vector<double> counts(vocabulary(), 0.0);

@@ -32,7 +32,7 @@ Number number_at(std::string_view bytes, std::size_t place) {
   return number;
 }
 
-/// Three numbers, and zeros up to the header's end: what no text begins with.
+/// Three numbers, then zeros up to the end of the header: no text begins like that.
 bool has_header(std::string_view bytes) {
   return bytes.size() >= kHeaderBytes && bytes.substr(0, 12).find_first_not_of('\0') != bytes.npos &&
          bytes.substr(12, kHeaderBytes - 12).find_first_not_of('\0') == bytes.npos;

@@ -1,4 +1,4 @@
-// Where the tokens of a text are: in memory, or in a file that is read where a batch needs it.
+// A source of tokens: memory, or a file that is read where a batch needs it.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@ namespace lockstep {
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  virtual std::size_t size() const = 0;         ///< tokens
-  virtual std::size_t token_bytes() const = 0;  ///< of each, where it is
-  /// Tokens first … first + into.size() − 1, which are there. Throws Error(usage) for one that the tokenizer lacks.
+  virtual std::size_t size() const = 0;         ///< in tokens
+  virtual std::size_t token_bytes() const = 0;  ///< stored size of one token
+  /// Reads tokens first … first + into.size() − 1, which must exist. Throws Error(usage) for a token that the tokenizer
+  /// lacks.
   virtual void read(std::size_t first, std::span<std::int32_t> into) const = 0;
 };
 

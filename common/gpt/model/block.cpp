@@ -139,7 +139,7 @@ void block_backward(Rank me, const Layers& layers, const BlockShape& shape, cons
                     const BlockTensors& gradients, const BlockActivations& saved, BackwardScratch& scratch, Slice dy,
                     const BlockPartReady& ready) {
   using P = BlockPart;
-  const Slice& gradient = dy;  // of the residual stream: y's, then the middle's, then the input's
+  const Slice& gradient = dy;  // gradient of the residual stream: at y, then at the middle, then at the input
   const Slice dx = scratch.narrow.cut(0, dy.size());
   const auto norm_ready = [&](P::Index weight, P::Index bias) {
     ready(bias);

@@ -1,5 +1,5 @@
-// One transformer block, forward and hand-written backward: x + attention(norm(x)), then that + MLP(norm(that)).
-// Free functions on slices, so that pipelines, recomputation and sharded units can call them a block at a time.
+// One transformer block, forward and hand-written backward: a = x + attention(norm(x)), then a + MLP(norm(a)). Free
+// functions on slices, so that pipelines, recomputation and sharded units can run one block at a time.
 #pragma once
 
 #include <array>
@@ -11,26 +11,27 @@
 
 namespace lockstep {
 
-/// Sizes that a block sees: B sequences of T positions, h heads, C channels; N = B·T rows.
+/// Sizes of a block's input: B sequences of T positions, h heads, C channels; N = B·T rows.
 struct BlockShape {
   std::size_t sequences = 0;
   std::size_t length = 0;
   std::size_t heads = 0;
   std::size_t d_model = 0;
   AttentionKind kind = AttentionKind::flash;
-  TensorShard tensor;  // the sizes above are the whole block's
+  TensorShard tensor;  // the sizes above are those of the whole block
   Architecture architecture;
 
   std::size_t rows() const { return sequences * length; }
-  /// Rows that norms and residuals of this rank work on.
+  /// Rows that this rank's norms and residuals process.
   std::size_t norm_rows() const { return tensor.sequence_parallel ? rows() / ranks() : rows(); }
   std::size_t own_width() const { return d_model / ranks(); }  ///< channels of this rank's heads
-  // Channels of this rank: of qkv, of what the layer up writes and down reads, and of the backward's wide scratch.
+  // Channels on this rank: outputs of qkv, outputs of the layer up, inputs of down, and width of the backward's wide
+  // scratch.
   std::size_t qkv_width() const { return architecture.qkv_width(heads, d_model) / ranks(); }
   std::size_t up_width() const { return architecture.up_width(d_model) / ranks(); }
   std::size_t mlp_width() const { return architecture.mlp_width(d_model) / ranks(); }
   std::size_t scratch_width() const { return architecture.scratch_width(heads, d_model) / ranks(); }
-  /// Elements of a norm's statistics.
+  /// Elements of one norm's statistics.
   std::size_t statistics() const { return (architecture.norm == NormKind::layer_norm ? 2 : 1) * norm_rows(); }
   AttentionShape attention() const {
     return {sequences, length, heads / ranks(), d_model / heads, architecture.key_value_heads(heads) / ranks()};
@@ -40,9 +41,9 @@ struct BlockShape {
   std::size_t ranks() const { return static_cast<std::size_t>(tensor.ranks); }
 };
 
-/// The parameters of a block in forward order. Matrices are out × in, as in PyTorch: y = x·Wᵀ + bias. Of p ranks that
-/// share the block each has 1/p of the rows of qkv and up, and 1/p of the columns of projection and down. RMSNorm has
-/// no bias, nor need linear layers have one. Sizes are GPT-2's; see Architecture for others.
+/// The parameters of a block in forward order. Matrices are out × in, as in PyTorch: y = x·Wᵀ + bias. With p ranks per
+/// block, each has 1/p of the rows of qkv and up, and 1/p of the columns of projection and down. RMSNorm has no bias,
+/// and linear layers may have none. Sizes are GPT-2's; see Architecture for others.
 struct BlockPart {
   enum Index : std::size_t {
     norm1_weight,       // C
@@ -61,34 +62,34 @@ struct BlockPart {
   };
 };
 
-/// Values, or gradients, of one block, by BlockPart::Index.
+/// Values or gradients of one block, indexed by BlockPart::Index.
 using BlockTensors = std::array<Slice, BlockPart::count>;
 
-/// The parts that a block of this architecture has, in order.
+/// Returns the parts that a block of this architecture has, in order.
 std::vector<BlockPart::Index> block_parts(const Architecture& architecture);
 
 using BlockPartReady = std::function<void(BlockPart::Index)>;
 
 class Layers;
 
-/// What the forward pass of one block leaves for its backward: of GPT-2 16 N·C elements, the statistics, and with
-/// materialised attention its probabilities. Of p ranks each has C/p for C in qkv, attention, up and gelu, h/p heads,
-/// and with sequence parallelism N/p rows of the others.
+/// Activations that a block's forward pass keeps for its backward: in GPT-2 16 N·C elements and the statistics, plus
+/// the probabilities with materialised attention. With p ranks per block, each has C/p for C in qkv, attention, up and
+/// gelu, h/p heads, and with sequence parallelism N/p rows of the others.
 struct BlockActivations {
   Slice input;                 // N × C
   Slice norm1;                 // N × C
-  Slice norm1_statistics;      // 2N f32; of RMSNorm N
-  Slice qkv;                   // N × 3C; q and k turned, with rotary positions
+  Slice norm1_statistics;      // 2N f32; N with RMSNorm
+  Slice qkv;                   // N × 3C; with rotary positions q and k are already rotated
   Slice attention;             // N × C
-  Slice attention_statistics;  // B × h × T f32, of flash attention
-  Slice probabilities;         // B × h × T × T, of materialised attention
+  Slice attention_statistics;  // B × h × T f32, for flash attention
+  Slice probabilities;         // B × h × T × T, for materialised attention
   Slice residual;              // N × C: input + attention
   Slice norm2;                 // N × C
   Slice norm2_statistics;      // 2N f32
   Slice up;                    // N × 4C
-  Slice gelu;                  // N × 4C; of SwiGLU silu(gate) · up
+  Slice gelu;                  // N × 4C; with SwiGLU silu(gate) · up
 };
-/// Unless empty, `probabilities` are used instead of memory of its own.
+/// Allocates memory for the probabilities only if `probabilities` is empty.
 BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities = {});
 
 /// Scratch of the backward pass, shared by all blocks of one rank.
@@ -97,30 +98,30 @@ struct BackwardScratch {
   Slice wide;    // N × 4C
 };
 
-/// y, a norm of x's rows; bias is of LayerNorm. And its backward: dx is overwritten, or added to.
+/// y = norm of each row of x; only LayerNorm uses `bias`. The backward overwrites dx, or adds to it.
 void block_norm(Rank me, const BlockShape& shape, Slice y, Slice statistics, Slice x, Slice weight, Slice bias);
 void block_norm_backward(Rank me, const BlockShape& shape, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x,
                          Slice weight, Slice statistics, Into into);
 
-/// saved.attention from saved.qkv, whose q and k it first turns where positions are rotary, and what its backward
-/// needs.
+/// Computes saved.attention from saved.qkv, and keeps what the backward needs. With rotary positions it first rotates q
+/// and k in place.
 void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved);
-/// dqkv from the gradient of saved.attention.
+/// Computes dqkv from the gradient of saved.attention.
 void block_attention_backward(Rank me, const BlockShape& shape, Slice dqkv, Slice dattention,
                               const BlockActivations& saved);
 
-/// saved.gelu from saved.up: GELU, or SwiGLU.
+/// Computes saved.gelu from saved.up: GELU, or SwiGLU.
 void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved);
-/// The gradient of saved.up from that of saved.gelu, both in a backward's wide scratch: dgelu is its first N ·
-/// mlp_width() elements, and GELU works in place. Returns where it is.
+/// Computes the gradient of saved.up from that of saved.gelu, both in a backward's wide scratch. dgelu is its first N ·
+/// mlp_width() elements; GELU works in place. Returns the slice with the result.
 Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved);
 
-/// y = block(saved.input), N × C; fills the rest of `saved`. y may be the next block's input; not saved.input.
+/// y = block(saved.input), N × C; fills the rest of `saved`. y may be the next block's input, but not saved.input.
 void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
                    BlockActivations& saved, Slice y);
 
-/// `dy` (N × C, the gradient of the block's output) becomes the gradient of its input; gradients of parameters
-/// accumulate. `ready(part)` is called as soon as one is final, from the last part to the first.
+/// Turns `dy` (N × C, the gradient of the block's output) into the gradient of its input; gradients of parameters
+/// accumulate. Calls `ready(part)` as soon as one is final, from the last part to the first.
 void block_backward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
                     const BlockTensors& gradients, const BlockActivations& saved, BackwardScratch& scratch, Slice dy,
                     const BlockPartReady& ready);
@@ -129,8 +130,9 @@ void block_backward(Rank me, const Layers& layers, const BlockShape& shape, cons
 void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows);
 /// dx = dy · W.
 void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_t rows);
-/// A linear layer and its GELU: x (N × out) = in (N × in) · Wᵀ + bias, and y = GELU(x). And from dy, the gradient of a
-/// linear layer's output whose input was y: dx = (dy · W) · GELU'(x). In one operation where the device gains by it.
+/// linear_gelu: a linear layer and its GELU, x (N × out) = in (N × in) · Wᵀ + bias and y = GELU(x).
+/// linear_gelu_backward: dx = (dy · W) · GELU'(x), where dy is the gradient of the output of a linear layer whose input
+/// was y. Fused where the device is faster that way.
 void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows);
 void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows);
 /// dW += dyᵀ · x and, unless empty, dbias += column sums of dy.

@@ -18,10 +18,10 @@ struct Preset {
   GptConfig config;
 };
 
-// layers, heads, d_model, vocabulary, context. tiny and small are for one laptop; the GPT-2 sizes are those of Radford
-// et al. 2019, the GPT-3 sizes those of arXiv 2005.14165, Table 2.1, gpt-22b, gpt-530b and gpt-1t those of arXiv
+// layers, heads, d_model, vocabulary, context. tiny and small fit on a laptop; the GPT-2 sizes are those of Radford et
+// al. 2019, the GPT-3 sizes those of arXiv 2005.14165, Table 2.1, gpt-22b, gpt-530b and gpt-1t those of arXiv
 // 2205.05198, Table 3; the Llama 3 sizes those of arXiv 2407.21783, Table 3.
-/// Llama's block: RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases and a head of its own.
+/// Llama's block: RMSNorm, rotary positions, SwiGLU, grouped-query attention, no biases and an untied head.
 constexpr GptConfig llama(std::size_t layers, std::size_t heads, std::size_t d_model, std::size_t vocabulary,
                           std::size_t context, std::size_t kv_heads, std::size_t ffn) {
   return {.layers = layers,
@@ -59,7 +59,8 @@ bool is_llama(const Architecture& a) {
 
 std::size_t GptConfig::parameters() const {
   const std::size_t p = static_cast<std::size_t>(tensor.ranks);
-  // qkv and up: matrices and biases; projection and down: matrices; their biases and the norms are whole.
+  // Sharded: matrices and biases of qkv and up, matrices of projection and down. Replicated: biases of the latter, and
+  // norms.
   const bool layer_norm = architecture.norm == NormKind::layer_norm;
   const std::size_t norm = layer_norm ? 2 * d_model : d_model;
   const std::size_t biases = architecture.biases ? qkv_width() + up_width() : 0;
@@ -134,14 +135,14 @@ std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std
   const std::size_t rows = sequences * length, norm_rows = config.tensor.sequence_parallel ? rows / p : rows;
   const std::size_t element = bytes_of(config.storage), c = config.d_model;
   const std::size_t statistics = (config.architecture.norm == NormKind::layer_norm ? 2 : 1) * norm_rows * 4;
-  // whole rows: input, norm, residual, norm; this rank's part: qkv, attention, up, and what down reads; two norms'
-  // statistics; attention's own
+  // All channels: input, norm, residual, norm. This rank's channels: qkv, attention, up, and down's input. Also the
+  // statistics of two norms and attention's own.
   const std::size_t own = config.qkv_width() + c + config.up_width() + config.mlp_width();
   const bool flash = config.attention == AttentionKind::flash;
   const std::size_t attention = rows * (config.heads / p) * (flash ? 4 : length * element);
   const std::size_t block = (4 * norm_rows * c + own * rows / p) * element + 2 * statistics + attention;
   const std::size_t head = (2 * norm_rows * c + config.own_vocabulary() * rows) * element + statistics;
-  // gradients: residual, narrow, wide
+  // Gradients: residual, narrow, wide.
   const std::size_t workspace = (2 * norm_rows * c + config.scratch_width() * rows / p) * element;
   return config.layers * block + head + workspace;
 }

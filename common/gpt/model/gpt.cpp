@@ -76,7 +76,8 @@ UsageOrder gpt_usage_order(const GptConfig& config) {
 
 namespace {
 
-/// Rank `rank`'s part of each of the heaps of rows that a tensor is made of: `sizes` are the rank's elements of each.
+/// Returns rank `rank`'s part of each block of rows that a tensor is made of. `sizes`: the rank's elements of each
+/// block.
 std::vector<TensorRun> runs_of_heaps(const std::vector<std::size_t>& sizes, std::size_t rank, std::size_t ranks) {
   std::vector<TensorRun> runs;
   std::size_t own = 0;
@@ -110,7 +111,7 @@ std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& ten
     if (config.architecture.mlp == MlpKind::gelu) return runs_of_heaps({tensor.size}, rank, ranks);
     return runs_of_heaps({tensor.size / 2, tensor.size / 2}, rank, ranks);
   }
-  const std::size_t first = std::min(config.vocabulary, rank * tensor.rows);  // the vocabulary, by tokens
+  const std::size_t first = std::min(config.vocabulary, rank * tensor.rows);  // the vocabulary, sharded by tokens
   const std::size_t real = std::min(config.vocabulary - first, tensor.rows) * tensor.columns;
   std::vector<TensorRun> runs;
   if (real > 0) runs.push_back({0, first * tensor.columns, real});

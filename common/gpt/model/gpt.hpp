@@ -1,4 +1,4 @@
-// A GPT with hand-written forward and backward, on the arithmetic contract alone: it runs on every backend, and
+// A GPT with hand-written forward and backward. It uses only the arithmetic contract, so it runs on every backend, and
 // phantom.
 //
 //   Gpt gpt(me, gpt_preset("tiny"), seed);
@@ -33,40 +33,41 @@ struct Batch {
 
 class Gpt;
 
-/// What one microbatch leaves between forward and backward, and the scratch of the backward: activation_bytes(…) in
-/// all. Made once and used for every step.
+/// Memory that one microbatch needs between forward and backward, and the scratch of the backward: activation_bytes(…)
+/// in all. Allocated once and used for every step.
 struct Activations {
   std::size_t sequences = 0;
   std::size_t length = 0;
   std::vector<BlockActivations> blocks;
-  Slice output;             // N × C, of the last block
+  Slice output;             // N × C, the last block's output
   Slice norm;               // N × C
   Slice norm_statistics;    // 2N f32
   Slice logits;             // N × V; their gradient after cross_entropy
-  Slice residual_gradient;  // N × C, handed from block to block by the backward
+  Slice residual_gradient;  // N × C, which the backward passes from block to block
   BackwardScratch scratch;
 
-  /// Called before a block's backward, where blocks share memory: fills again what this block's forward left in
-  /// saved.blocks[layer] and others have overwritten since. Null: nothing is shared. Recomputation hooks in here.
+  /// Called before a block's backward if blocks share memory: recomputes this block's activations in
+  /// saved.blocks[layer] that other blocks have overwritten. Null: nothing is shared. Recomputation hooks in here.
   void (*restore)(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) = nullptr;
 };
 
-/// Which flat slices a model allocates. Sharded data parallelism brings the others with `bind`, a unit at a time.
+/// Flat slices that a model allocates. Sharded data parallelism supplies the others with `bind`, one unit at a time.
 enum class Owns : std::uint8_t { values_and_gradients, values, nothing };
 
 class Gpt {
  public:
-  /// Values as GPT-2 draws them: matrices and embeddings N(0, 1/√(3C)), which at its 768 channels is its 0.02; those
-  /// that write to the residual stream 1/√(2L) of that; norms 1 and 0, biases 0. Element i of tensor t depends on
+  /// Draws initial values like GPT-2: matrices and embeddings N(0, 1/√(3C)), which for its 768 channels is its 0.02;
+  /// those that write to the residual stream 1/√(2L) of that; norms 1 and 0, biases 0. Element i of tensor t depends on
   /// (seed, t, i) alone, so every sharding draws the same values.
   Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns = Owns::values_and_gradients);
 
-  /// Who does the layers from now on: tensor parallelism, for a config with its shard. Else the class Layers itself.
+  /// Computes the layers with `layers` from now on: tensor parallelism, for a config with a shard. The default is
+  /// Layers.
   void use(std::shared_ptr<const Layers> layers) { layers_ = std::move(layers); }
   const Layers& layers() const { return *layers_; }
 
-  /// From now on tensor `index` of the table has this value and this gradient; an empty one is not there, and is kept
-  /// by nobody. What parameters() says stays as it is.
+  /// Uses this value and this gradient for tensor `index` of the table from now on. An empty slice means absent, and
+  /// the model keeps no reference. parameters() does not change.
   void bind(std::size_t index, Slice value, Slice gradient);
 
   const GptConfig& config() const { return config_; }
@@ -75,20 +76,20 @@ class Gpt {
 
   Activations allocate_activations(Rank me, std::size_t sequences, std::size_t length) const;
 
-  /// The part of `saved` that a smaller microbatch of the same length uses.
+  /// Returns the part of `saved` that a smaller microbatch of the same length uses.
   Activations first_sequences(const Activations& saved, std::size_t sequences) const;
 
   /// saved.logits = model(batch.tokens); batch and `saved` have the same shape. Calls `before` with the number of each
-  /// piece of gpt_usage_order before that runs.
+  /// piece of gpt_usage_order before that piece runs.
   void forward(Rank me, const Batch& batch, Activations& saved, const BeforePiece& before = {}) const;
 
-  /// From the gradient of the logits in saved.logits to the gradients of all parameters, which accumulate. Calls
-  /// `ready` for each parameter once its gradient is final; a tied embedding comes last of all.
+  /// Computes the gradients of all parameters, which accumulate, from the gradient of the logits in saved.logits. Calls
+  /// `ready` for each parameter once its gradient is final; a tied embedding is the last.
   void backward(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready = {},
                 const BeforePiece& before = {}) const;
 
-  // The pieces, for pipelines and recomputation. Block l's input is saved.blocks[l].input, its output the next one's
-  // input, or saved.output. All backward pieces work on saved.residual_gradient in place.
+  // The pieces, for pipelines and recomputation. Block l's input is saved.blocks[l].input; its output is the next
+  // block's input, or saved.output. All backward pieces update saved.residual_gradient in place.
   void embed(Rank me, const Batch& batch, Activations& saved) const;
   void forward_block(Rank me, std::size_t layer, Activations& saved) const;
   void forward_head(Rank me, Activations& saved) const;
@@ -99,12 +100,13 @@ class Gpt {
   BlockShape block_shape(std::size_t sequences, std::size_t length) const {
     return {sequences, length, config_.heads, config_.d_model, config_.attention, config_.tensor, config_.architecture};
   }
-  /// With the memory of the blocks as given, one for each.
+  /// Uses the given memory for the blocks, one element per block.
   Activations allocate_activations(Rank me, std::size_t sequences, std::size_t length,
                                    std::vector<BlockActivations> blocks) const;
 
  private:
-  // Places in the table: token embedding, learned positions, the blocks' parts, norm weight and bias, head unless tied.
+  // Indices in the table: token embedding, learned positions, the blocks' parts, norm weight and bias, head unless
+  // tied.
   bool learned_positions() const { return config_.architecture.positions == PositionKind::learned; }
   bool norm_bias() const { return config_.architecture.norm == NormKind::layer_norm; }
   std::size_t block_index(std::size_t layer) const { return (learned_positions() ? 2 : 1) + layer * parts_.size(); }
@@ -118,35 +120,36 @@ class Gpt {
   GptConfig config_;
   std::shared_ptr<const Layers> layers_ = std::make_shared<Layers>();
   Parameters parameters_;
-  std::vector<BlockPart::Index> parts_;                        // that a block has
-  std::array<std::size_t, BlockPart::count> place_of_part_{};  // among them; not there: BlockPart::count
-  std::vector<Slice> values_;                                  // by parameter, cut once
+  std::vector<BlockPart::Index> parts_;                        // parts of each block
+  std::array<std::size_t, BlockPart::count> place_of_part_{};  // index of each part in parts_; BlockPart::count if the
+                                                               // block lacks it
+  std::vector<Slice> values_;                                  // by parameter, sliced once
   std::vector<Slice> gradients_;                               // by parameter
   std::vector<BlockTensors> block_values_;
   std::vector<BlockTensors> block_gradients_;
 };
 
-/// The table of a GPT's parameters on this rank, without memory: for calculators and other layouts.
+/// Returns the table of a GPT's parameters on this rank without allocating memory: for calculators and other layouts.
 std::vector<Parameter> gpt_parameter_table(const GptConfig& config);
 
-/// Elements first, first + 1, … of tensor `index`, as many as `part` has, as a Gpt with this seed begins with them. A
-/// tensor that is cut over ranks begins with what the serial model has in its place, and padding with zeros.
+/// Initialises elements first, first + 1, … of tensor `index`, as many as `part` has, like a Gpt with this seed. A
+/// sharded tensor begins with the values that the serial model has there, and its padding with zeros.
 void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, std::size_t index, std::size_t first,
                      Slice part, std::uint64_t seed);
 
-/// Neighbouring elements of a rank's tensor that are neighbours in the serial model's tensor as well.
+/// Neighbouring elements of a rank's tensor that are also neighbours in the serial model's tensor.
 struct TensorRun {
   static constexpr std::size_t kPadding = static_cast<std::size_t>(-1);
   std::size_t own = 0;     // first element in the rank's tensor
-  std::size_t serial = 0;  // and in the serial one, or kPadding: tokens that the vocabulary does not have
+  std::size_t serial = 0;  // first element in the serial one; or kPadding for tokens beyond the vocabulary
   std::size_t size = 0;
 };
-/// All runs of one tensor of gpt_parameter_table(config), in order: how a serial model is cut, and joined again. Of
-/// tensors that are cut as config.tensor.cut says, where it is there.
+/// Returns all runs of one tensor of gpt_parameter_table(config), in order: how a serial model is sharded and joined
+/// again. Uses config.tensor.cut for sharded tensors, if set.
 std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor);
 
-/// The tensors that each piece of the forward pass works with, by their places in the table: the embedding, each block,
-/// the head. The backward pass goes through the pieces in reverse. A tied embedding is in the first and in the last.
+/// Returns the tensors that each piece of the forward pass uses, by their indices in the table: the embedding, each
+/// block, the head. The backward pass runs the pieces in reverse. A tied embedding is in the first and in the last.
 UsageOrder gpt_usage_order(const GptConfig& config);
 
 }  // namespace lockstep

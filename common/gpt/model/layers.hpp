@@ -1,20 +1,22 @@
-// The parts of a GPT whose work ranks can share. This class does them on one rank; tensor parallelism (week 23) derives
-// from it. Norms, residuals and the order of everything stay where they are, in block.cpp and gpt.cpp.
+// The parts of a GPT whose work ranks can share. This class computes them on one rank; tensor parallelism (week 23)
+// derives from it. Norms, residuals and the order of operations stay in block.cpp and gpt.cpp.
 #pragma once
 
 #include "common/gpt/model/block.hpp"
 
 namespace lockstep {
 
-/// Stateless: one of these serves every model. N = shape.rows(); "own" sizes are this rank's (BlockShape).
+/// Stateless, so one object serves every model. N = shape.rows(); "own" sizes are this rank's (BlockShape).
 class Layers {
  public:
   virtual ~Layers() = default;
 
-  /// y = projection(attention(qkv(saved.norm1))); fills saved.qkv, saved.attention and what attention keeps.
+  /// y = projection(attention(qkv(saved.norm1))); fills saved.qkv, saved.attention and the tensors that attention
+  /// keeps.
   virtual void attention_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                                  Slice y) const;
-  /// dx, the gradient of saved.norm1, from dy; gradients of parameters accumulate, and `ready` is called for each.
+  /// Computes dx, the gradient of saved.norm1, from dy. Gradients of parameters accumulate, and `ready` is called for
+  /// each.
   virtual void attention_backward(Rank me, const BlockShape& shape, const BlockTensors& values,
                                   const BlockTensors& gradients, const BlockActivations& saved,
                                   BackwardScratch& scratch, Slice dx, Slice dy, const BlockPartReady& ready) const;
@@ -22,7 +24,7 @@ class Layers {
   /// y = down(gelu(up(saved.norm2))); fills saved.up and saved.gelu.
   virtual void mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                            Slice y) const;
-  /// dx, the gradient of saved.norm2, from dy; as attention_backward.
+  /// Computes dx, the gradient of saved.norm2, from dy; like attention_backward.
   virtual void mlp_backward(Rank me, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
                             const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
                             const BlockPartReady& ready) const;
@@ -34,15 +36,15 @@ class Layers {
 
   /// logits = x·headᵀ, N rows of this rank's part of the vocabulary.
   virtual void logits(Rank me, Slice logits, Slice x, Slice head, std::size_t rows) const;
-  /// dx from the gradient of the logits; dhead accumulates.
+  /// Computes dx from the gradient of the logits; dhead accumulates.
   virtual void logits_backward(Rank me, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                                std::size_t rows) const;
 
-  /// dW += dyᵀ · x and, unless empty, dbias += column sums of dy, of every linear layer here but the head: what nobody
-  /// waits for, so that a pipeline may do it later.
+  /// dW += dyᵀ · x and, unless empty, dbias += column sums of dy, for every linear layer here except the head. Nothing
+  /// waits for the result, so a pipeline may compute it later.
   virtual void weight_gradient(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows) const;
 
-  /// cross_entropy, and cross_entropy_loss.
+  /// Runs cross_entropy and cross_entropy_loss.
   virtual void loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale) const;
   virtual void validation_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor) const;
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-/// Members of a file that must say what is done here anyway.
+/// Members of a file, which must agree with what this program supports.
 class Fields {
  public:
   Fields(const Json& file, const std::string& path) : file_(file), path_(path) {}
@@ -30,7 +30,7 @@ class Fields {
     const Json* found = given(name);
     return found ? found->get<bool>() : otherwise;
   }
-  /// Refuses what is given and is not `wanted`.
+  /// Rejects a value that is given and is not `wanted`.
   template <class T>
   void only(const char* name, T wanted) const {
     const Json* found = given(name);

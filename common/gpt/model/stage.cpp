@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Layers whose weights' gradients can wait: from `begin` to `end` they are noted down, with copies of what the
-/// backward pass overwrites, and not computed.
+/// Layers that can postpone weight gradients: between `begin` and `end` they are recorded, with copies of tensors that
+/// the backward pass overwrites, instead of computed.
 class SplitLayers final : public Layers {
  public:
   using Key = std::pair<int, int>;  // microbatch and chunk
@@ -29,7 +29,7 @@ class SplitLayers final : public Layers {
   void logits_backward(Rank me, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                        std::size_t rows) const override {
     if (!notes_) return Layers::logits_backward(me, dx, dhead, dlogits, x, head, rows);
-    notes_->push_back({dhead, {}, dlogits, x, rows});  // this microbatch's own, which nobody overwrites
+    notes_->push_back({dhead, {}, dlogits, x, rows});  // belongs to this microbatch, so nothing overwrites it
     linear_backward_input(me, dx, dlogits, head, rows);
   }
 
@@ -44,7 +44,7 @@ class SplitLayers final : public Layers {
 
 namespace {
 
-/// Calls the hook around a step.
+/// Calls the hook at the beginning and end of a step.
 class StepHook {
  public:
   StepHook(const StageHooks& hooks, Step step) : hooks_(hooks), step_(step) {
@@ -64,7 +64,7 @@ class StepHook {
 
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length) {
   const auto c = static_cast<double>(config.d_model), t = static_cast<double>(length);
-  // matrices; half of 4·T·C by the causal mask
+  // The matrices, and half of 4·T·C because of the causal mask.
   std::vector<double> costs(config.layers + 2, 2 * static_cast<double>(config.block_matrices()) + 2 * t * c);
   costs.front() = 2 * c;
   costs.back() = 2 * c * static_cast<double>(config.vocabulary);
@@ -197,7 +197,7 @@ std::size_t GptStage::boundary_elements(int microbatch) const {
   return gpt_.block_shape(batch.sequences, batch.length).norm_rows() * gpt_.config().d_model;
 }
 
-/// Memory of a part for the largest microbatch, but for what comes from a neighbour or goes to one.
+/// Allocates a part's memory for the largest microbatch, except for the slices that come from or go to a neighbour.
 Activations GptStage::allocate(const Part& part) {
   const GptConfig& config = gpt_.config();
   const Batch& batch = batches_.front();
@@ -221,7 +221,7 @@ Activations GptStage::allocate(const Part& part) {
   return saved;
 }
 
-/// What a block keeps of a microbatch, without its input; and what all share.
+/// Allocates the activations that a block keeps per microbatch, without its input, and those that all blocks share.
 BlockActivations GptStage::allocate_block(const BlockShape& shape) {
   using Keep = StageMemory::Keep;
   const DType type = gpt_.config().storage;
@@ -258,7 +258,7 @@ void GptStage::forward(int microbatch, int chunk, Slice input, Slice output) {
     before(l + 1);
     gpt_.forward_block(me_, l, saved);
   }
-  if (!has_head(part)) place(saved, last_block(part)) = {};  // the next stage's
+  if (!has_head(part)) place(saved, last_block(part)) = {};  // belongs to the next stage
   if (has_head(part)) {
     before(gpt_.config().layers + 1);
     gpt_.forward_head(me_, saved);
@@ -317,7 +317,7 @@ void GptStage::pass_back(const Part& part, const Batch& batch, Activations& save
     if (own && (shares_embedding() || embeds_twice_)) own(0);
   } else {
     copy(me_, saved.residual_gradient, output_gradient);
-    place(saved, last_block(part)) = spare_.empty() ? Slice{} : spare_.cut(0, narrow);  // a restored block writes there
+    place(saved, last_block(part)) = spare_.empty() ? Slice{} : spare_.cut(0, narrow);  // recomputation writes there
   }
   for (std::size_t l = last_block(part); l-- > first_block(part);) {
     before(l + 1);
@@ -330,7 +330,7 @@ void GptStage::pass_back(const Part& part, const Batch& batch, Activations& save
   if (hooks_.end_backward) hooks_.end_backward();
 }
 
-/// Tensor `index` of the whole table; a tied embedding is ready with the second of its two parts.
+/// Reports tensor `index` of the whole table. A tied embedding is ready with the second of its two parts.
 void GptStage::ready(std::size_t index) {
   if (index == 0 && embeds_twice_ && (embedding_half_ = !embedding_half_)) return;
   hooks_.ready(own_[index]);

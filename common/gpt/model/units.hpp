@@ -1,5 +1,5 @@
-// Sharding a model: its tensors are grouped in units, each unit is cut into p chunks, and each rank keeps one chunk of
-// every unit. A unit is what travels at once: a bucket of gradients, a block whose parameters are gathered.
+// Sharding a model: its tensors are grouped in units, each unit is split into p chunks, and each rank keeps one chunk
+// of every unit. A unit is communicated as a whole: a bucket of gradients, a block whose parameters are gathered.
 #pragma once
 
 #include <string>
@@ -19,25 +19,25 @@ struct Unit {
   std::size_t size = 0;
 
   bool holds(std::size_t tensor) const { return tensor >= first && tensor < first + count; }
-  /// The elements of the unit, counted from its start, that rank `rank` of `ranks` keeps. It may be empty.
+  /// Returns the elements of the unit, counted from its start, that rank `rank` of `ranks` keeps. May be empty.
   ChunkRange shard(int rank, int ranks) const { return chunk_range(size, rank, ranks); }
 };
 
-/// The unit of `count` ≥ 1 tensors from `first` on, named after the first of them.
+/// Returns the unit of `count` ≥ 1 tensors from `first`, named after the first of them.
 Unit make_unit(const std::vector<Parameter>& table, std::size_t first, std::size_t count);
 
-/// The part of one tensor that lies in a range of a unit.
+/// The part of one tensor within a range of a unit.
 struct TensorPart {
-  std::size_t tensor = 0;  // its place in the table
-  std::size_t first = 0;   // of the tensor's elements
-  std::size_t offset = 0;  // of that element in the range
+  std::size_t tensor = 0;  // its index in the table
+  std::size_t first = 0;   // first element in the tensor
+  std::size_t offset = 0;  // that element's offset in the range
   std::size_t size = 0;
 };
-/// The tensors that reach into `range` of the unit (counted from its start), in order.
+/// Returns the tensors that overlap `range` of the unit (counted from its start), in order.
 std::vector<TensorPart> tensor_parts(const std::vector<Parameter>& table, const Unit& unit, ChunkRange range);
 
-/// A chunk of a unit as a model of its own, for an Optimizer: the tensors that reach into it, cut to it, with offsets
-/// from its start. `values` and `gradients` are the chunk's, equally long.
+/// Presents a chunk of a unit as a model of its own, for an Optimizer: the overlapping tensors, restricted to the
+/// chunk, with offsets from its start. `values` and `gradients` are the chunk's and have the same length.
 Parameters shard_parameters(const std::vector<Parameter>& table, const Unit& unit, ChunkRange shard, Slice values,
                             Slice gradients);
 

@@ -9,8 +9,8 @@ namespace {
 /// Earliest times of one microbatch that has the pipeline to itself, by part.
 struct Alone {
   std::vector<StepTimes> times;
-  std::vector<double> arrives;  // before its forward
-  std::vector<double> returns;  // before its input gradient
+  std::vector<double> arrives;  // start of its forward
+  std::vector<double> returns;  // start of its input gradient
 
   Alone(const PipelineShape& shape, const std::vector<std::vector<StepTimes>>& by_chunk) {
     const int parts = shape.stages * shape.chunks;
@@ -18,7 +18,7 @@ struct Alone {
       const ChunkOfStage here = chunk_of_part(shape, k);
       times.push_back(by_chunk[static_cast<std::size_t>(here.stage)][static_cast<std::size_t>(here.chunk)]);
     }
-    const auto hop = [&](int k) {  // from part k to the next; a stage hands to itself at once
+    const auto hop = [&](int k) {  // from part k to the next; free within a stage
       const ChunkOfStage from = chunk_of_part(shape, k), to = chunk_of_part(shape, k + 1);
       const int link = goes_up(shape, from.chunk) ? to.stage : from.stage;
       return from.stage == to.stage ? 0 : by_chunk[static_cast<std::size_t>(link)].front().transfer;
@@ -31,12 +31,12 @@ struct Alone {
       returns[k] = returns[k + 1] + times[k + 1].input_gradient + hop(static_cast<int>(k));
   }
 
-  /// After the input gradient of part k: the way back to the first part, and its W.
+  /// Time from the end of part k's input gradient, back through the first part, to the end of that part's W.
   double way_out(std::size_t k) const {
     return returns.front() + times.front().input_gradient + times.front().weight_gradient -
            (returns[k] + times[k].input_gradient);
   }
-  /// From the forward of part k to the end of its W.
+  /// Time from the start of part k's forward to the end of its W.
   double held(std::size_t k) const {
     return returns[k] + times[k].input_gradient + times[k].weight_gradient - arrives[k];
   }

@@ -18,20 +18,20 @@ namespace {
 constexpr std::string_view kLetters = "FBIW";
 constexpr int kMostNumbered = 1 << 20, kMostStages = 1024;
 
-/// Of a microbatch or chunk.
+/// Parses the number of a microbatch or chunk.
 std::optional<int> number_of(std::string_view digits) {
   const std::optional<int> number = parse_number<int>(digits);
   return number && *number >= 0 && *number < kMostNumbered ? number : std::nullopt;
 }
 
 bool is_forward(const Step& step) { return step.work == Work::forward; }
-/// The step that a neighbour waits for, going back.
+/// True if the step computes the gradient that the preceding stage waits for.
 bool gives_input_gradient(const Step& step) { return step.work == Work::backward || step.work == Work::input_gradient; }
 bool gives_weight_gradient(const Step& step) {
   return step.work == Work::backward || step.work == Work::weight_gradient;
 }
 
-/// Where a step is, by what it gives: forward, input gradient and weight gradient of (microbatch, chunk), or −1.
+/// Positions of steps by their result: forward, input gradient and weight gradient of (microbatch, chunk), or −1.
 class Places {
  public:
   Places(const StageSchedule& stage, const PipelineShape& shape)
@@ -79,7 +79,7 @@ std::string wrong_range(const StageSchedule& stage, const PipelineShape& shape) 
   return "";
 }
 
-/// Each once, and on the stage itself in an order that can be.
+/// Checks one stage: every step occurs once, and in a possible order.
 std::string wrong_on_its_own(const Places& at, const PipelineShape& shape) {
   if (!at.twice().empty()) return at.twice();
   for (int c = 0; c < shape.chunks; ++c)
@@ -97,7 +97,7 @@ std::string wrong_on_its_own(const Places& at, const PipelineShape& shape) {
   return "";
 }
 
-/// The step of a neighbour that `step` of `stage` needs, and which neighbour; none at the ends of the model.
+/// The neighbour's step that `step` of `stage` depends on, and which neighbour; none at the ends of the model.
 struct Need {
   int stage = 0;
   Step step;
@@ -115,7 +115,7 @@ std::optional<Need> need_of(int stage, const Step& step, const PipelineShape& sh
   return std::nullopt;
 }
 
-/// The stage that waits for what a step gives; −1: none.
+/// Returns the stage that waits for a step's result; −1 if none does.
 int waiting_for(int stage, const Step& step, const PipelineShape& shape) {
   const int part = part_of(shape, stage, step.chunk);
   if (is_forward(step)) return part + 1 < shape.stages * shape.chunks ? chunk_of_part(shape, part + 1).stage : -1;
@@ -126,7 +126,8 @@ int place_of(const Places& at, const Step& step) {
   return is_forward(step) ? at.forward(step.microbatch, step.chunk) : at.input_gradient(step.microbatch, step.chunk);
 }
 
-/// Runs the schedule without clocks: every stage as far as it can. Where all are stuck, the step that waits for itself.
+/// Runs the schedule without clocks, every stage as far as possible. If all are stuck, names the step that waits for
+/// itself.
 std::string stuck(const Schedule& schedule, const std::vector<Places>& at, const PipelineShape& shape) {
   std::vector<int> done(schedule.size(), 0);
   for (bool moved = true; moved;) {
@@ -159,10 +160,10 @@ std::string stuck(const Schedule& schedule, const std::vector<Places>& at, const
   return "";
 }
 
-/// Do both ends of the link a → b see the activations, or the gradients, in the same order?
+/// Checks that both ends of the link a → b see the activations, or the gradients, in the same order.
 std::string crossed(const Schedule& schedule, const PipelineShape& shape, int a, int b, Work kind) {
   const auto is_kind = [&](const Step& step) { return is_forward(step) == (kind == Work::forward); };
-  std::vector<Step> out, in;  // as the sender counts them
+  std::vector<Step> out, in;  // in the sender's numbering
   for (const Step& step : schedule[static_cast<std::size_t>(a)])
     if (is_kind(step) && waiting_for(a, step, shape) == b) out.push_back({kind, step.microbatch, step.chunk});
   for (const Step& step : schedule[static_cast<std::size_t>(b)])
@@ -222,7 +223,7 @@ StageSchedule parse_stage(const std::string& line) {
   return stage;
 }
 
-/// "placement v", a line before the stages'.
+/// True for "placement v", a line before the stages'.
 static bool places_in_a_vee(const std::string& line) {
   std::istringstream words(line);
   std::string name, value, more;
@@ -257,7 +258,7 @@ ShapedSchedule parse_schedule(const std::string& text, const std::string& name) 
   if (read.shape.placement == Placement::vee && read.shape.chunks != 2)
     refuse(fmt::format(": a V has 2 chunks a stage, these steps are of {}", read.shape.chunks));
   const double needed = 2.0 * read.shape.microbatches * read.shape.chunks;
-  for (std::size_t s = 0; s < read.schedule.size(); ++s)  // before the checker takes memory for all of them
+  for (std::size_t s = 0; s < read.schedule.size(); ++s)  // before the checker allocates memory for all of them
     if (const std::size_t steps = read.schedule[s].size(); static_cast<double>(steps) < needed)
       refuse(fmt::format(": stage {} has {} step{}; {} need at least {:.0f}", s, steps, steps == 1 ? "" : "s",
                          counts(read.shape), needed));
@@ -321,11 +322,11 @@ double seconds_of(Work work, const StepTimes& times) {
   return 0.0;
 }
 
-/// A stage as time_schedule plays it.
+/// The state of a stage in time_schedule.
 struct Played {
   std::vector<TimedStep> steps;
-  std::vector<double> arrivals;             // by step: of its message at the next stage, or the one before
-  double next_link = 0, previous_link = 0;  // when they are free again
+  std::vector<double> arrivals;             // by step: arrival of its message at the next stage, or the preceding one
+  double next_link = 0, previous_link = 0;  // times at which the links become free
 };
 
 }  // namespace
@@ -355,7 +356,7 @@ std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, cons
         }
         const double end = begin + seconds_of(step.work, by_chunk[s][static_cast<std::size_t>(step.chunk)]);
         mine.steps.push_back({step, begin, end});
-        // Its message goes over the link to the next stage, or backwards over that from the stage before.
+        // The message uses the link to the next stage or, in the other direction, the link from the preceding stage.
         const bool to_next = is_forward(step) != goes_up(shape, step.chunk);
         const StepTimes& link = by_chunk[to_next ? s : (s + size - 1) % size].front();
         double& is_free = to_next ? mine.next_link : mine.previous_link;

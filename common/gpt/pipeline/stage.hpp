@@ -1,4 +1,4 @@
-// What one stage of a pipeline does with one microbatch, whatever the model is.
+// The interface between the pipeline interpreter and a model: what one stage computes for one microbatch.
 #pragma once
 
 #include <map>
@@ -10,25 +10,26 @@
 
 namespace lockstep {
 
-/// Called by the interpreter on main, in the order of the schedule. A part is a (stage, chunk); the first part of the
+/// Called by the interpreter on main, in the order of the schedule. A part is a (stage, chunk). The first part of the
 /// model has no input and no input gradient, the last part no output and no output gradient: these slices are empty.
-/// Two parts that follow each other on one stage, the bottom of a V, are a matter of the model alone: empty, too.
+/// Two consecutive parts on one stage, at the bottom of a V, exchange data within the model: their slices are empty,
+/// too.
 class StageModel {
  public:
   virtual ~StageModel() = default;
 
-  /// What crosses a boundary for this microbatch, in both directions.
+  /// Elements that cross a boundary for this microbatch, in each direction.
   virtual std::size_t boundary_elements(int microbatch) const = 0;
   virtual DType boundary_dtype() const = 0;
 
-  /// output = part(input). `input` stays as it is until this part's backward is over.
+  /// output = part(input). `input` is unchanged until this part's backward has ended.
   virtual void forward(int microbatch, int chunk, Slice input, Slice output) = 0;
-  /// Work::backward, or one of its halves: input_gradient from output_gradient; gradients of parameters accumulate.
-  /// For Work::weight_gradient alone both slices are empty: what it needs was kept by its other half.
+  /// Runs Work::backward or one of its halves: computes input_gradient from output_gradient; gradients of parameters
+  /// accumulate. For Work::weight_gradient both slices are empty: the other half has kept its inputs.
   virtual void backward(Work work, int microbatch, int chunk, Slice output_gradient, Slice input_gradient) = 0;
 };
 
-/// What a stage hands to itself at the bottom of a V: by the step that takes it.
+/// Slices that a stage passes to itself at the bottom of a V, by the step that takes them.
 class HandOver {
  public:
   Slice give(const Step& to, Slice slice) { return slices_[to] = std::move(slice); }

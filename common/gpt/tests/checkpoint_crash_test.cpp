@@ -1,5 +1,5 @@
-// Wherever a save ends, by a crash or because the disk is full, the last good checkpoint is there; and saves that go on
-// in the background; and that one run at a time saves to a folder.
+// Tests that the last good checkpoint survives a save that ends anywhere, by a crash or a full disk; that saves run in
+// the background; and that only one run at a time saves to a folder.
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// A crash at operation `at` of a save of step 30, where 10 and 20 are, or 20 and another 30; power may be lost.
-/// Returns whether it was in time to disturb.
+/// Crashes at operation `at` of a save of step 30, where steps 10 and 20 exist, or 20 and another 30; power may be
+/// lost. Returns true if the crash came before the end of the save.
 bool survives_crash(std::size_t at, bool replaces, std::mt19937* power, const Layout& layout) {
   MemoryFiles files;
   save(files, layout, 10, 0);
@@ -47,7 +47,7 @@ bool survives_crash(std::size_t at, bool replaces, std::mt19937* power, const La
   return crashed;
 }
 
-// At every single operation, with and without what had not reached the disk.
+// Crashes at every single operation, with and without losing the data that had not reached the disk.
 TEST(Checkpoint, ACrashBetweenAnyTwoOperationsLeavesTheLastGoodOne) {
   std::mt19937 layouts(5), power(6);
   const Layout layout = random_layout(some_tensors(), 2, layouts);
@@ -68,7 +68,7 @@ TEST(Checkpoint, OlderOnesGoAndLaterOnesStay) {
   MemoryFiles files;
   for (int step : {50, 10, 20, 30}) save(files, layout, step, 0);
   EXPECT_EQ(steps_in(files, kDirectory), (std::vector<int>{50, 30, 20}));
-  save(files, layout, 50, 1);  // takes the place of the old one
+  save(files, layout, 50, 1);  // replaces the old one
   EXPECT_EQ(good_steps(files, layout), (std::vector<int>{50, 30}));
 }
 
@@ -90,7 +90,7 @@ struct TwoSavers {
 };
 
 TEST(Saver, ReturnsAtOnceAndCommitsWhenAllHaveWritten) {
-  /// Nobody's write ends before the gate is open.
+  /// Blocks every write until the gate is open.
   class Gated final : public FilesAround {
    public:
     using FilesAround::FilesAround;
@@ -103,7 +103,7 @@ TEST(Saver, ReturnsAtOnceAndCommitsWhenAllHaveWritten) {
   MemoryFiles memory;
   Gated files(memory);
   TwoSavers two(files);
-  two.start(10);  // returns, though nothing can be written
+  two.start(10);  // returns although nothing can be written
   EXPECT_TRUE(two.savers[0].under_way());
   EXPECT_EQ(two.savers[0].failure(), "");
   EXPECT_TRUE(steps_in(files, kDirectory).empty());
@@ -129,7 +129,7 @@ TEST(Saver, WhereOneRankDoesNotWriteNothingIsLeftAndTheNextSaveIsGood) {
 }
 
 TEST(Saver, AFullDiskIsSaidAndWhatWasThereStays) {
-  // Room for the first checkpoint and for ever more of the second, so that each of its writes fails once.
+  // Leaves room for the first checkpoint and more and more of the second, so that each of its writes fails once.
   for (std::size_t room = 0; room < 6000; room += 100) {
     MemoryFiles files;
     TwoSavers two(files);
@@ -156,7 +156,7 @@ TEST(Saver, AFullDiskIsSaidAndWhatWasThereStays) {
   }
 }
 
-// The folder of a save vanishes, or a rank never writes: an error, where rank 0 once waited for ever.
+// The folder of a save vanishes, or a rank never writes. Rank 0 must report an error; it once waited forever.
 TEST(Saver, ASaveThatCannotBecomeCompleteIsGivenUp) {
   MemoryFiles files;
   TwoSavers two(files);
@@ -231,7 +231,7 @@ TEST_F(FolderLocks, ItIsLostWithItsFolder) {
   EXPECT_TRUE(second->held());
 }
 
-// The same on the computer's own files.
+// The same on this computer's file system.
 TEST(Disk, WritesReadsAndSaysWhatItCannot) {
   Disk disk;
   const std::string folder = std::filesystem::temp_directory_path() / ("lockstep_disk_" + std::to_string(getpid()));

@@ -1,4 +1,4 @@
-// Checkpoints: what was saved in any layout is read in any other, and whatever is altered is refused by name.
+// Tests that a checkpoint saved in any layout can be read in any other, and that an altered file is rejected by name.
 #include <functional>
 #include <numeric>
 
@@ -54,7 +54,7 @@ TEST(Checkpoint, TheManifestNamesEachElementOnce) {
             (std::vector<std::string>{"manifest", "rank-0.f32", "rank-1.f32", "rank-2.f32"}));
 }
 
-/// Whatever is done to it, what cannot be trusted is refused, and the sentence names the file.
+/// Damages a checkpoint in many ways. Each must be rejected, in a sentence that names the file.
 class Damaged : public testing::Test {
  protected:
   Damaged() {

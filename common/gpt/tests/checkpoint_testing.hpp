@@ -1,4 +1,4 @@
-// What the tests of checkpoints share: a model of four tensors, layouts by chance, and what must be in the files.
+// Shared by the tests of checkpoints: a model of four tensors, random layouts, and the expected contents of the files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ inline std::vector<Tensor> some_tensors() {
   return {{"embedding", 7, 5}, {"bias", 1, 11}, {"up", 12, 4}, {"down", 4, 9}};
 }
 
-/// Which elements of the model each rank has, and in which order: cut by columns, by rows, or anywhere; by chance.
+/// The elements of the model on each rank, in order: sharded by columns, by rows, or arbitrarily, at random.
 using Layout = std::vector<std::vector<Run>>;
 
 inline Layout random_layout(const std::vector<Tensor>& tensors, std::size_t ranks, std::mt19937& random) {
@@ -36,10 +36,10 @@ inline Layout random_layout(const std::vector<Tensor>& tensors, std::size_t rank
             add(r, row * columns + begin, columns * (r + 1) / ranks - begin);
           }
         break;
-      case 1:  // whole rows, to anybody
+      case 1:  // whole rows, to any rank
         for (std::size_t row = 0; row < rows; ++row) add(random() % ranks, row * columns, columns);
         break;
-      case 2:  // stretches of anything, also of several rows, in any order
+      case 2:  // arbitrary stretches, also across rows, in any order
         for (std::size_t first = 0, count = 0; first < rows * columns; first += count) {
           count = std::min(rows * columns - first, random() % 2 ? columns * (random() % 3) : 1 + random() % columns);
           runs.push_back({t, first, 0, count});
@@ -58,7 +58,7 @@ inline Layout random_layout(const std::vector<Tensor>& tensors, std::size_t rank
   return layout;
 }
 
-/// Array k of element i of tensor t at step s: a number of its own.
+/// Array k of element i of tensor t at step s: a different number for each.
 inline float value_of(int step, std::size_t tensor, std::size_t element, std::size_t k) {
   return static_cast<float>(step * 1000 + static_cast<int>(tensor * 200 + element)) + 0.25f * static_cast<float>(k);
 }
@@ -75,7 +75,7 @@ inline Manifest head_of(int step) {
   return {step, {{"model", "four tensors"}, {"loss_scale", "65536"}}, some_tensors(), {}};
 }
 
-/// What every rank does, one after the other.
+/// Runs every rank's part of a save, one after the other.
 inline void save(Files& files, const Layout& layout, int step, unsigned attempt, int keep = 2) {
   const std::string path = begin(files, kDirectory, step, attempt);
   const int ranks = static_cast<int>(layout.size());
@@ -86,7 +86,7 @@ inline void save(Files& files, const Layout& layout, int step, unsigned attempt,
   prune(files, kDirectory, step, keep);
 }
 
-/// Reads all of a checkpoint in a layout, and compares.
+/// Reads a whole checkpoint in a layout, and compares.
 inline void expect_step(Files& files, int step, const Layout& layout) {
   const std::string path = step_path(kDirectory, step);
   const Manifest manifest = read_manifest(files, path);

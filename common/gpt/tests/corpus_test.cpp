@@ -1,4 +1,4 @@
-// The corpus: tokens and back, batches that do not depend on the number of ranks, and bad files refused.
+// The corpus: encoding and decoding, batches that do not depend on the number of ranks, and malformed files.
 #include "common/gpt/data/corpus.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(Corpus, TheShippedTextIsReadWhole) {
   EXPECT_EQ(bytes.vocabulary(), 256u);
   EXPECT_EQ(letters.vocabulary(), 79u);
   EXPECT_EQ(letters.decode(letters.train().first(19)), "PRIDE AND PREJUDICE");
-  EXPECT_NEAR(letters.unigram_entropy(), bytes.unigram_entropy(), 1e-12);  // ASCII: the same symbols
+  EXPECT_NEAR(letters.unigram_entropy(), bytes.unigram_entropy(), 1e-12);  // ASCII: the symbols are the bytes
   EXPECT_GT(letters.unigram_entropy(), 3.0);
   EXPECT_LT(letters.unigram_entropy(), 3.2);
 }
@@ -57,7 +57,7 @@ TEST(Corpus, ABatchDependsOnSeedStepAndRowAlone) {
   EXPECT_EQ(corpus.batch(17, 4, 64).inputs, whole.rows(0, 4).inputs) << "fewer sequences are the first of more";
   EXPECT_NE(corpus.batch(18, 8, 64).inputs, whole.inputs);
   EXPECT_NE(corpus.batch(17, 8, 64, 1).inputs, whole.inputs);
-  // Shares of any number of ranks, put together again, are the global batch.
+  // The shards of any number of ranks, concatenated, are the global batch.
   for (std::size_t ranks : {1, 2, 4, 8}) {
     std::vector<std::int32_t> together;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -70,12 +70,12 @@ TEST(Corpus, ABatchDependsOnSeedStepAndRowAlone) {
 
 TEST(Corpus, PlacesAreSpreadOverTheWholeText) {
   std::string text(256, ' ');
-  for (int i = 0; i < 256; ++i) text[i] = static_cast<char>(i);  // a token is its place
+  for (int i = 0; i < 256; ++i) text[i] = static_cast<char>(i);  // a token is its position
   Corpus corpus = Corpus::of_text(text, TokenKind::bytes, 0);
   std::vector<int> seen(256, 0);
   for (std::uint64_t step = 0; step < 1000; ++step)
     for (std::int32_t first : corpus.batch(step, 16, 1).inputs) ++seen[static_cast<std::size_t>(first)];
-  // 16,000 draws over 255 places: mean 62.7, standard deviation 7.9; six of them either way.
+  // 16,000 draws over 255 positions: mean 62.7, standard deviation 7.9; six standard deviations are allowed.
   for (int place = 0; place < 255; ++place) EXPECT_NEAR(seen[place], 62.7, 48) << place;
   EXPECT_EQ(seen[255], 0) << "has no token after it";
 }
@@ -87,7 +87,7 @@ TEST(Corpus, ValidationGoesThroughItsPartInOrder) {
   EXPECT_EQ(corpus.decode(corpus.validation_batch(1, 2, 3).inputs), "ghiabc");
 }
 
-/// A token file of 256 header numbers and `tokens`.
+/// Makes a token file: 256 header numbers and `tokens`.
 template <class Number>
 std::string token_file(std::int32_t magic, std::int32_t version, const std::vector<Number>& tokens) {
   std::vector<std::int32_t> header(256, 0);
@@ -122,7 +122,7 @@ TEST(Corpus, TokenFilesHoldNumbers) {
   EXPECT_EQ(tokens, (std::vector<std::int32_t>{128000, 9906}));
 }
 
-/// Bytes of this process in memory, those of files included.
+/// Resident bytes of this process, including those of mapped files.
 double resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   double all = 0, resident = 0;
@@ -136,7 +136,7 @@ TEST(Corpus, ATokenFileOfEightGigabytesIsReadWhereABatchNeedsIt) {
   std::string bytes = token_file(20240520, 1, kGpt2Tokens);
   std::memcpy(bytes.data() + 8, &kTokens, sizeof kTokens);
   std::ofstream(path, std::ios::binary) << bytes;
-  std::error_code refused;  // the rest is a hole in the file: zeros, and no place on the disk
+  std::error_code refused;  // the rest is a hole in the file: zeros that use no disk space
   std::filesystem::resize_file(path, 1024 + 2ull * kTokens, refused);
   if (refused) GTEST_SKIP() << "no file of 8 GB here: " << refused.message();
   const double before = resident_bytes();

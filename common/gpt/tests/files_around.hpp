@@ -1,4 +1,4 @@
-// Files that hand everything on to others: a test overrides what it wants to be otherwise.
+// A file system that forwards every call to another one. Tests override the functions that must behave differently.
 #pragma once
 
 #include "common/gpt/checkpoint/files.hpp"

@@ -1,4 +1,4 @@
-// How many kernels a GPU is given, as the fake GPU counts them: what a step costs where kernels are short.
+// Counts kernel launches on the fake GPU: they determine a step's time when kernels are short.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace {
 
 using Act = std::function<void()>;
 
-/// Of the second call of what `prepare` makes, on one rank.
+/// Launches of the second call of the function that `prepare` returns, on one rank.
 double launches_of(const std::function<Act(Rank)>& prepare) {
   return run_one([&](Rank me) -> Values {
     const Act act = prepare(me);

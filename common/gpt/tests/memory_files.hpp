@@ -1,7 +1,6 @@
-// A file system in memory that a test can stop between any two operations, or in the middle of a write. What follows a
-// crash is either what every process would have seen (a killed process), or any mixture with what had not reached the
-// disk (a computer without power): names that were made, changed or removed since the last sync of their directory may
-// be as they were.
+// A file system in memory that a test can stop between any two operations, or in the middle of a write. After a crash
+// the files are either as every process saw them (a killed process), or any mixture with the synced state (a power
+// failure): names created, changed or removed since the last sync of their directory may have their earlier state.
 #pragma once
 
 #include <fmt/core.h>
@@ -23,12 +22,12 @@ class MemoryFiles final : public Files {
     Crash() : std::runtime_error("the computer is gone") {}
   };
 
-  /// The operation with this number, from 0 on, and all after it throw Crash. A write counts as two.
+  /// Makes the operation with this number, counted from 0, and all after it throw Crash. A write counts as two.
   void crash_at(std::size_t operation) { left_ = operation; }
-  /// Writes fail beyond so many bytes of all files.
+  /// Makes writes fail when all files together would exceed so many bytes.
   void set_room(std::optional<std::size_t> bytes) { room_ = bytes; }
 
-  /// Up again after a crash. Each directory has, by chance, what was synced last, or what was seen last; without a
+  /// Continues after a crash. Each directory has, at random, its last synced or its last visible state; without a
   /// generator the latter.
   void recover(std::mt19937* power_loss = nullptr) {
     left_.reset();
@@ -39,7 +38,7 @@ class MemoryFiles final : public Files {
         node.safe = node.names;
   }
 
-  /// Of a file, to spoil it.
+  /// Returns the contents of a file, for a test to corrupt.
   std::string& contents(const std::string& path) { return nodes_.at(find(path)).data; }
 
   void make_directory(const std::string& path) override {
@@ -78,7 +77,7 @@ class MemoryFiles final : public Files {
     nodes_.at(find(parent(from))).names.erase(leaf(from));
     nodes_.at(find(parent(to))).names[leaf(to)] = node;
   }
-  /// One operation for each name, as the system does it.
+  /// One operation for each name, like the operating system.
   void remove(const std::string& path) override {
     for (const std::string& name : list(path)) remove(path + "/" + name);
     const Operation here(*this);
@@ -99,7 +98,7 @@ class MemoryFiles final : public Files {
     const std::lock_guard lock(mutex_);
     return nodes_.at(find(path)).data;
   }
-  /// Nobody else sees these files.
+  /// No other process sees these files, so the lock is free.
   std::unique_ptr<Lock> lock(const std::string& directory) override {
     struct Held final : Lock {
       bool held() override { return true; }
@@ -111,10 +110,10 @@ class MemoryFiles final : public Files {
  private:
   struct Node {
     std::string data;
-    std::map<std::string, int> names, safe;  // of a directory: now, and when it was synced last
+    std::map<std::string, int> names, safe;  // of a directory: now, and at its last sync
   };
 
-  /// One operation at a time; none after the crash.
+  /// Serialises operations; throws from the crash on.
   class Operation {
    public:
     explicit Operation(MemoryFiles& files) : lock_(files.mutex_) {

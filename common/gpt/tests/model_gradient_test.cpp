@@ -1,4 +1,4 @@
-// The GPT's gradients: against golden values made with PyTorch, and against finite differences.
+// The GPT's gradients, compared with golden values from PyTorch and with finite differences.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -46,7 +46,7 @@ class Golden : public testing::TestWithParam<GoldenModel> {
     for (std::size_t i = 0; i < got.size(); ++i)
       EXPECT_NEAR(got[i], want[i], relative * std::abs(want[i]) + absolute) << key << "[" << i << "]";
   }
-  // The program sees the model with the formula's values, its batch, and the scalars of a step.
+  // Runs `f` with the model and its initial values by formula, its batch, and the scalars of a step.
   Values with_model(const std::function<Values(Rank, Gpt&, const Batch&, Activations&)>& f) const {
     return run_one([&](Rank me) {
       Gpt gpt(me, config(), 1);
@@ -112,7 +112,7 @@ TEST_P(Golden, AdamWSteps) {
     StepScalars scalars = allocate_step_scalars(me);
     Values seen;
     for (std::size_t step = 0; step < golden("losses").size(); ++step) {
-      // As serial_step, which counts all tokens; here one target counts nothing.
+      // Like serial_step, which averages over all tokens; here one target is masked.
       fill(me, scalars.loss, 0);
       accumulate_gradients(me, gpt, std::span(&batch, 1), saved, scalars.loss, factor_of(kSequences * kLength - 1));
       finish_step(me, gpt, optimizer, scalars, {.learning_rate = 1e-2f, .max_norm = 1});
@@ -124,7 +124,8 @@ TEST_P(Golden, AdamWSteps) {
   });
   EXPECT_NEAR(norms.front(), golden("total_norm").front(), 1e-4);
   expect_near(losses, "losses", 2e-4, 0);
-  // The bias of the keys has no effect on the loss: its gradient is rounding, which AdamW blows up to steps of its own.
+  // The bias of the keys has no effect on the loss. Its gradient is rounding error, which AdamW amplifies to full
+  // steps.
   Values want = golden("final_samples");
   const std::vector<Parameter> table = gpt_parameter_table(config());
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -145,8 +146,8 @@ INSTANTIATE_TEST_SUITE_P(Model, Golden,
 
 class FiniteDifferences : public testing::TestWithParam<GoldenModel> {};
 
-// Each tensor is moved by ±ε along its own gradient g/|g|; the loss must change by 2 ε |g|. Along a random direction d
-// it must change by 2 ε (g·d): together they catch a wrong length and a wrong direction.
+// Moves each tensor by ±ε along its own gradient g/|g|: the loss must change by 2 ε |g|. Along a random direction d it
+// must change by 2 ε (g·d). Together they catch a wrong length and a wrong direction.
 TEST_P(FiniteDifferences, EveryParameter) {
   const GptConfig config = GetParam().config;
   struct Row {
@@ -185,7 +186,7 @@ TEST_P(FiniteDifferences, EveryParameter) {
           (*direction)[k] = static_cast<float>((*direction)[k] / length);
           expected += static_cast<double>((*direction)[k]) * gradient[k];
         }
-        // Five points, so that curvature does not show; the fp32 loss carries some 3e-7, so ± 5e-5 on the quotient.
+        // Five points, so that curvature cancels. The fp32 loss has an error of about 3e-7, so the quotient has ± 5e-5.
         constexpr double kStep = 1e-2;
         auto slope = [&](double step) {
           return (loss_with(i, start, *direction, step) - loss_with(i, start, *direction, -step)) / (2 * step);
@@ -200,14 +201,14 @@ TEST_P(FiniteDifferences, EveryParameter) {
   for (const Row& row : rows) EXPECT_NEAR(row.measured, row.expected, 1e-3 * std::abs(row.expected) + 1e-4) << row.name;
 }
 
-/// Parts of both blocks: biases with SwiGLU, a LayerNorm with rotary positions, one head of keys for all.
+/// Mixes parts of both blocks: biases with SwiGLU, a LayerNorm with rotary positions, one key-value head for all heads.
 GptConfig mixed() {
   GptConfig config{2, 4, 16, 13, 8, true};
   config.architecture = {NormKind::layer_norm, PositionKind::rotary, MlpKind::swiglu, true, 1, 20, 500};
   return config;
 }
 
-/// Llama's block, of materialised attention.
+/// Llama's block with materialised attention.
 GptConfig materialised_llama() {
   GptConfig config = llama({2, 4, 16, 13, 8, false}, 2, 20, 500);
   config.attention = AttentionKind::materialised;

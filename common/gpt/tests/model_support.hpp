@@ -1,4 +1,4 @@
-// What the tests of the model share: one rank, and batches and values by the formulas of make_golden.py.
+// Shared by the tests of the model: one rank, and batches and values by the formulas of make_golden.py.
 #pragma once
 
 #include <cmath>
@@ -18,13 +18,13 @@ inline Values run_one(const Program& program, bool phantom = false) {
   return run(options, program).check().values.at(0);
 }
 
-/// A block as Llama's: `kv_heads` 0 is as many as heads.
+/// Returns `config` with Llama's block; with `kv_heads` = 0, as many key-value heads as heads.
 inline GptConfig llama(GptConfig config, std::size_t kv_heads, std::size_t ffn, float rope_base) {
   config.architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, kv_heads, ffn, rope_base};
   return config;
 }
 
-// Tokens and targets by the formulas of make_golden.py; target 5 counts nothing.
+// Tokens and targets by the formulas of make_golden.py; target 5 is masked.
 inline Batch formula_batch(Rank me, std::size_t sequences, std::size_t length, std::size_t vocabulary,
                            bool ignore_one = true) {
   return batch_by_formula(me, sequences, length, vocabulary, ignore_one ? 5 : -1);

@@ -1,4 +1,4 @@
-// The GPT: when gradients are final, microbatches, sharded optimizer, 16-bit storage, memory by formula.
+// The GPT: the order of final gradients, microbatches, sharded optimizer, 16-bit storage, memory by formula.
 #include <gtest/gtest.h>
 
 #include "common/gpt/model/model_file.hpp"
@@ -108,7 +108,7 @@ TEST(Optimizer, ShardsTogetherDoWhatOneDoes) {
 }
 
 TEST_P(Model, BringsItsTensorsAVisitAtATime) {
-  // Values and gradients of a model that owns nothing are bound before each piece and unbound after it.
+  // Binds values and gradients of a model that owns nothing before each piece, and unbinds them after it.
   const GptConfig config = this->config();
   const auto usage_order = gpt_usage_order(config);
   run_one([&](Rank me) {
@@ -177,19 +177,20 @@ TEST_P(Storage, LearnsItsBatchByHeartAndHoldsWhatTheFormulaSays) {
     memory = ledger_of(me).memory;
     return seen;
   });
-  EXPECT_NEAR(losses.front(), std::log(29.0), 0.3);  // nothing known: ln V
+  EXPECT_NEAR(losses.front(), std::log(29.0), 0.3);  // an untrained model: ln V
   EXPECT_LT(losses.back(), 0.5);
   const std::size_t element = bytes_of(config.storage), count = config.parameters();
   EXPECT_EQ(memory.live_of(Category::parameter), element * count);
   EXPECT_EQ(memory.live_of(Category::gradient), element * count);
-  EXPECT_EQ(memory.live_of(Category::optimizer), (element == 4 ? 8 : 12) * count);  // 16 bytes a parameter either way
+  EXPECT_EQ(memory.live_of(Category::optimizer), (element == 4 ? 8 : 12) * count);  // 16 bytes per parameter either way
   EXPECT_EQ(memory.live_of(Category::activation), activation_bytes(config, 4, 16));
 }
 
 INSTANTIATE_TEST_SUITE_P(Model, Storage, testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
-// Two ways to compute one function: gradients differ by the rounding of probabilities, and memory by B·h·T·(T·e − 4).
+// Both kinds compute the same function. Gradients differ by the rounding of probabilities, and memory by B·h·T·(T·e −
+// 4).
 TEST(Attention, MaterialisedIsTheSameModel) {
   for (const auto& [dtype, block] : {std::pair{DType::f32, GptConfig{2, 2, 32, 29, 16}},
                                      {DType::bf16, GptConfig{2, 2, 32, 29, 16}},
@@ -287,11 +288,11 @@ TEST(Config, CountsAndRefuses) {
   EXPECT_EQ(gpt_preset("llama3-70b").parameters(), 70553706496u);
   EXPECT_EQ(gpt_preset("llama3-405b").parameters(), 405853388800u);
   const auto refused = [](GptConfig config) { return !refusal([&] { config.check(); }).empty(); };
-  EXPECT_TRUE(refused({2, 3, 64, 256, 64}));  // heads do not divide d_model
+  EXPECT_TRUE(refused({2, 3, 64, 256, 64}));  // heads does not divide d_model
   EXPECT_TRUE(refused({0, 2, 64, 256, 64}));
   EXPECT_TRUE(refused({2, 2, 64, 0, 64}));
-  EXPECT_TRUE(refused(llama({2, 4, 64, 256, 64}, 3, 64, 500)));  // key-value heads do not divide heads
-  EXPECT_TRUE(refused(llama({2, 4, 20, 256, 64}, 2, 64, 500)));  // heads of 5 channels have no pairs
+  EXPECT_TRUE(refused(llama({2, 4, 64, 256, 64}, 3, 64, 500)));  // the number of key-value heads does not divide heads
+  EXPECT_TRUE(refused(llama({2, 4, 20, 256, 64}, 2, 64, 500)));  // heads of 5 channels cannot be paired
   EXPECT_TRUE(refused(llama({2, 4, 64, 256, 64}, 2, 64, 0)));
   GptConfig shared = llama({2, 4, 64, 256, 64}, 2, 64, 500);
   shared.tensor.ranks = 2;

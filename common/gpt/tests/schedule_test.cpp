@@ -1,4 +1,4 @@
-// Tests of what a schedule that cannot be is told, in English that counts, and of the time of one that can.
+// Tests the messages about impossible schedules, including their plurals, and the times of possible ones.
 #include "common/gpt/pipeline/schedule.hpp"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ TEST(Schedule, AVIsReadCheckedAndTimed) {
   const ShapedSchedule read = parse_schedule("# mine\nplacement v\n" + lines, "mine.txt");
   ASSERT_EQ(read.shape, (PipelineShape{2, 1, 2, Placement::vee}));
   EXPECT_EQ(check_schedule(read.schedule, read.shape), "");
-  // Down 1 + hop, up without one on stage 1, a hop to stage 0, which has the loss; back the same way.
+  // Down: 1 + hop. Up: no hop on stage 1, a hop to stage 0, which has the loss. The backward takes the same route.
   const auto timed = time_schedule(read.schedule, read.shape, StepTimes{1, 1, 1, /*transfer=*/0.5});
   EXPECT_EQ(timed[1][0].begin, 1.5);
   EXPECT_EQ(timed[1][1].begin, 2.5) << "the stage hands to itself";
@@ -99,7 +99,7 @@ TEST(Schedule, AVThatCannotBeIsNamed) {
             "message 0 from stage 1 to stage 0 is of F1.1 where it is sent and of F0.1 where it is received");
 }
 
-/// All orders of F, I and W of a stage in which each kind goes through the microbatches in order.
+/// Returns all orders of a stage's F, I and W in which each kind visits the microbatches in order.
 std::vector<StageSchedule> orders(int microbatches) {
   std::vector<StageSchedule> all;
   const auto grow = [&](const auto& self, StageSchedule& steps, int f, int i, int w) -> void {
@@ -118,7 +118,7 @@ std::vector<StageSchedule> orders(int microbatches) {
   return all;
 }
 
-/// The shortest of all schedules of such orders.
+/// Returns the shortest makespan of all schedules made of such orders.
 double best_by_trying(const PipelineShape& shape, const std::vector<StepTimes>& stages,
                       const std::vector<int>& limits) {
   const std::vector<StageSchedule> all = orders(shape.microbatches);
