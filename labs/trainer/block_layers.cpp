@@ -116,7 +116,7 @@ class BlockLayers final : public Layers {
   bool cut_rows_, overlap_scatter_;
 };
 
-/// This rank's rows of the layer qkv: its heads of q, and its fewer ones of k and of v.
+/// Adds this rank's rows of the layer qkv: its heads of q, and its (fewer) heads of k and of v.
 void add_qkv(week23::TensorRuns& runs, const GptConfig& config, std::size_t width) {
   const int r = config.tensor.rank, p = config.tensor.ranks;
   const std::size_t kv_heads = config.architecture.key_value_heads(config.heads), head = config.head_size();

@@ -1,6 +1,6 @@
-// Given: tensor parallelism of blocks that are not GPT-2's, of which weeks 23.2, 23.3 and 23.5 are: the same linear
-// layers (23.1, or 23.5 between sharded rows) around what a rank's heads and channels do alone. Embedding, head and
-// loss stay 23.4's.
+// Given: tensor parallelism for blocks other than GPT-2's, which weeks 23.2, 23.3 and 23.5 cover. The same linear
+// layers (23.1, or 23.5 between sharded rows) surround the local computation on a rank's heads and channels. Embedding,
+// head and loss are those of 23.4.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace lockstep::week25 {
 
-/// The layers of a model with this config, whose tensor is {tp.group.rank(), tp.group.size(), …}. With
-/// `overlap_scatter`, between sharded rows, the gradient of a column-parallel layer's input is scattered on tp.comm
-/// while main computes that of its weight (23.1d does so with an all-reduce, 23.5 does not), as Megatron-LM does since
-/// 2022.
+/// Returns the layers of a model with this config; its `tensor` is {tp.group.rank(), tp.group.size(), …}. With
+/// `overlap_scatter`, under sequence parallelism, the gradient of a column-parallel layer's input is reduce-scattered
+/// on tp.comm while main computes the weight gradient (23.1d does so with an all-reduce, 23.5 does not), like
+/// Megatron-LM since 2022.
 std::shared_ptr<const Layers> make_layers(const week23::TensorParallel& tp, const GptConfig& config,
                                           bool overlap_scatter = false);
 
-/// As CutTensor: week23::cut_tensor for GPT-2's block; of others, heads of q and of k and v by 23.3a's rows, and the
-/// gate and up each by 23.1e's.
+/// A CutTensor: week23::cut_tensor for GPT-2's block; for others, shards the heads of q and of k and v by the rows of
+/// 23.3a, and gate and up each by the rows of 23.1e.
 std::vector<TensorRun> cut_tensor(const GptConfig& config, const Parameter& own);
 
 }  // namespace lockstep::week25

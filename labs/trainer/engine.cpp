@@ -14,7 +14,7 @@ namespace {
 
 week21::DdpOptions buckets_of(const EngineOptions& o) { return bucket_options(o.bucket_bytes, o.overlap); }
 
-/// A window of DDP's: all passes but the last are quiet.
+/// Runs one of DDP's windows, in which only the last pass communicates.
 void run_ddp_window(week21::Ddp& ddp, int microbatches, const Engine::Hooks& hooks,
                     const std::function<void(int, const Engine::Hooks&)>& pass) {
   week21::run_window(ddp, microbatches, [&](int i) { pass(i, hooks); });
@@ -32,7 +32,8 @@ std::vector<Unit> units_of(const std::vector<Parameter>& table, const week21::Dd
   return units;
 }
 
-/// Adds elements of a tensor to the last piece, where they are alike and follow it.
+/// Extends the last piece by elements of a tensor if they follow it and have the same properties; otherwise adds a
+/// piece.
 void add_piece(std::vector<Piece>& pieces, bool same_share, const Slice& share, std::size_t offset, std::size_t size,
                const Parameter& tensor) {
   const bool norm = tensor.name.find("norm") != std::string::npos;
@@ -50,7 +51,7 @@ std::vector<Piece> whole_pieces(const std::vector<Parameter>& table, const Slice
   return pieces;
 }
 
-/// What the stages share.
+/// Shared by all stages.
 class Base : public Engine {
  public:
   std::vector<Slice> value_shares() override { return {whole_values()}; }
@@ -99,16 +100,17 @@ class Stage0 final : public Base {
   std::vector<Unit> units() const override { return ddp_ ? units_of(table(), *ddp_) : std::vector<Unit>{}; }
 
  private:
-  /// For what this engine owns. The sums of a step are over before the optimizer counts it.
+  /// Returns the step counter for this engine's parameters. A step's reductions have ended before the optimizer counts
+  /// it.
   week21::StepsDone steps_done() const {
     return [this] { return static_cast<std::uint64_t>(optimizer_.steps()); };
   }
 
   Optimizer optimizer_;
-  std::unique_ptr<week21::Ddp> ddp_;  // none on one rank
+  std::unique_ptr<week21::Ddp> ddp_;  // null with one rank
 };
 
-/// What stages 1 to 3 share.
+/// Shared by stages 1 to 3.
 template <class Zero>
 class Sharded : public Base {
  public:
@@ -138,7 +140,7 @@ class Sharded : public Base {
 
  protected:
   using Base::Base;
-  /// Of this rank's chunk of each unit.
+  /// Returns the pieces of this rank's chunk of each unit.
   std::vector<Piece> pieces_of(const std::vector<Slice>& shares) const {
     std::vector<Piece> pieces;
     const std::vector<Unit> units = this->units();
@@ -157,7 +159,7 @@ class Sharded : public Base {
   }
 
   std::unique_ptr<Zero> zero_;
-  std::shared_ptr<ForwardGathers> gathers_;  // none: zero_ gathers before main goes on
+  std::shared_ptr<ForwardGathers> gathers_;  // null: zero_ gathers before main continues
 };
 
 class Stage1 final : public Sharded<week22::Zero1> {
@@ -200,12 +202,13 @@ class Stage2 final : public Sharded<week22::Zero2> {
   }
   void step(float rate, Slice factor, Slice skip, Slice skipped) override {
     Sharded::step(rate, std::move(factor), std::move(skip), std::move(skipped));
-    if (!gathers_) return;  // zero_ has zeroed them
+    if (!gathers_) return;  // zero_ has already zeroed them
     for (const Slice& share : gradient_shares()) fill(dp_, share, 0);
   }
 };
 
-/// Over all of dp, or over the ranks of groups.node, whose copies of the state the ranks of groups.rail have too.
+/// Shards over all of dp, or over the ranks of groups.node. In the latter case the ranks of groups.rail hold copies of
+/// the same shard.
 class Stage3 final : public Sharded<week22::Fsdp> {
  public:
   Stage3(Rank dp, EngineModel model, const EngineOptions& o, const std::optional<week21::Hierarchy>& groups)
@@ -252,15 +255,15 @@ class Stage3 final : public Sharded<week22::Fsdp> {
   Slice whole_values() override { return whole_; }
 
  private:
-  /// The last pass of a window alone crosses from group to group.
+  /// Enables the reduction across groups for the last pass of a window only.
   void end_backward() {
     zero_->end(week22::Pass::backward);
     passes_ = (passes_ + 1) % options_.microbatches;
     if (hybrid_) hybrid_->reduce_across(passes_ + 1 == options_.microbatches);
   }
 
-  week22::Hsdp* hybrid_ = nullptr;  // zero_, where it is one
-  int passes_ = 0;                  // of this window
+  week22::Hsdp* hybrid_ = nullptr;  // zero_, if it is an Hsdp
+  int passes_ = 0;                  // passes in this window
   Slice whole_;
 };
 

@@ -16,18 +16,19 @@ namespace lockstep::week25 {
 
 namespace {
 
-/// What one stage saw.
+/// Measurements of one stage.
 struct Seen {
   double begin = 0, pipeline_end = 0, gradients_end = 0, end = 0;
-  double working = 0;  // in forwards and backwards
+  double working = 0;  // total time of forwards and backwards
   double busy = 0;     // arithmetic in them
-  double gathers = 0;  // waits in them for new values
+  double gathers = 0;  // waits for new values in them
   std::vector<TimedStep> steps;
-  std::map<int, double> bytes;  // sent, by link level
+  std::map<int, double> bytes;  // bytes sent, by link level
   Memory memory;
 };
 
-/// Groups of `ranks` that lie `apart` from each other, and the outermost link between neighbours of any of them.
+/// Groups of `ranks` with distance `apart` between neighbours, and the outermost link level between neighbours of any
+/// group.
 struct Ring {
   int ranks = 1, apart = 1, level = 0;
 };
@@ -39,7 +40,7 @@ Ring ring_of(const Machine& machine, const Options3d& o, Axis axis) {
   return {ranks, ranks == 1 ? 1 : rank_of(o.mesh, o.order, next), std::max(0, level)};
 }
 
-/// Of `ranks` of the axis dp, every `step`-th: those that share sequences are neighbours on it.
+/// The ring of `ranks` ranks on the axis dp, `step` apart. Ranks that share sequences are neighbours on the axis.
 Ring part_of_dp(const Machine& machine, const Options3d& o, int ranks, int step) {
   Ring ring = ring_of(machine, o, Axis::dp);
   ring = {ranks, ring.apart * step, 0};
@@ -52,12 +53,12 @@ Ring part_of_dp(const Machine& machine, const Options3d& o, int ranks, int step)
   return ring;
 }
 
-/// Of the bytes that a ring sends, those for which it holds ports of `folded`, whose shared ports are divided by all
-/// ranks of a stage that have one: of a ring only the last rank before the port sends through it, and of as many rings
-/// as begin between two of its neighbours.
+/// Returns the fraction of a ring's bytes that it is charged for on `folded`, where a shared port is divided by all
+/// ranks of a stage that share it. In a ring only the last rank before the port sends through it, and as many rings
+/// share the port as begin between two neighbours.
 double share_of(const Machine& machine, const Machine& folded, const Ring& ring) {
   if (ring.ranks == 1) return 1;
-  double own = 1 / folded.levels.front().bytes_per_second, divided = own;  // seconds a byte
+  double own = 1 / folded.levels.front().bytes_per_second, divided = own;  // seconds per byte
   for (std::size_t l = 1; l <= static_cast<std::size_t>(ring.level); ++l) {
     const LinkLevel& link = machine.levels[l];
     own = std::max(own, (link.shared ? std::min(ring.apart, machine.levels[l - 1].ranks) : 1) / link.bytes_per_second);
@@ -91,7 +92,7 @@ class StageRun {
   }
 
   Seen step() {
-    if (follows_) {  // what one step gathers, the next one hides
+    if (follows_) {  // the second step hides the gathers of the first
       accumulate_gradients(worker_);
       update(worker_, 1e-4f, 1);
       seen_ = {};
@@ -132,12 +133,12 @@ class StageRun {
       };
     worker_.stage->use(std::move(hooks));
   }
-  /// All stages begin together: set-up takes them unequally long.
+  /// Makes all stages begin together: their set-up takes different times.
   void barrier() {
     Slice one = me_.allocate(1, DType::f32, Category::buffer);
     for (int i = 0; i < 2; ++i) week21::ring_all_reduce(me_, one);
   }
-  /// Sent so far, by link level.
+  /// Bytes sent so far, by link level.
   std::map<int, double> bytes() {
     std::map<int, double> bytes;
     for (const PeerTraffic& peer : ledger_of(me_).peers) {
@@ -151,7 +152,7 @@ class StageRun {
 
   Rank me_;
   const Machine& folded_;
-  bool follows_;               // the step that is watched is the second
+  bool follows_;               // true if the second of two steps is measured
   std::map<int, int> levels_;  // of symmetric groups
   Worker worker_;
   Seen seen_;
@@ -167,18 +168,18 @@ TraceEvent event(TraceEvent::Kind kind, int rank, std::string name, double begin
   return made;
 }
 
-/// When a step begins for a stage: for all of them together, or with overlap_gather, where one step follows another, at
-/// its own end of the one before.
+/// Time at which a step begins for a stage. Stages begin together; with overlap_gather, where one step follows another,
+/// each begins when its own previous step ends.
 double own_begin(const Seen& stage, double begin, const Options3d& o) { return o.overlap_gather ? stage.begin : begin; }
 
-/// When all stages stood at the step's begin.
+/// Time at which all stages have reached the beginning of the step.
 double begin_of(const std::vector<Seen>& stages) {
   double begin = 0;
   for (const Seen& stage : stages) begin = std::max(begin, stage.begin);
   return begin;
 }
 
-/// A row a stage: the steps of its schedule, what it waits for between them, and what comes after.
+/// Returns one row per stage: the steps of its schedule, the waits between them, and the rest of the step.
 Trace trace_of(const std::vector<Seen>& stages, const Options3d& o) {
   using Kind = TraceEvent::Kind;
   const double begin = begin_of(stages);
@@ -255,18 +256,19 @@ std::size_t PhantomStep::slowest() const {
 double PhantomStep::exposed_seconds() const { return stages[slowest()].tensor + stages[slowest()].data; }
 
 Machine folded_machine(const Machine& machine, const MeshShape& mesh, const AxisOrder& order) {
-  machine.level_between(0, mesh.ranks() - 1);  // refuses what the machine does not hold
+  machine.level_between(0, mesh.ranks() - 1);  // throws if the machine has too few ranks
   Machine folded = machine;
   const int stride = mesh.pp == 1 ? mesh.ranks() : rank_of(mesh, order, {.dp = 0, .tp = 0, .pp = 1});
-  int width = 1;  // ranks one level in
+  int width = 1;  // ranks of a group one level further in
   for (LinkLevel& level : folded.levels) {
     const int ranks = level.ranks;
     if (ranks > stride && ranks % stride != 0 && ranks < mesh.ranks())
       usage_error(
-          fmt::format("stages are {} ranks apart, which do not divide the {} of a group of {}: they do not lie "
-                      "in nodes alike",
+          fmt::format("stages are {} ranks apart, which do not divide the {} of a group of {}: their placement "
+                      "differs between nodes",
                       stride, ranks, level.name));
-    const int sharing = &level == &folded.levels.front() ? ranks : width;  // a bus, or a port of a group one level in
+    const int sharing = &level == &folded.levels.front() ? ranks : width;  // a bus, or a port of a group one level
+                                                                           // further in
     if (level.shared && sharing != 0) level.bytes_per_second /= std::min({sharing, stride, mesh.ranks()});
     if (level.shared && sharing <= stride) level.shared = false;
     width = ranks;

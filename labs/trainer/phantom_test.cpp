@@ -1,5 +1,5 @@
-// One replica's one rank a stage, with symmetric peers for the others, takes the time that all ranks take together; and
-// the published models run in seconds.
+// Tests that one replica with one rank per stage and symmetric peers takes as long as all ranks together, and that the
+// published models run in seconds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,9 +30,9 @@ Options3d medium(const MeshShape& mesh) {
 
 struct All {
   double seconds = 0, peak = 0;
-  double bytes = 0;  // sent, by all
+  double bytes = 0;  // sent by all ranks
 };
-/// Every rank, with the mesh as it is.
+/// Simulates every rank of the mesh.
 All simulate_all_ranks(const Options3d& o, const Machine& machine) {
   std::vector<double> begins(static_cast<std::size_t>(o.mesh.ranks()));
   RunOptions options{.ranks = o.mesh.ranks(), .machine = machine, .phantom = true, .check_races = false};
@@ -91,7 +91,7 @@ TEST(Phantom, ReflectionsTakeTheTimeOfAllRanks) {
         Row{"dgx-a100-hdr", {2, 8, 1}, kMegatronOrder, true}, Row{"dgx-a100-hdr", {16, 1, 1}},
         Row{"dgx-a100-hdr", {4, 4, 1}, kMegatronOrder, false, 3},
         Row{"dgx-1v-edr", {2, 8, 2}, kMegatronOrder, false, 1, /*a port for two, half for each:*/ 1e-2},
-        // Two ranks have a port out of their half of a box, and one of them sends through it on a ring.
+        // Two ranks share a port out of their half of a box, and in a ring only one of them sends through it.
         Row{"pcie-box", {4, 1, 1}}, Row{"pcie-box", {1, 4, 1}, kMegatronOrder, true},
         Row{"pcie-box-100gbe", {4, 1, 2}, kMegatronOrder, false, 1, 2e-2},
         Row{"pcie-box-100gbe", {2, 2, 2}, kMegatronOrder, false, 1, 2e-2},
@@ -107,13 +107,13 @@ TEST(Phantom, ReflectionsTakeTheTimeOfAllRanks) {
             0,
             true},
         Row{"pcie-box-100gbe", {2, 2, 2}, kMegatronOrder, false, 1, 2e-2, 1, 0, true},
-        // Sequences that ranks share, inside nodes and across, in zig-zag: all have as much to do in every step.
+        // Ranks that share sequences, within nodes and across, in zig-zag order: all have the same work in every step.
         Row{"dgx-a100-hdr", {8, 1, 1}, kMegatronOrder, false, 0, 2e-3, 8},
         Row{"dgx-a100-hdr", {8, 2, 1}, kMegatronOrder, false, 1, 1e-2, 4},
         Row{"dgx-a100-hdr", {8, 2, 2}, kMegatronOrder, false, 1, 1e-2, 8},
         Row{"dgx-a100-hdr", {16, 1, 1}, kMegatronOrder, false, 3, 1e-2, 16},
         Row{"dgx-a100-hdr", {4, 2, 2}, {Axis::tp, Axis::pp, Axis::dp}, false, 0, 2e-3, 2},
-        // The state once on a group of ranks: gathers inside, a share of the gradients across.
+        // One copy of the state per group of ranks: gathers within it, a shard of the gradients across.
         Row{"dgx-a100-hdr", {16, 1, 1}, kMegatronOrder, false, 3, 2e-2, 1, 8},
         Row{"dgx-a100-hdr", {8, 2, 1}, kMegatronOrder, true, 3, 2e-2, 1, 4},
         Row{"dgx-a100-hdr", {16, 1, 1}, kMegatronOrder, false, 3, 2e-2, 4, 8},
@@ -131,7 +131,7 @@ TEST(Phantom, ReflectionsTakeTheTimeOfAllRanks) {
     const std::string what = std::string(row.machine) + " " + std::to_string(row.mesh.dp) + " × " +
                              std::to_string(row.mesh.tp) + " × " + std::to_string(row.mesh.pp) + ", cp " +
                              std::to_string(row.cp);
-    // Ranks of a mesh leave the barrier microseconds apart, and in another order.
+    // Ranks of a mesh leave the barrier microseconds apart, in a different order.
     EXPECT_NEAR(folded.seconds, all.seconds, row.tolerance * all.seconds) << what;
     EXPECT_NEAR(sum_of_bytes(folded), all.bytes, 1e-3 * all.bytes) << what;
     EXPECT_NEAR(folded.peak_bytes(), all.peak, 1e-3 * all.peak) << what;
@@ -139,7 +139,7 @@ TEST(Phantom, ReflectionsTakeTheTimeOfAllRanks) {
   }
 }
 
-// A bucket with the embedding is gathered before the forward can begin; the others travel behind it.
+// The bucket with the embedding is gathered before the forward can begin; the others are gathered behind it.
 TEST(Phantom, TheNextForwardHidesTheGatherOfValues) {
   for (const int zero : {1, 2})
     for (const int pp : {1, 2}) {
@@ -162,7 +162,7 @@ TEST(Phantom, TheNextForwardHidesTheGatherOfValues) {
     }
 }
 
-// Stages end a step at their own times: here the first has most to update.
+// Stages end a step at different times: here the first has the largest update.
 TEST(Phantom, AStepThatFollowsAnotherIsWholeOnEachStage) {
   Options3d o = medium({2, 1, 2});
   o.model.layers = 9;
@@ -175,7 +175,7 @@ TEST(Phantom, AStepThatFollowsAnotherIsWholeOnEachStage) {
   for (const TraceEvent& event : step.trace.events) EXPECT_GE(event.begin, 0) << event.name;
 }
 
-/// Main's tensor-parallel waits in a step.
+/// Main's waits for tensor parallelism in a step.
 double tensor_waits(Options3d o, bool overlap_scatter) {
   o.overlap_scatter = overlap_scatter;
   const PhantomStep step = phantom_step(o, machine("dgx-a100-hdr"));
@@ -184,8 +184,8 @@ double tensor_waits(Options3d o, bool overlap_scatter) {
   return step.stages[0].tensor;
 }
 
-// Between cut rows a block waits for eight collectives: forward two gathers and two scatters, backward two gathers of
-// gradients and two scatters, which the products for weights can hide.
+// With sequence parallelism a block waits for eight collectives: two gathers and two scatters in the forward, two
+// gathers of gradients and two scatters in the backward. Products for weight gradients can hide the last two.
 TEST(Phantom, TheProductsForWeightsHideTheBackwardsScatters) {
   for (const bool llama : {false, true}) {
     Options3d o = medium({1, 2, 1});
@@ -211,7 +211,7 @@ TEST(Phantom, APublishedModelIsSixteenRanks) {
   o.batch = 1536;
   const PhantomStep step = phantom_step(o, machine("dgx-a100-hdr"), /*trace=*/true);
   EXPECT_EQ(step.simulated_ranks, 16);
-  // 1F1B's bubble is (p − 1)/m of the ideal where stages are equal; the last has the head besides.
+  // 1F1B's bubble is (p − 1)/m of the ideal time if stages are equal; the last has the head as well.
   EXPECT_NEAR(step.bubble_of_ideal, 15.0 / 192, 0.02);
   EXPECT_GT(step.mfu, 0.3);
   EXPECT_LT(step.mfu, 0.87) << "the machine's best matmul";
@@ -270,14 +270,13 @@ TEST(Phantom, ALlamaTakesTheTimeOfAllRanksToo) {
   }
 }
 
-/// With fewer key-value heads than heads where the ranks allow it.
+/// Llama's block, with as few key-value heads as the ranks allow.
 Architecture llama_for(int tp) {
   const std::size_t kv_heads = tp == 4 ? 4 : 2;
   return {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, tp <= 2, kv_heads, 32, 500};
 }
 
-/// Every tensor of every rank: the parts that 23.1e and 23.3a name are those of the serial model that tensor_runs
-/// knows.
+/// Every tensor of every rank: the parts named by 23.1e and 23.3a are those of tensor_runs for the serial model.
 TEST(Part, IsCutByTheLearnersFunctions) {
   for (const int tp : {1, 2, 4}) {
     Options3d o = medium({1, tp, 1});

@@ -126,7 +126,7 @@ StageMemory memory_of(week22::Recompute recompute) {
   return {};
 }
 
-/// Tensors [first, first + count) of the stage's table, as a table of their own.
+/// Returns tensors [first, first + count) of the stage's table as a table of their own.
 EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) {
   const Parameters& all = stage.parameters();
   EngineModel model{.storage = stage.config().storage};
@@ -196,7 +196,7 @@ void check(const Options3d& o) {
 std::vector<std::size_t> stage_pieces(const Options3d& o) {
   std::vector<double> costs = gpt_piece_costs(o.model, o.sequence);
   if (o.recompute == week22::Recompute::full)
-    for (std::size_t l = 1; l + 1 < costs.size(); ++l) costs[l] *= 4.0 / 3;  // forward, forward again, twice backward
+    for (std::size_t l = 1; l + 1 < costs.size(); ++l) costs[l] *= 4.0 / 3;  // two forwards, and a backward costs two
   return week24::partition(costs, o.mesh.pp * o.chunks);
 }
 
@@ -243,7 +243,7 @@ std::size_t stage_parameters(const Options3d& o, int stage) {
   return sum;
 }
 
-/// Whether the token embedding is on this stage and on another: of the model's first and last part.
+/// True if the token embedding is on this stage and on another one: the stages of the model's first and last part.
 static bool shares_embedding(const Options3d& o, int stage) {
   const int head = chunk_of_part(pipeline_shape(o), o.mesh.pp * o.chunks - 1).stage;
   return o.model.tied_head && head != 0 && (stage == 0 || stage == head);
@@ -328,7 +328,7 @@ Worker make_worker(const Mesh& mesh, const Options3d& o, const DpGroups& groups)
 }
 
 void finish_gathers(const Worker& worker) {
-  for (const auto& engine : worker.engines) engine->whole_values();  // which are whole only then
+  for (const auto& engine : worker.engines) engine->whole_values();  // they are whole only when the gathers have ended
 }
 
 float token_factor(const Options3d& o, std::size_t batches) {

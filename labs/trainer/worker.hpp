@@ -1,4 +1,4 @@
-// Makes the worker of a 3D run, and says which part of the model it has.
+// Makes the worker of a 3D run, and finds its part of the model.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,16 @@
 namespace lockstep::week25 {
 
 PipelineShape pipeline_shape(const Options3d& options);
-/// A stage's steps of training, and of a forward pass alone.
+/// A stage's schedule for training. forward_schedule: for a forward pass alone.
 StageSchedule stage_schedule(const Options3d& options, int stage);
 StageSchedule forward_schedule(const PipelineShape& shape);
 
-/// Room for a replica's part of the global batch, split into microbatches; with cp, for this rank's positions of it.
+/// Allocates memory for a replica's part of the global batch, split into microbatches; with cp, for this rank's
+/// positions in it.
 std::vector<Batch> allocate_batches(Rank me, const Options3d& options, int replica);
 
-/// Groups of mesh.dp, where the options want them: who shares a replica's sequences, and who its state (22.8).
+/// Groups of mesh.dp, if the options require them: the ranks that share a replica's sequences, and those that share its
+/// state (22.8).
 struct DpGroups {
   std::optional<Rank> sharers;
   std::optional<week21::Hierarchy> sharding;
@@ -26,29 +28,31 @@ struct DpGroups {
 /// Splits mesh.dp. Collective over `mesh.world`.
 DpGroups dp_groups(const Mesh& mesh, const Options3d& options);
 
-/// Collective over `mesh.world`, at set-up. The options pass check(). Where groups hold the state, the worker's mesh.dp
-/// is the ranks of this one.
+/// Collective over `mesh.world`, at set-up. The options pass check(). If the state is sharded within groups, the
+/// worker's mesh.dp is this rank's group.
 Worker make_worker(const Mesh& mesh, const Options3d& options, const DpGroups& groups);
 inline Worker make_worker(const Mesh& mesh, const Options3d& options) {
   return make_worker(mesh, options, dp_groups(mesh, options));
 }
 
-/// With overlap_gather: main waits for what the last step's update has begun to gather. Before the end of a run.
+/// With overlap_gather, makes main wait for the gathers that the last step's update started. Call it before the end of
+/// a run.
 void finish_gathers(const Worker& worker);
 
-/// Which elements of the serial model a rank at `here` has in its engines' flat values, one engine after the other. A
-/// run's `at` counts over all of them.
+/// Returns the elements of the serial model that a rank at `here` has in its engines' flat values, one engine after the
+/// other. A run's `at` counts over all engines.
 std::vector<checkpoint::Run> whole_runs(const Options3d& options, const Coordinate& here);
-/// Elements of each engine's flat values on a stage.
+/// Returns the number of elements in each engine's flat values on a stage.
 std::vector<std::size_t> engine_elements(const Options3d& options, int stage);
 
-/// sum[0] += Σ value² over the whole model, every parameter once: the same on every rank.
+/// sum[0] += Σ value² over the whole model, every parameter once; the result is the same on every rank.
 void add_value_squares(const Worker& worker, Slice sum);
 
-/// What each token's loss counts: the average over replicas is then the mean over `batches` global batches.
+/// Returns the weight of each token's loss: with it, the average over replicas is the mean over `batches` global
+/// batches.
 float token_factor(const Options3d& options, std::size_t batches = 1);
 
-/// loss[0] += the loss of the batches by a forward pass alone, scaled by `factor`; on the last stage.
+/// loss[0] += the batches' loss in a forward pass alone, scaled by `factor`; on the last stage.
 void add_validation_loss(Worker& worker, Slice loss, float factor);
 
 }  // namespace lockstep::week25

@@ -13,13 +13,13 @@ namespace {
 
 constexpr int kMostNodes = 1 << 16;
 
-/// Ranks of one node: all but the outermost level, where that joins nodes.
+/// Ranks of one node: those of all levels except the outermost, if that joins nodes.
 int node_ranks(const Machine& machine) {
   if (machine.capacity() != 0) return machine.capacity();
   return machine.levels.size() > 1 ? machine.levels[machine.levels.size() - 2].ranks : 1;
 }
 
-/// The cluster of these nodes with the fastest links; "" where there is none.
+/// Returns the cluster of these nodes with the fastest links; "" if there is none.
 std::string network_of(const std::string& node, const std::string& folder) {
   std::string best;
   double fastest = 0;
@@ -34,7 +34,7 @@ std::string network_of(const std::string& node, const std::string& folder) {
   return best;
 }
 
-/// N of "…xN", and where the x is; 0 where there is none.
+/// N of "…xN", and the position of the x; 0 if there is none.
 struct Count {
   int nodes = 0;
   std::size_t at = std::string::npos;

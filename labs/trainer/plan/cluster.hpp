@@ -1,4 +1,4 @@
-// "dgx-a100x128": so many nodes of a machine file, and what joins them.
+// A cluster such as "dgx-a100x128": a number of nodes of a machine file, and the links between them.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 namespace lockstep::plan {
 
 struct Cluster {
-  std::string name;  ///< as asked for
+  std::string name;  ///< as requested
   Machine machine;
   int nodes = 1;
   int gpus = 1;
-  std::string network;  ///< the file whose links join the nodes, where `name` did not say it; else ""
+  std::string network;  ///< file with the links between nodes, if `name` did not give it; else ""
 };
 
-/// NAMExN is N nodes of machine NAME of `folder`, which is a node's or a cluster's file; where it is a node's, the
-/// cluster's file of it with the fastest links (NAME-…) joins them. Without xN: the ranks that the file says. Throws
-/// Error(usage) with one sentence, which suggests the nearest name.
+/// Finds NAMExN: N nodes of machine NAME of `folder`, a file of a node or of a cluster. For a node, the cluster file
+/// with the fastest links (NAME-…) joins the nodes. Without xN, the cluster has as many ranks as the file. Throws
+/// Error(usage) with one sentence that suggests the nearest name.
 Cluster find_cluster(const std::string& name, const std::string& folder);
 
 }  // namespace lockstep::plan

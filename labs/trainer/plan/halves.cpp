@@ -19,7 +19,7 @@ StageSchedule steps_of(const StageSchedule& steps, int chunk) {
   return own;
 }
 
-/// The most blocks that at one time wait for the second half of a microbatch's backward.
+/// Largest number of blocks that wait at one time for the second half of a microbatch's backward.
 double delayed_blocks(const StageSchedule& steps, const std::vector<ChunkShare>& chunks) {
   double now = 0, most = 0;
   for (const Step& step : steps) {
@@ -30,7 +30,8 @@ double delayed_blocks(const StageSchedule& steps, const std::vector<ChunkShare>&
   return most;
 }
 
-/// Weighed by how many of each chunk are in flight, so that times in_flight (25.3a) it is what the stage keeps.
+/// Mean over chunks, weighted by their microbatches in flight: times in_flight (25.3a) it is the memory that the stage
+/// keeps.
 double mean_kept_bytes(const StageSchedule& steps, const std::vector<ChunkShare>& chunks) {
   double bytes = 0, held = 0;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
@@ -48,8 +49,8 @@ double seconds_of(const Step& step, const StageWork& stage) {
                                               : chunk.backward - chunk.weights;
 }
 
-/// Seconds of a stage's sums that its last steps hide: those of the chunk whose gradients are final first, behind what
-/// comes after its last step. Nothing hides those of the other.
+/// Seconds of a stage's reductions that its last steps hide: those of the chunk whose gradients are final first run
+/// during the steps after its last one. Nothing hides those of the other chunk.
 double hidden_sums(const StageSchedule& steps, const std::vector<ChunkShare>& chunks, const Strategy& strategy,
                    const week25::Workload& work, const StageWork& stage) {
   double after = 0;
@@ -67,7 +68,7 @@ double hidden_sums(const StageSchedule& steps, const std::vector<ChunkShare>& ch
 
 void add_halves(const Strategy& strategy, const std::vector<std::vector<ChunkShare>>& chunks, double later_bytes,
                 week25::Workload& work) {
-  const int p = strategy.pp, m = std::min(work.microbatches, 3 * p);  // more change nothing of it
+  const int p = strategy.pp, m = std::min(work.microbatches, 3 * p);  // more microbatches change nothing here
   const double v = strategy.chunks;
   const Schedule schedule =
       week24::make_schedule(strategy.schedule, week24::shape_of(strategy.schedule, p, m, strategy.chunks));
@@ -75,7 +76,8 @@ void add_halves(const Strategy& strategy, const std::vector<std::vector<ChunkSha
     StageWork& stage = work.stages[s];
     stage.working_bytes += delayed_blocks(schedule[s], chunks[s]) * later_bytes;
     stage.kept_bytes = mean_kept_bytes(schedule[s], chunks[s]);
-    // 25.3c takes a window w of chunks that begin p turns apart for w (1 + (v − 1) p) / v.
+    // 25.3c converts a chunk's window w, with chunks p microbatches apart, to w (1 + (v − 1) p) / v. This is the
+    // inverse.
     if (strategy.dp > 1)
       stage.window = hidden_sums(schedule[s], chunks[s], strategy, work, stage) * v / (1 + (v - 1) * p);
   }

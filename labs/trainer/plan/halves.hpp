@@ -1,4 +1,5 @@
-// Stages whose backwards are in halves (24.5, 24.8): what they keep for the second halves, and what hides their sums.
+// Stages with split backwards (24.5, 24.8): the memory that they keep for the second halves, and the reductions that
+// they hide.
 #pragma once
 
 #include <vector>
@@ -10,14 +11,14 @@ namespace lockstep::plan {
 /// A chunk's part of a stage.
 struct ChunkShare {
   double blocks = 0;
-  double elements = 0;    ///< of its parameters, those that are not late
+  double elements = 0;    ///< its parameters, except the late ones
   double kept_bytes = 0;  ///< from a microbatch's forward to its backward
 };
 
-/// Of a schedule in halves: adds to each stage what microbatches need from the first half of a backward to the second,
-/// of a block `later_bytes`; makes kept_bytes the mean over what is in flight, since chunks in a V hold unequally many;
-/// and makes of `window` what is left of it, since all of a chunk's gradients are final with its last second half.
-/// `chunks` by stage; the strategy's dp ranks hold the state.
+/// Adjusts the stages for a schedule with split backwards. Adds the memory that microbatches need between the halves of
+/// a backward, `later_bytes` per block. Sets kept_bytes to the mean over microbatches in flight, since chunks in a V
+/// hold different amounts. Reduces `window` to the part that remains, since all of a chunk's gradients become final
+/// with its last second half. `chunks`: by stage. The state is sharded over the strategy's dp ranks.
 void add_halves(const week25::Strategy& strategy, const std::vector<std::vector<ChunkShare>>& chunks,
                 double later_bytes, week25::Workload& work);
 

@@ -29,8 +29,8 @@ Cost cost_of(const DryRun& dry_run, const F& f) {
   return cost;
 }
 
-/// A model of one block on rank 0 of the tensor-parallel group and of `sharers`, and one microbatch of its tokens, of
-/// which `length` of each sequence are here.
+/// A model of one block on rank 0 of the tensor-parallel group and of `sharers`, and one microbatch of its tokens; this
+/// rank has `length` tokens of each sequence.
 class OneBlock {
  public:
   OneBlock(Rank me, Rank sharers, const GptConfig& config, std::size_t sequences, std::size_t length,
@@ -75,8 +75,8 @@ class OneBlock {
   Slice loss_;
 };
 
-/// A whole model of `layers` blocks on one rank, as a pipeline of one stage: seconds of the halves of its backward, and
-/// bytes between them.
+/// The halves of a backward of a whole model of `layers` blocks on one rank, a pipeline of one stage: their seconds,
+/// and the bytes kept between them.
 struct Halves {
   double inputs = 0, weights = 0, bytes = 0;
 };
@@ -161,7 +161,7 @@ double shared_beta(const Machine& machine, int level, int apart, int world) {
 week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis) {
   week21::CostModel cost{0, 0, machine.gamma(), machine.launch};
   const int level = week25::slowest_level(machine, shape, week25::kMegatronOrder, axis);
-  if (level < 0) return cost;  // alone
+  if (level < 0) return cost;  // a group of one
   const int apart = axis == week25::Axis::tp ? 1 : axis == week25::Axis::dp ? shape.tp : shape.tp * shape.dp;
   cost.alpha = machine.alpha(level);
   cost.beta = shared_beta(machine, level, apart, shape.ranks());
@@ -198,7 +198,7 @@ const Pieces& Pricer::pieces(const Strategy& strategy) {
   return pieces_[key] = pieces;
 }
 
-/// They lie as the replicas of a mesh that has no others.
+/// The ranks are placed like the replicas of a mesh with no other axis.
 week21::CostModel Pricer::ring_of_neighbours(const Strategy& strategy, int ranks) const {
   const int others = strategy.dp / ranks * strategy.pp;
   return ring_prices(machine_, {.dp = ranks, .tp = strategy.tp, .pp = others}, week25::Axis::dp);
@@ -216,22 +216,22 @@ const std::vector<std::size_t>& Pricer::parts(const Strategy& strategy) {
 
 namespace {
 
-/// Of a block's backward, what it computes again.
+/// Seconds of recomputation in a block's backward.
 double again_seconds(const Strategy& strategy, const Pieces& pieces) {
   return strategy.recompute ? pieces.block.seconds : strategy.selective ? pieces.probabilities : 0;
 }
-/// What a block keeps of a microbatch from forward to backward.
+/// Bytes that a block keeps from a microbatch's forward to its backward.
 double kept_bytes(const Strategy& strategy, const Pieces& pieces) {
   if (strategy.recompute) return pieces.boundary_bytes;
   return pieces.block_bytes - (strategy.selective ? pieces.probabilities_bytes : 0);
 }
 
-/// The stage of the model's last part.
+/// The stage with the model's last part.
 std::size_t head_stage(const Strategy& strategy) {
   return strategy.schedule == "zb-v" ? 0 : static_cast<std::size_t>(strategy.pp) - 1;
 }
 
-/// Adds pieces [begin, end) of the model, which are one part, to a stage.
+/// Adds pieces [begin, end) of the model, one part, to a stage.
 ChunkShare add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, std::size_t end, std::size_t layers,
                     const Strategy& strategy) {
   const bool halves = week24::splits_backwards(strategy.schedule);
@@ -264,7 +264,7 @@ ChunkShare add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, s
   return {blocks, stage.parameters - stage.late, stage.kept_bytes};
 }
 
-/// A part of the model becomes a stage's next chunk.
+/// Adds a part of the model to a stage as its next chunk.
 void add_chunk(StageWork& stage, const StageWork& part) {
   stage.chunks.push_back({part.forward, part.backward + part.recomputed, part.weights});
   stage.forward += part.forward, stage.backward += part.backward, stage.weights += part.weights;
@@ -272,8 +272,8 @@ void add_chunk(StageWork& stage, const StageWork& part) {
   stage.parameters += part.parameters, stage.late += part.late, stage.kept_bytes += part.kept_bytes;
 }
 
-/// Bytes of units that ZeRO-2 and 3 have whole for a while: the embedding, and two blocks or their largest layers;
-/// gradients, and values too.
+/// Bytes of the units that ZeRO-2 and 3 hold whole temporarily: the embedding, and two blocks or their largest layers.
+/// Gradients; with ZeRO-3 also values.
 double unit_bytes(const Strategy& strategy, const Pieces& pieces, bool by_layer) {
   if (strategy.zero < 2) return 0;
   const double unit = by_layer ? pieces.largest_parameters : pieces.block_parameters;
@@ -304,13 +304,13 @@ const Pricer::Stages& Pricer::stages(const Strategy& strategy, const Pieces& pie
     StageWork& stage = stages.work[s];
     stage.backward += stage.recomputed;
     stage.working_bytes += pieces.scratch_bytes;
-    if (s == 0 && count > 1 && head_stage(strategy) == 0) {  // a tied embedding is here, once
+    if (s == 0 && count > 1 && head_stage(strategy) == 0) {  // one copy serves both uses of a tied embedding
       stage.parameters -= pieces.tied_parameters;
       stages.chunks[s].back().elements -= pieces.tied_parameters;
     }
     if (std::any_of(stages.chunks[s].begin(), stages.chunks[s].end(),
                     [](const auto& chunk) { return chunk.blocks > 0; }))
-      stage.working_bytes += pieces.block_bytes - kept_bytes(strategy, pieces);  // all share one
+      stage.working_bytes += pieces.block_bytes - kept_bytes(strategy, pieces);  // shared by all blocks
   }
   return stages_[key] = std::move(stages);
 }
@@ -324,8 +324,8 @@ const week21::CostModel& Pricer::ring(const Strategy& strategy, week25::Axis axi
 
 namespace {
 
-/// Of a library's gathers and scatters of one block, at once or layer by layer (qkv, projection, up, down, and two
-/// norms), additions included: β alone.
+/// Price of a library's gathers and scatters of one block, whole or layer by layer (qkv, projection, up, down, and two
+/// norms), additions included, expressed as β alone.
 week21::CostModel library_links(const Machine& machine, int ranks, int tp, const Pieces& pieces, bool by_layer) {
   const double bytes = 2 * pieces.block_parameters, p = ranks;
   if (ranks == 1) return {};
@@ -338,14 +338,14 @@ week21::CostModel library_links(const Machine& machine, int ranks, int tp, const
   return {.alpha = 0, .beta = seconds / ((p - 1) * bytes / p), .gamma = 0, .launch = 0};
 }
 
-/// Of what is gathered at once: a bucket, or a block.
+/// Elements gathered at once: a bucket, or a block.
 double unit_elements(const Strategy& strategy, const Pieces& pieces) {
   return strategy.zero == 1 ? number(week25::EngineOptions().bucket_bytes) / 2 : pieces.block_parameters;
 }
 
-/// Seconds of a stage's gather of new values that the next forward hides. Behind nothing are the embedding and the
-/// first unit, and what the first microbatch is too short for, of one chunk or of all; chunks begin p turns apart (in
-/// a V the nearer its bottom, the fewer), and a later stage waits for its first activations meanwhile.
+/// Seconds of a stage's gather of new values that the next forward hides. Exposed are the embedding and the first unit,
+/// and the part for which the first microbatch is too short, of one chunk or of all. Chunks begin p microbatches apart
+/// (in a V fewer towards its bottom); a later stage waits for its first activations meanwhile.
 double hidden_gather(const Strategy& strategy, const week25::Workload& work, std::size_t s, double unit) {
   const StageWork& stage = work.stages[s];
   const double v = strategy.chunks, others = stage.parameters - stage.late;
@@ -377,9 +377,9 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int ho
     double& bytes = work.stages[s].working_bytes;
     bytes += unit_bytes(strategy, pieces, options_.by_layer);
     const bool embeds = s == 0 || (s == head_stage(strategy) && pieces.tied_parameters > 0);
-    if (strategy.dp > 1)  // a ring's scratch: a part of the largest tensor
+    if (strategy.dp > 1)  // a ring's scratch: a chunk of the largest tensor
       bytes += 2 * (embeds ? pieces.embed_parameters : pieces.largest_parameters) / holders;
-    // Boundaries on their way: what was sent last, and what is received ahead.
+    // Boundaries in flight: those sent last, and those received ahead.
     if (strategy.pp > 1) bytes += std::min(3 * microbatches, 6) * pieces.boundary_bytes;
   }
   work.data = machine_.by_library     ? library_links(machine_, holders, strategy.tp, pieces, options_.by_layer)
@@ -413,7 +413,7 @@ void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Wo
   }
   const double tied = 2 * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
   if (tied == 0 || head_stage(strategy) == 0) return;
-  for (StageWork* stage : {&work.stages.front(), &work.stages.back()}) {  // they exchange it, and add
+  for (StageWork* stage : {&work.stages.front(), &work.stages.back()}) {  // both exchange its gradient, and add
     stage->working_bytes += tied;
     stage->after = machine_.alpha(levels.back()) + tied * (beta(levels.back()) + machine_.gamma()) + machine_.launch;
   }

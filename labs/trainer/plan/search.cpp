@@ -17,7 +17,7 @@ using week25::Strategy;
 
 namespace {
 
-constexpr int kMostSequences = 64;  // of a microbatch: beyond that no product gets faster
+constexpr int kMostSequences = 64;  // limit for a microbatch: larger products are no faster
 constexpr int kMostChunks = 16;
 
 std::vector<int> divisors(int n) {
@@ -27,7 +27,7 @@ std::vector<int> divisors(int n) {
   return all;
 }
 
-/// Of ranks that share sequences (23.6), before anything else is chosen.
+/// Rejects invalid numbers of ranks that share sequences (23.6), before other choices are considered.
 std::optional<Refusal> wrong_context(const Task& task, const Strategy& s) {
   if (s.cp == 1) return std::nullopt;
   if (s.cp < 1 || s.dp % s.cp != 0)
@@ -76,7 +76,7 @@ std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
   return std::nullopt;
 }
 
-/// Of `m` microbatches.
+/// Rejects schedules that cannot run `m` microbatches.
 std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
   if (s.pp == 1 && s.schedule != "1f1b")
     return Refusal{"a schedule without a pipeline", fmt::format("{} with pp 1: there are no stages", s.schedule)};
@@ -178,7 +178,7 @@ std::string format_strategy(const Strategy& s) {
 
 namespace {
 
-/// By stage: the most that all chunks together hold at one time; m beyond 3p changes nothing of it.
+/// By stage: the most that all its chunks together hold at one time; m beyond 3p does not change it.
 std::vector<double> in_flight_together(const Strategy& strategy, int microbatches) {
   const PipelineShape shape =
       week24::shape_of(strategy.schedule, strategy.pp, std::min(microbatches, 3 * strategy.pp), strategy.chunks);
@@ -207,7 +207,7 @@ const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const
 }
 
 Rated Predictor::rate(const Strategy& strategy) {
-  Strategy group = strategy;  // as far as state is concerned
+  Strategy group = strategy;  // the ranks that shard the state
   group.dp = holders(task_, strategy);
   week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy), group.dp);
   for (week25::StageWork& stage : work.stages) {
@@ -228,7 +228,7 @@ double Predictor::slowed(const Strategy& group, const week25::Workload& work, co
   const double gather = week25::gather_seconds(group, work, others);
   const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
   const double last = stage.window * (1 + (v - 1) * group.pp) / v;
-  // Beside `hidden` seconds of collectives, `window` seconds of work.
+  // Seconds by which `hidden` seconds of collectives lengthen `window` seconds of work.
   const auto longer = [share](double hidden, double window) {
     const double exposed = std::max(0.0, hidden - window);
     return window > 0 ? std::max(share * hidden, exposed) - exposed : 0;
@@ -266,7 +266,7 @@ std::optional<Refusal> Predictor::too_large(const Rated& rated) const {
 
 namespace {
 
-/// Appends what a mesh and a microbatch can vary.
+/// Appends all variants of a mesh and microbatch.
 void vary(const Task& task, Strategy mesh, std::vector<Strategy>& all) {
   std::vector<std::pair<std::string, int>> schedules{{"1f1b", 1}};
   if (mesh.pp > 1) schedules.insert(schedules.end(), {{"gpipe", 1}, {"zb-h1", 1}});
@@ -304,7 +304,7 @@ std::vector<Strategy> strategies(const Task& task) {
         if (mesh.dp % cp != 0) continue;  // too few ranks to share a sequence
         mesh.cp = cp;
         if (wrong_mesh(task, mesh)) {
-          all.push_back(mesh);  // to be refused, once
+          all.push_back(mesh);  // reported once, as rejected
           continue;
         }
         for (const int b : divisors(task.global_batch / replicas(mesh))) {
@@ -318,7 +318,7 @@ std::vector<Strategy> strategies(const Task& task) {
 
 namespace {
 
-/// The fastest of each (dp, cp, tp, pp): a list of variants of one mesh helps nobody.
+/// The fastest strategy of each (dp, cp, tp, pp): variants of one mesh would fill the list.
 std::vector<Rated> best_of_each_mesh(std::vector<Rated> all) {
   std::map<std::tuple<int, int, int, int>, Rated> best;
   for (Rated& rated : all) {

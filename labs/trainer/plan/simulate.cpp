@@ -45,8 +45,8 @@ Simulated simulate(const Task& task, const week25::Strategy& strategy) {
               week25::accumulate_gradients(worker);
               week25::update(worker, 1e-4f, 1);
             };
-            if (options.overlap_gather) step();  // what it gathers, the next one hides
-            const double begin = me.now();       // when the last one is there
+            if (options.overlap_gather) step();  // the next step hides its gathers
+            const double begin = me.now();       // the last rank's time is used
             step();
             const double end = me.now();
             week25::finish_gathers(worker);

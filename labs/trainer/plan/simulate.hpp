@@ -1,4 +1,4 @@
-// One step of a strategy in the simulator, phantom: what its prediction is checked against.
+// Simulates one step of a strategy, phantom, to compare with its prediction.
 #pragma once
 
 #include "labs/trainer/options_3d.hpp"
@@ -6,14 +6,14 @@
 
 namespace lockstep::plan {
 
-/// What 25.2's step is asked to be.
+/// Returns the options of 25.2's step for a strategy.
 week25::Options3d options_of(const Task& task, const week25::Strategy& strategy);
 
 struct Simulated {
-  double seconds = 0;       ///< of the slowest rank's step
-  double memory_bytes = 0;  ///< of the fullest rank, at its peak
+  double seconds = 0;       ///< duration of the slowest rank's step
+  double memory_bytes = 0;  ///< peak of the rank that needs most
 };
-/// The 3D step of 25.2, all ranks. Small clusters: every rank and message is played.
+/// Runs the 3D step of 25.2 on all ranks. For small clusters: every rank and message is simulated.
 Simulated simulate(const Task& task, const week25::Strategy& strategy);
 
 }  // namespace lockstep::plan
