@@ -34,7 +34,7 @@ std::vector<int> allowed_threads() {
 
 namespace {
 
-/// The first line of a file; "" where it cannot be read.
+/// Returns the first line of a file; "" if it cannot be read.
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
   std::string line;
@@ -42,7 +42,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// The value of the first line "key : value" (or "key: value") of a file such as /proc/cpuinfo.
+/// Returns the value of the first line "key : value" (or "key: value") of a file such as /proc/cpuinfo.
 std::string value_of(const std::string& path, const std::string& key) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -54,7 +54,7 @@ std::string value_of(const std::string& path, const std::string& key) {
   return "";
 }
 
-/// Arm's processors have numbers instead of a name.
+/// Names an Arm processor, which reports numbers instead of a name.
 std::string arm_processor(const std::string& root) {
   const std::string implementer = value_of(root + "/proc/cpuinfo", "CPU implementer"),
                     part = value_of(root + "/proc/cpuinfo", "CPU part");
@@ -71,8 +71,8 @@ int distinct_cores(const std::string& root, const std::vector<int>& threads) {
   return static_cast<int>(cores.size());
 }
 
-/// This process's cgroup and those around it, innermost first, as folders under /sys/fs/cgroup: version 2 ("0::/path")
-/// or the controller of version 1 ("3:cpu,cpuacct:/path").
+/// Returns this process's cgroup and its ancestors, innermost first, as folders under /sys/fs/cgroup: version 2
+/// ("0::/path") or the controller of version 1 ("3:cpu,cpuacct:/path").
 std::vector<std::string> cgroups(const std::string& root, const std::string& controller) {
   std::vector<std::string> folders;
   std::ifstream in(root + "/proc/self/cgroup");
@@ -91,13 +91,13 @@ std::vector<std::string> cgroups(const std::string& root, const std::string& con
   return folders;
 }
 
-/// Processors' worth of time that the tightest cgroup allows; 0 without limit.
+/// CPU time allowed by the tightest cgroup, in processors; 0 without a limit.
 double quota(const std::string& root) {
   double tightest = 0;
   for (const std::string& folder : cgroups(root, "cpu")) {
     double time = -1, period = 0;  // microseconds
     std::istringstream version2(first_line(folder + "/cpu.max"));
-    if (!(version2 >> time >> period)) {  // "max 100000" fails here: no limit
+    if (!(version2 >> time >> period)) {  // reading "max 100000" fails: no limit
       std::istringstream(first_line(folder + "/cpu.cfs_quota_us")) >> time;
       std::istringstream(first_line(folder + "/cpu.cfs_period_us")) >> period;
     }
@@ -106,7 +106,7 @@ double quota(const std::string& root) {
   return tightest;
 }
 
-/// "32768K" in the folder of the cache with the highest index.
+/// Size of the cache with the highest index, whose file says "32768K".
 double last_cache(const std::string& root, int thread) {
   double bytes = 0;
   for (int index = 0;; ++index) {

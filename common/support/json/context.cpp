@@ -1,4 +1,4 @@
-// Where results come from: this computer, this build, now.
+// The context of results: this computer, this build, and the current time.
 #include <fmt/core.h>
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// The build writes the commit to a file of its own, so that a new commit recompiles nothing.
+/// Reads the commit from a file of its own, which the build writes: a new commit recompiles nothing.
 std::string read_commit() {
   std::ifstream in(LOCKSTEP_COMMIT_FILE);
   std::string line;

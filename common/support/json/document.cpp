@@ -20,14 +20,14 @@ using Library = nlohmann::json;
   throw JsonError(fmt::format("{} is not {}", json.quote(), wanted));
 }
 
-/// The library's words, without the name of its exception in brackets before them.
+/// Returns the library's message without the name of its exception in brackets.
 std::string format_error(std::string_view what) {
   const std::size_t bracket = what.find("] ");
   return std::string(bracket == what.npos ? what : what.substr(bracket + 2));
 }
 
-/// A place in a text that its reader has come to. The library copies it as it likes: `end` is where the copy that went
-/// furthest is, which the library does not tell.
+/// A reader's position in a text. The library copies it freely and does not report its own position; `furthest` is the
+/// position of the copy that went furthest.
 class Progress {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -56,7 +56,7 @@ class Progress {
 
 }  // namespace
 
-/// Told by the library's parser what it comes to.
+/// Receives the events of the library's parser.
 class JsonBuilder {
  public:
   explicit JsonBuilder(const std::string& text, int depth = -1, const std::function<void(const Json&)>* take = nullptr)
@@ -80,7 +80,7 @@ class JsonBuilder {
     json.text_ = std::move(value);
     return put(std::move(json));
   }
-  bool binary(Library::binary_t&) { return false; }  // not in texts
+  bool binary(Library::binary_t&) { return false; }  // does not occur in texts
 
   bool start_object(std::size_t) { return open(Json::Kind::object); }
   bool start_array(std::size_t) { return open(Json::Kind::list); }
@@ -107,8 +107,8 @@ class JsonBuilder {
  private:
   struct Open {
     Json json;
-    std::string name;             // of the member that comes next
-    std::set<std::string> names;  // of members, where they are many
+    std::string name;             // of the next member
+    std::set<std::string> names;  // of the members, if there are many
 
     bool has(const std::string& wanted) {
       constexpr std::size_t few = 16;
@@ -119,7 +119,7 @@ class JsonBuilder {
     }
   };
 
-  /// In the library's words.
+  /// Throws with the library's message.
   [[noreturn]] void fail(const std::string& what) const {
     const std::string_view read(begin_, static_cast<std::size_t>(at_ - begin_));
     throw JsonError(fmt::format("parse error at line {}, column {}: {}", 1 + std::count(read.begin(), read.end(), '\n'),
@@ -155,7 +155,7 @@ class JsonBuilder {
 
   Json result_;
   const char* begin_;
-  const char* at_;  // how far the text is read
+  const char* at_;  // end of the text read so far
   int depth_;
   const std::function<void(const Json&)>* take_;
   std::vector<Open> open_;  // outermost first
@@ -267,7 +267,7 @@ Json Json::object(std::vector<Member> members) {
   return json;
 }
 
-/// On one line where `indent` is negative.
+/// Writes on one line if `indent` is negative.
 void Json::write(std::string& out, int indent, int level) const {
   const auto new_line = [&](int deep) {
     if (indent >= 0) out += "\n" + std::string(static_cast<std::size_t>(indent) * static_cast<std::size_t>(deep), ' ');
@@ -318,7 +318,7 @@ std::string Json::quote() const {
   std::string text = dump();
   if (text.size() <= most) return text;
   std::size_t end = most;
-  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside of a character
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // do not cut within a character
   return text.substr(0, end) + "…";
 }
 

@@ -1,6 +1,6 @@
-// A JSON document: what a file says, and what is to stand in one. The one place that knows the JSON library is
-// document.cpp: its header costs 2.3 s a file (GCC 12, -O0), and some twenty files read or write JSON, half of what a
-// clean build may take. This header is light, and calls things as that library does.
+// A JSON document to read or to write. Only document.cpp includes the JSON library, whose header costs 2.3 s per file
+// (GCC 12, -O0): some twenty files read or write JSON, and would use half the budget of a clean build. This header is
+// light, and uses the library's names.
 #pragma once
 
 #include <compare>
@@ -19,9 +19,8 @@
 
 namespace lockstep {
 
-/// What is wrong with a text, "parse error at line 3, column 1: …", or with what was asked of a document: a name that
-/// is not there, a number of what is a list. A member that is there twice is wrong, and so is nesting deeper than
-/// kMostNested.
+/// An error in a text, "parse error at line 3, column 1: …", or in its use: a missing name, a list read as a number.
+/// Duplicate members and nesting deeper than kMostNested are errors, too.
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -33,7 +32,7 @@ template <class T>
 concept JsonNumber = std::is_arithmetic_v<T> && !std::same_as<T, char>;
 template <class T>
 concept JsonScalar = JsonNumber<T> || std::same_as<T, std::string>;
-/// What a value can be read as, `double x = row.at("seconds")`.
+/// Types that a value can be read as: `double x = row.at("seconds")`.
 template <class T>
 concept JsonReadable =
     JsonScalar<T> || std::same_as<T, std::vector<std::string>> || std::same_as<T, std::vector<double>>;
@@ -41,10 +40,10 @@ concept JsonReadable =
 class Json {
  public:
   struct Member;                                   // name, value
-  static constexpr std::size_t kMostNested = 100;  // lists and objects, one in the other
+  static constexpr std::size_t kMostNested = 100;  // nested lists and objects
 
   Json() = default;
-  /// To be written. Bytes of a text that are not UTF-8 are replaced: it may quote anybody.
+  /// Makes a value for writing. Replaces bytes that are not UTF-8, because a text may quote any source.
   static Json of(std::string_view text);
   template <JsonNumber T>
   static Json of(T value);
@@ -53,12 +52,12 @@ class Json {
 
   /// Throws JsonError.
   static Json parse(const std::string& text);
-  /// The same; comments as in C++ are skipped.
+  /// The same; skips comments as in C++.
   static Json parse_with_comments(const std::string& text);
-  /// The same; nothing where it is no JSON otherwise.
+  /// The same; returns nothing if the text is not JSON.
   static std::optional<Json> parse_if_valid(const std::string& text);
-  /// Hands over every object that is inside `depth` lists and objects as soon as it is read, and keeps none of them: a
-  /// large file never becomes a large tree. The rest is returned.
+  /// Passes every object at depth `depth` (within that many lists and objects) to `take` as soon as it is read, and
+  /// keeps none of them, so that a large file does not become a large tree. Returns the rest.
   static Json parse(const std::string& text, int depth, const std::function<void(const Json&)>& take);
 
   bool is_null() const { return kind_ == Kind::null; }
@@ -69,7 +68,7 @@ class Json {
   bool is_array() const { return kind_ == Kind::list; }
   bool is_object() const { return kind_ == Kind::object; }
 
-  /// Of a list or an object; they throw JsonError where it is neither, or has no such thing.
+  /// For a list or an object. They throw JsonError if the value is neither, or has no such element.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
   const Json& at(std::size_t index) const;
@@ -79,10 +78,10 @@ class Json {
   const Json* end() const;
   const std::vector<Member>& items() const;  // in the file's order
 
-  /// Null where it is no object, or has no member of that name.
+  /// Returns null if the value is not an object, or has no member of that name.
   const Json* find(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  /// The member of that name, or `otherwise`.
+  /// Returns the member of that name, or `otherwise`.
   template <JsonReadable T>
   T value(std::string_view name, T otherwise) const {
     const Json* found = find(name);
@@ -90,7 +89,7 @@ class Json {
   }
   std::string value(std::string_view name, const char* otherwise) const { return value(name, std::string(otherwise)); }
 
-  /// Throws JsonError where it is something else; a whole number, too, where T does not hold it.
+  /// Converts the value. Throws JsonError if it has another type, or if T cannot hold the whole number.
   template <JsonReadable T>
   T get() const {
     if constexpr (std::same_as<T, std::string>)
@@ -127,17 +126,16 @@ class Json {
     return number() <=> static_cast<double>(other);
   }
 
-  /// As it would stand in a file, on one line; or with a line for each element and member, `indent` blanks deeper than
-  /// what it is in.
+  /// Returns the text, on one line, or with a line for each element and member, indented by `indent` blanks per level.
   std::string dump() const;
   std::string dump(int indent) const;
-  /// As messages quote it: on one line, and no longer than a sentence bears.
+  /// Returns the text as messages quote it: on one line, and short enough for a sentence.
   std::string quote() const;
 
  private:
   friend class JsonBuilder;
   static Json of_truth(bool value);
-  static Json of_whole(double value, std::uint64_t bits);  // a negative one as two's complement
+  static Json of_whole(double value, std::uint64_t bits);  // a negative number as two's complement
   static Json of_real(double value);
   void write(std::string& out, int indent, int level) const;
   enum class Kind { null, truth, whole, real, text, list, object };
@@ -145,11 +143,11 @@ class Json {
   const std::string& text() const;
   bool truth() const;
   double number() const;
-  std::uint64_t whole(std::int64_t least, std::uint64_t most) const;  // a negative one as two's complement
+  std::uint64_t whole(std::int64_t least, std::uint64_t most) const;  // a negative number as two's complement
 
   Kind kind_ = Kind::null;
   double number_ = 0;
-  std::uint64_t whole_ = 0;  // and a truth
+  std::uint64_t whole_ = 0;  // also used for booleans
   std::string text_;
   std::vector<Json> list_;
   std::vector<Member> members_;
@@ -160,7 +158,7 @@ struct Json::Member {
   Json value;
 };
 
-// Here, where a Json can be destroyed: Member is complete.
+// Defined here, where Member is complete and a Json can be destroyed.
 template <JsonNumber T>
 Json Json::of(T value) {
   if constexpr (std::same_as<T, bool>)

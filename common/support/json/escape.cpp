@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-/// Bytes of the code point that `text` begins with, as the Unicode standard's table 3-7 has them: no longer than need
-/// be, no surrogates, nothing above U+10FFFF. 0 where these are none.
+/// Returns the length of the code point at the beginning of `text`, following table 3-7 of the Unicode standard:
+/// shortest form, no surrogates, nothing above U+10FFFF. 0 if it is malformed.
 std::size_t code_point_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);

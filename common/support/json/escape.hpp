@@ -1,4 +1,4 @@
-// Strings as JSON wants them.
+// Strings in JSON's syntax.
 #pragma once
 
 #include <string>
@@ -6,10 +6,11 @@
 
 namespace lockstep {
 
-/// `text` (UTF-8) in quotes, with quotes, backslashes and control characters escaped.
+/// Returns `text` (UTF-8) in quotes, with quotes, backslashes and control characters escaped.
 std::string quoted(std::string_view text);
 
-/// `text` with bytes that are not UTF-8 replaced by U+FFFD: of what others wrote, whose bytes may be any.
+/// Returns `text` with bytes that are not UTF-8 replaced by U+FFFD, for texts from other sources, which may contain any
+/// bytes.
 std::string utf8(std::string_view text);
 
 }  // namespace lockstep

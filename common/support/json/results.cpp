@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// All numbers, with `between` them.
+/// All numbers, separated by `between`.
 std::string joined(const std::vector<double>& numbers, const char* between) {
   std::string text;
   for (double number : numbers)

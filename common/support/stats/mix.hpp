@@ -1,4 +1,4 @@
-// Bits that look random, from counters: the same everywhere, and none to keep.
+// Pseudo-random bits from counters: the same on every computer, and without state.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ inline std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
-/// The same of the next number of its sequence.
+/// Mixes the next number of its sequence.
 inline std::uint64_t mix(std::uint64_t x) { return mix_bits(x + 0x9e3779b97f4a7c15u); }
 
 }  // namespace lockstep

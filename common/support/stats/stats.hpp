@@ -1,4 +1,4 @@
-// Statistics of measurements: what a sample says, and how surely. No distribution is assumed where none is needed.
+// Statistics of measurements: estimates and their uncertainty. Assumes no distribution unless it must.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// The middle of a sample, with an interval that holds the true median with at least 95 % confidence whatever the
-/// distribution: the k-th smallest and k-th largest values, k the largest for which the binomial distribution allows
-/// it. Below 6 samples no such k exists; then the interval is the sample's range, and `confidence` (1 − 2^(1−n)) says
-/// how much less it promises. See Le Boudec, Performance Evaluation (2010), theorem 2.1; Hoefler and Belli, Scientific
-/// Benchmarking of Parallel Computing Systems (SC'15), rule 5.
+/// The median of a sample, with an interval that contains the true median with at least 95 % confidence for any
+/// distribution: the k-th smallest and k-th largest values, with the largest k that the binomial distribution allows.
+/// Below 6 samples there is no such k; then the interval is the sample's range, and `confidence` (1 − 2^(1−n)) is below
+/// 95 %. See Le Boudec, Performance Evaluation (2010), theorem 2.1; Hoefler and Belli, Scientific Benchmarking of
+/// Parallel Computing Systems (SC'15), rule 5.
 struct Median {
   double value = 0;
   double low = 0;
@@ -20,23 +20,23 @@ struct Median {
   double confidence = 0;
   std::size_t samples = 0;
 };
-/// Throws Error(usage) where there are no samples or one is not finite.
+/// Throws Error(usage) if there are no samples or one is not finite.
 Median median(std::vector<double> samples);
 
-/// The q-quantile, 0 ≤ q ≤ 1, linear between order statistics. Throws as `median`.
+/// The q-quantile, 0 ≤ q ≤ 1, linear between order statistics. Throws like `median`.
 double quantile(std::vector<double> samples, double q);
 
 double mean(std::span<const double> samples);
 
-/// y ≈ Σ_j coefficients[j] · basis_j(x): least squares with the residuals weighted, and what it is worth.
+/// Result of a weighted least-squares fit, y ≈ Σ_j coefficients[j] · basis_j(x), and its quality.
 struct Fit {
   std::vector<double> coefficients;
-  std::vector<double> standard_errors;  // of each coefficient; 0 where the points are as many as the coefficients
-  double r_squared = 0;                 // share of the (weighted) variance about the mean that is explained
+  std::vector<double> standard_errors;  // of each coefficient; 0 if there are as many coefficients as points
+  double r_squared = 0;                 // fraction of the (weighted) variance about the mean that is explained
   double degrees_of_freedom = 0;        // points − coefficients
 };
-/// Row i of `design` holds basis_0(x_i), basis_1(x_i), …; `weights` (one a point, or empty for 1) multiply squared
-/// residuals: 1/y² fits relative errors. Solved by Householder QR. Throws Error(usage) where points are fewer than
+/// Row i of `design` holds basis_0(x_i), basis_1(x_i), …; `weights` (one per point, or empty for 1) multiply squared
+/// residuals: 1/y² fits relative errors. Solved by Householder QR. Throws Error(usage) if there are fewer points than
 /// coefficients or the columns are linearly dependent.
 Fit least_squares(std::span<const std::vector<double>> design, std::span<const double> y,
                   std::span<const double> weights = {});
@@ -49,10 +49,11 @@ struct Line {
   double slope_error = 0;
   double r_squared = 0;
 };
-/// Of message times over sizes, intercept is α and slope β; weights 1/y² keep the small messages from being ignored.
+/// Fits a line. For message times over sizes the intercept is α and the slope β; weights 1/y² give small messages their
+/// due weight.
 Line fit_line(std::span<const double> x, std::span<const double> y, std::span<const double> weights = {});
 
-/// The factor by which a standard error becomes half of a 95 % interval: Student's t, two-sided, for these degrees of
+/// Returns the factor from a standard error to half of a 95 % interval: Student's t, two-sided, for these degrees of
 /// freedom (12.706 for 1, 1.96 for many).
 double student_t95(double degrees_of_freedom);
 

@@ -1,4 +1,4 @@
-// A test with a folder of its own.
+// A test fixture with a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace fs = std::filesystem;
 
-/// The folder is gone afterwards.
+/// The folder is removed after the test.
 class TestFolder : public ::testing::Test {
  public:
   static std::string read(const fs::path& path) {

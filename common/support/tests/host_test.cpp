@@ -1,4 +1,4 @@
-// The host that output files speak of: cores, quotas, names of processors.
+// The host as output files describe it: cores, quotas, names of processors.
 #include "common/support/host/host.hpp"
 
 #include <gtest/gtest.h>

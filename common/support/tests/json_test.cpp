@@ -1,4 +1,4 @@
-// JSON: read as it stands, refused in words, written so that it can be read back.
+// JSON: reading, error messages, and writing such that it can be read back.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,7 +114,7 @@ TEST(JsonDocument, WhatIsWrittenIsReadBack) {
 TEST(JsonText, BytesThatAreNotUtf8AreReplaced) {
   EXPECT_EQ(utf8("plain, α, €, 😀"), "plain, α, €, 😀");
   EXPECT_EQ(utf8("a\xff b"), "a\uFFFD b");
-  EXPECT_EQ(utf8("\xc0\xaf"), "\uFFFD\uFFFD");                 // longer than need be
+  EXPECT_EQ(utf8("\xc0\xaf"), "\uFFFD\uFFFD");                 // not the shortest form
   EXPECT_EQ(utf8("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD");       // a surrogate
   EXPECT_EQ(utf8("\xf4\x90\x80\x80").substr(0, 3), "\uFFFD");  // above U+10FFFF
   EXPECT_EQ(utf8("cut \xe2\x82"), "cut \uFFFD\uFFFD");

@@ -1,4 +1,4 @@
-// A program from outside, as ./lab calls it: its files, its words, its exit code.
+// Runs a program as ./lab does, and checks its files, its output and its exit code.
 #pragma once
 
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Every field is in docs/output.md.
+/// Checks that every field is in docs/output.md.
 inline void expect_documented(const Json& fields) {
   static const std::string documentation = TestFolder::read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
   for (const auto& [name, value] : fields.items())
@@ -20,21 +20,21 @@ inline void expect_documented(const Json& fields) {
 
 class ProgramTest : public TestFolder {
  protected:
-  /// The exit code of a shell's command; what it said is in out_ and err_.
+  /// Returns the exit code of a shell's command; its output is in out_ and err_.
   int execute(const std::string& command) {
     const int status = std::system((command + " >" + file("out") + " 2>" + file("err")).c_str());
     out_ = read(file("out"));
     err_ = read(file("err"));
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
-  /// Of bad input: it ended with 2, and said one sentence, with `says` in it, on standard error alone.
+  /// Checks the reaction to bad input: exit code 2, and one sentence that contains `says`, on standard error only.
   void expect_refused(int exit_code, const std::string& arguments, const std::string& says = "") const {
     EXPECT_EQ(exit_code, 2) << arguments;
     EXPECT_NE(err_.find(says), std::string::npos) << arguments << ": " << err_;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << ": " << err_;
     EXPECT_EQ(out_, "") << arguments;
   }
-  /// The rows of a JSON file; every field of theirs, and of the context, is documented.
+  /// Returns the rows of a JSON file, and checks that each of their fields, and of the context's, is documented.
   Json documented_rows(const std::string& path) const {
     const Json document = Json::parse(read(path));
     expect_documented(document.at("context"));

@@ -1,4 +1,4 @@
-// What a wrong use is answered with.
+// Error messages of usage errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The sentence of the usage error that `wrong` ends with; empty where it is accepted.
+/// Returns the message of the usage error that `wrong` throws; empty if it throws none.
 template <class F>
 std::string refusal(const F& wrong) {
   try {

@@ -1,4 +1,4 @@
-// Output files: read back to the same numbers, never half-written.
+// Output files: the same numbers when read back, and never half-written.
 #include "common/support/json/results.hpp"
 
 #include <fcntl.h>
@@ -67,7 +67,7 @@ TEST_F(Output, FoldersBelowOutputsAreMadeAndNoOthers) {
 TEST_F(Output, AFailedWriteLeavesTheOldFileAndNothingElse) {
   put("old.json", "old");
   fs::create_directories(folder_ / "folder.json" / "full");
-  EXPECT_THROW(write_atomically(folder_ / "folder.json", "new"), Error);  // a folder of that name
+  EXPECT_THROW(write_atomically(folder_ / "folder.json", "new"), Error);  // there is a folder of that name
   EXPECT_THROW(write_atomically(folder_ / "absent" / "x.json", "new"), Error);
   EXPECT_THROW(check_writable(folder_ / "absent" / "x.json"), Error);
   check_writable(folder_ / "old.json");
@@ -112,7 +112,7 @@ TEST_F(Output, WhatIsNoRegularFileIsWrittenThrough) {
   EXPECT_EQ(refusal([&] { check_writable(folder_); }), "cannot write " + folder_.string() + ": it is a folder");
 }
 
-// ./lab … --json /dev/stdout > FILE: both stand in FILE.
+// ./lab … --json /dev/stdout > FILE: FILE contains both outputs.
 TEST_F(Output, AnOpenFileIsAppendedTo) {
   put("out", "a table\n");
   const int file = open((folder_ / "out").c_str(), O_WRONLY | O_APPEND);

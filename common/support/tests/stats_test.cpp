@@ -1,4 +1,4 @@
-// Statistics: against known values, and against what they promise on simulated samples.
+// Statistics, compared with known values, and with their guarantees on simulated samples.
 #include "common/support/stats/stats.hpp"
 
 #include <gtest/gtest.h>

@@ -51,7 +51,7 @@ TEST(Units, BytesAreWritten) {
   EXPECT_EQ(format_bytes(1331691), "1.27 MiB");
   EXPECT_EQ(format_bytes(1048575), "1.00 MiB");
   EXPECT_EQ(format_bytes(1073741824.0 * 80), "80 GiB");
-  // As it was typed, where three digits say it.
+  // In the typed form if it has up to three digits.
   for (const char* typed : {"1 MB", "25 MB", "1.5 MB", "100 kB", "16 kB", "7 GB", "2 TB"})
     EXPECT_EQ(format_bytes(static_cast<double>(parse_bytes(typed))), typed);
   EXPECT_EQ(format_bytes(1234000), "1.18 MiB");

@@ -9,7 +9,7 @@ namespace {
 
 bool begins_character(char c) { return (c & 0xC0) != 0x80; }
 
-/// The first `count` characters.
+/// Returns the first `count` characters.
 std::string_view first(std::string_view text, std::size_t count) {
   std::size_t at = 0;
   while (at < text.size() && (!begins_character(text[at]) || count-- > 0)) ++at;

@@ -1,4 +1,4 @@
-// Text in columns: what is wider than its column, or than the terminal.
+// Text in columns: measuring, truncating and wrapping to a column's or the terminal's width.
 #pragma once
 
 #include <string>
@@ -7,25 +7,26 @@
 
 namespace lockstep {
 
-/// Characters (UTF-8), each of which takes a column.
+/// Number of characters (UTF-8); each takes one column.
 std::size_t columns_of(std::string_view text);
 
-/// Of the terminal behind a file descriptor; 80 where it does not say, or is none.
+/// Width of the terminal behind a file descriptor; 80 if it is unknown or not a terminal.
 std::size_t terminal_columns(int descriptor);
 
-/// `text` filled up with blanks to `columns`, or cut there, with "…" in its last column.
+/// Pads `text` with blanks to `columns`, or truncates it, with "…" in the last column.
 std::string fitted(std::string_view text, std::size_t columns);
 
-/// Lines of at most `columns`, broken between words; a longer word has a line of its own. At least one line.
+/// Breaks a text between words into lines of at most `columns`; a longer word gets a line of its own. Returns at least
+/// one line.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
 
-/// A part of a line, and how much it matters.
+/// A part of a line, and its importance.
 struct LinePart {
   std::string text;
   int matters = 0;
 };
-/// The parts in their order, two blanks between them, in at most `columns`: those that matter least are left out first.
-/// What alone is too long is cut.
+/// Joins the parts in order, separated by two blanks, into at most `columns`. Omits the least important ones first, and
+/// truncates a part that is too long on its own.
 std::string line_of(std::vector<LinePart> parts, std::size_t columns);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ struct CommandLine::Parser {
     if (by_default >= range.least && by_default <= range.most) option->capture_default_str();
   }
 
-  /// The parser's words for a line of a file that is no option, in ours.
+  /// Rewords the parser's message about a line of a file that is not an option.
   std::string unknown_line(const CLI::ConfigError& error) const {
     std::string said = error.what();
     const std::string before = "INI was not able to parse ";
@@ -33,8 +33,8 @@ struct CommandLine::Parser {
     return app.get_config_ptr()->as<std::string>() + ": " + said + " Every line is an option without its dashes.";
   }
 
-  /// An empty word belongs to the option before it. Elsewhere the parser takes it for the name of a group, which has
-  /// none, and may look for the next word there without end.
+  /// Rejects an empty word unless it is an option's value. The parser takes one for the name of a group, which does not
+  /// exist, and may search for the next word forever.
   void refuse_stray_empty_words(int argc, char** argv) const {
     bool only_words = false;  // after "--"
     for (int i = 1; i < argc; ++i) {
@@ -47,9 +47,9 @@ struct CommandLine::Parser {
   }
 
   CLI::App app;
-  CLI::App* group = &app;  // to which options are added
+  CLI::App* group = &app;  // group to which options are added
   std::vector<std::pair<std::string, std::string>> excluding;
-  std::string config;  // the option that names a file of options; empty: none
+  std::string config;  // name of the option for a file of options; empty: none
 };
 
 CommandLine::CommandLine(const std::string& program, const std::string& description)
@@ -94,7 +94,7 @@ void CommandLine::add_config(const std::string& name, const std::string& help) {
 }
 
 bool CommandLine::parse(int argc, char** argv) {
-  for (int i = 1; i < argc && !parser_->config.empty(); ++i) {  // the parser would wait for a pipe's writer
+  for (int i = 1; i < argc && !parser_->config.empty(); ++i) {  // opening a pipe would wait for its writer
     const std::string argument = argv[i];
     if (argument == parser_->config && i + 1 < argc) read_file(argv[i + 1]);
     if (argument.starts_with(parser_->config + "=")) read_file(argument.substr(parser_->config.size() + 1));

@@ -10,13 +10,13 @@
 
 namespace lockstep {
 
-/// The whole numbers that an option may be. A default outside of them means "by itself": --help does not show it.
+/// Range of an option that is a whole number. A default outside of it means "automatic" and is not shown in --help.
 struct Whole {
   long least = 0;
   long most = 1'000'000'000;
 };
 
-/// The numbers that an option may be; never infinite, never NaN.
+/// Range of an option that is a number; never infinite, never NaN.
 struct Real {
   double least = std::numeric_limits<double>::lowest();
   double most = std::numeric_limits<double>::max();
@@ -27,11 +27,11 @@ class CommandLine {
   CommandLine(const std::string& program, const std::string& description);
   ~CommandLine();
 
-  /// What is added from here on is listed under this title.
+  /// Lists the options that are added from here on under this title.
   void group(const std::string& title);
 
-  /// "--name VALUE", which is not empty, or for bool the flag "--name"; several names with commas. The variable's value
-  /// when parsing is the default and shown in --help.
+  /// Adds "--name VALUE", which must not be empty, or for bool the flag "--name"; several names are separated by
+  /// commas. The variable's value when parsing is the default and is shown in --help.
   void add(const std::string& names, std::string& value, const std::string& help);
   void add(const std::string& names, int& value, const std::string& help);
   void add(const std::string& names, double& value, const std::string& help, Real range = {});
@@ -41,16 +41,17 @@ class CommandLine {
   void add(const std::string& names, std::optional<double>& value, const std::string& help, Real range = {});
   /// Values separated by commas.
   void add(const std::string& names, std::vector<std::string>& values, const std::string& help);
-  /// parse() throws Error(usage) where `name` is given beside one of `others`, which it would make useless.
+  /// Makes parse() throw Error(usage) if `name` is given together with one of `others`, which would make it useless.
   void exclude(const std::string& name, const std::vector<std::string>& others);
-  /// A file of these options, a line each, without their dashes: steps = 100. The command line goes before it.
+  /// Adds an option for a file of options, one per line, without their dashes: steps = 100. The command line takes
+  /// precedence over it.
   void add_config(const std::string& name, const std::string& help);
 
-  /// Throws Error(usage) in one sentence; an unknown option is answered with the nearest known one. True when the
-  /// program shall go on, false when --help was asked for: `help()` then says it.
+  /// Throws Error(usage) with one sentence; for an unknown option it suggests the nearest known one. Returns true if
+  /// the program should continue, false if --help was given: `help()` then returns the text.
   bool parse(int argc, char** argv);
   std::string help() const;
-  /// Whether the command line or the file had this option.
+  /// True if the command line or the file had this option.
   bool given(const std::string& name) const;
 
  private:

@@ -27,14 +27,14 @@ namespace {
   cannot(doing, path, std::strerror(code));
 }
 
-/// What a file is that is no regular one.
+/// Describes a file that is not a regular file.
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "it is a folder";
   if (S_ISFIFO(mode)) return "it is a pipe (FIFO), not a file";
   return S_ISSOCK(mode) ? "it is a socket, not a file" : "it is a device, not a file";
 }
 
-/// An open file. `path` is what messages call it.
+/// An open file. `path` is for messages.
 class OpenFile {
  public:
   OpenFile(const char* doing, std::string path, int number) : doing_(doing), path_(std::move(path)), number_(number) {
@@ -51,24 +51,24 @@ class OpenFile {
     if (fstat(number_, &about) != 0) cannot(doing_, path_, errno);
     return about;
   }
-  /// Its first `size` bytes as memory.
+  /// Maps the first `size` bytes of the file.
   const char* map(std::size_t size) const {
     void* at = mmap(nullptr, size, PROT_READ, MAP_SHARED, number_, 0);
     if (at == MAP_FAILED) cannot(doing_, path_, errno);
     return static_cast<const char*>(at);
   }
   std::string read() {
-    std::string text(static_cast<std::size_t>(about().st_size) + 1, '\0');  // its end is seen where there is room left
+    std::string text(static_cast<std::size_t>(about().st_size) + 1, '\0');  // one more byte, to see the end of the file
     std::size_t done = 0;
     for (ssize_t count = 1; count != 0; done += static_cast<std::size_t>(std::max<ssize_t>(count, 0))) {
-      if (done == text.size()) text.resize(2 * done + 4096);  // it became longer meanwhile, or is of /proc
+      if (done == text.size()) text.resize(2 * done + 4096);  // the file grew meanwhile, or is in /proc
       count = ::read(number_, text.data() + done, text.size() - done);
       if (count < 0 && errno != EINTR) cannot(doing_, path_, errno);
     }
     text.resize(done);
     return text;
   }
-  /// Writing no longer fails where a pipe is full.
+  /// Makes writing wait if a pipe is full, instead of failing.
   void wait_for_room() { fcntl(number_, F_SETFL, fcntl(number_, F_GETFL) & ~O_NONBLOCK); }
   void write(std::string_view text) {
     while (!text.empty()) {
@@ -78,7 +78,7 @@ class OpenFile {
       text.remove_prefix(static_cast<std::size_t>(written));
     }
   }
-  /// Some file systems report only here what they could not write.
+  /// Some file systems report failed writes only here.
   void close() {
     if (::close(std::exchange(number_, -1)) != 0) cannot(doing_, path_, errno);
   }
@@ -89,10 +89,10 @@ class OpenFile {
   int number_;
 };
 
-/// Where to write.
+/// Destination of a write.
 struct Target {
-  std::string place;     // `path`, with its links followed
-  bool through = false;  // into what is there: a device, a pipe, an open file by its number
+  std::string place;     // `path`, with links resolved
+  bool through = false;  // write into an existing device, pipe or open file
 };
 
 Target target_of(const std::string& path) {
@@ -112,7 +112,8 @@ Target target_of(const std::string& path) {
 }
 
 void write_through(const std::string& path, const std::string& text) {
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);  // a pipe would wait for a reader
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);  // would otherwise wait for a
+                                                                                      // pipe's reader
   if (file < 0 && errno == ENXIO) cannot("write", path, "nobody reads from this pipe");
   OpenFile opened("write", path, file);
   opened.wait_for_room();
@@ -120,7 +121,7 @@ void write_through(const std::string& path, const std::string& text) {
   opened.close();
 }
 
-/// A file beside `place` that is removed again unless it was renamed.
+/// A temporary file next to `place`, removed by the destructor unless it was renamed.
 class PartFile {
  public:
   PartFile(const std::string& path, const std::string& place)
@@ -145,7 +146,7 @@ class PartFile {
 };
 
 OpenFile open_to_read(const std::string& path) {
-  const int number = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // a pipe would wait for a writer
+  const int number = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // would otherwise wait for a pipe's writer
   OpenFile file("read", path, number);
   if (const mode_t mode = file.about().st_mode; !S_ISREG(mode)) cannot("read", path, kind_of(mode));
   return file;
@@ -165,7 +166,7 @@ MappedFile::MappedFile(const std::string& path) {
 }
 
 void MappedFile::expect_no_order() const {
-  if (mapped_) madvise(const_cast<char*>(mapped_), size_, MADV_RANDOM);  // a hint: all works without
+  if (mapped_) madvise(const_cast<char*>(mapped_), size_, MADV_RANDOM);  // only a hint; failure is harmless
 }
 
 MappedFile::~MappedFile() {
@@ -190,7 +191,7 @@ void make_folders_of(const std::string& path) {
 
 void check_writable(const std::string& path) {
   for (const std::filesystem::path& part : std::filesystem::path(path).parent_path())
-    if (part == "outputs") make_folders_of(path);  // where outputs go, and nowhere else: elsewhere it may be a slip
+    if (part == "outputs") make_folders_of(path);  // only for outputs; another missing folder may be a typo
   const Target target = target_of(path);
   if (!target.through)
     PartFile(path, target.place);

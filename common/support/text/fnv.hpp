@@ -9,7 +9,7 @@ namespace lockstep {
 class Fnv1a {
  public:
   void add(unsigned char byte) { value_ = (value_ ^ byte) * 1099511628211u; }
-  void add(std::string_view bytes) {  // in one loop: ./lab reads megabytes with it, and is not optimised
+  void add(std::string_view bytes) {  // one loop, because ./lab reads megabytes with it and is not optimised
     for (const char byte : bytes) value_ = (value_ ^ static_cast<unsigned char>(byte)) * 1099511628211u;
   }
   std::uint64_t value() const { return value_; }

@@ -1,4 +1,4 @@
-// "Did you mean …?": the known name nearest to what was typed. Every program's words for unknown names and options.
+// "Did you mean …?": the known name nearest to the typed one. All programs use it for unknown names and options.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, upper and lower case alike
-/// (Damerau's distance in its restricted form).
+/// Number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, ignoring case
+/// (restricted Damerau distance).
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   auto same = [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
@@ -33,14 +33,14 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-/// Whether `name`, of three letters or more, is how `candidate` begins.
+/// True if `candidate` begins with `name`, which has three letters or more.
 inline bool begins(std::string_view candidate, std::string_view name) {
   return name.size() >= 3 && candidate.size() > name.size() &&
          edit_distance(candidate.substr(0, name.size()), name) == 0;
 }
 
-/// The candidate nearest to `name`, one that begins with it as near as one with a letter wrong; empty only if there is
-/// none. The first wins a tie.
+/// Returns the candidate nearest to `name`; one that begins with it is as near as one with a wrong letter. Empty only
+/// if there are no candidates. The first wins a tie.
 inline std::string nearest(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
   std::size_t best_distance = static_cast<std::size_t>(-1);
@@ -51,12 +51,12 @@ inline std::string nearest(std::string_view name, std::span<const std::string> c
   return best;
 }
 
-/// Whether a suggestion helps: one that shares less than half with what was typed does not.
+/// True if a suggestion helps: it shares at least half with the typed name.
 inline bool near(std::string_view name, std::string_view suggestion) {
   return begins(suggestion, name) || 2 * edit_distance(name, suggestion) <= std::max(name.size(), suggestion.size());
 }
 
-/// "unknown machine 'dgx_h10': did you mean 'dgx_h100'? Known: a, b, c." One clear sentence for bad input.
+/// Returns "unknown machine 'dgx_h10': did you mean 'dgx_h100'? Known: a, b, c." One clear sentence for bad input.
 inline std::string unknown_name(std::string_view what, std::string_view name, std::span<const std::string> known) {
   std::string text = "unknown " + std::string(what) + " '" + std::string(name) + "'";
   std::string best = nearest(name, known);
@@ -73,7 +73,7 @@ struct OptionName {
   std::string help;
 };
 
-/// Whether `text` has this word, whole.
+/// True if `text` contains this whole word.
 inline bool has_word(std::string_view text, std::string_view word) {
   const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t at = 0; !word.empty() && at + word.size() <= text.size(); ++at) {
@@ -84,8 +84,8 @@ inline bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-/// "unknown option '--modle': did you mean '--model'? --help lists them all." Where no name is near, the option whose
-/// help has the word: '--text' is '--data'.
+/// Returns "unknown option '--modle': did you mean '--model'? --help lists them all." If no name is near, suggests an
+/// option whose help contains the word: '--text' is '--data'.
 inline std::string unknown_option(std::string_view typed, std::span<const OptionName> known) {
   const auto bare = [](std::string_view name) {
     return name.substr(std::min(name.find_first_not_of('-'), name.size()));

@@ -1,4 +1,4 @@
-// Numbers of a command line, read whole or refused in one sentence that names the option.
+// Numbers on a command line: parsed whole, or rejected in one sentence that names the option.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 
 namespace lockstep {
 
-/// What counts of a step may be: more is a slip of the finger.
+/// Limits for the counts of a step: larger ones are typos.
 inline constexpr Whole kSequences{1, 1 << 20}, kTokens{0, 1 << 24}, kMicrobatches{1, 1 << 16};
 
-/// `text` as a number from `least` to `most`; Error(usage) otherwise.
+/// Parses `text` as a number from `least` to `most`; throws Error(usage) otherwise.
 inline double number_in(const std::string& option, const std::string& text, double least, double most) {
   const std::optional<double> value = parse_number<double>(text);
   if (!value || !(*value >= least) || !(*value <= most))
@@ -25,7 +25,7 @@ inline double number_in(const std::string& option, const std::string& text, doub
   return *value;
 }
 
-/// `text` as a whole number from `least` to `most`.
+/// Parses `text` as a whole number from `least` to `most`.
 inline int whole_in(const std::string& option, const std::string& text, int least, int most) {
   const double value = number_in(option, text, least, most);
   if (value != std::floor(value)) throw Error(Verdict::usage, fmt::format("{} counts: not '{}'", option, text));
@@ -41,7 +41,7 @@ inline std::vector<int> counts_in(const std::string& option, const std::vector<s
   return counts;
 }
 
-/// How many f32 elements so many bytes of --bytes are, at least one; Error(usage) otherwise.
+/// Returns the number of f32 elements in so many bytes of --bytes, at least one; throws Error(usage) otherwise.
 inline std::size_t f32_elements(std::uint64_t bytes) {
   if (bytes == 0 || bytes % 4 != 0)
     throw Error(Verdict::usage,

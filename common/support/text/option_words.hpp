@@ -1,5 +1,5 @@
-// What a command line got wrong, in our words: one sentence, with the nearest thing that there is. The one place that
-// knows the parser's errors; included where CLI11 is.
+// Messages about a wrong command line: one sentence, with the nearest known name. Only this file knows the parser's
+// errors; it is included where CLI11 is.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// For CLI::Option::check: a whole number in [least, most].
+/// For CLI::Option::check: requires a whole number in [least, most].
 inline CLI::Validator whole_number(long least, long most = 1'000'000'000) {
   return CLI::Validator(
       [least, most](const std::string& text) {
@@ -27,7 +27,7 @@ inline CLI::Validator whole_number(long least, long most = 1'000'000'000) {
       "");
 }
 
-/// The same: a number in [least, most], and so neither infinite nor NaN.
+/// The same for a number in [least, most]; neither infinite nor NaN.
 inline CLI::Validator real_number(double least, double most) {
   return CLI::Validator(
       [least, most](const std::string& text) {
@@ -46,12 +46,12 @@ inline CLI::Validator real_number(double least, double most) {
       "");
 }
 
-/// The same: a word. An empty one is what a script passes whose variable is not set.
+/// The same for a word that is not empty. Scripts pass an empty one when a variable is not set.
 inline CLI::Validator not_empty() {
   return CLI::Validator([](const std::string& text) { return text.empty() ? "needs a value, not ''" : ""; }, "");
 }
 
-/// The same: one of a few words.
+/// The same for one of a few words.
 inline CLI::Validator one_of(std::vector<std::string> known) {
   return CLI::Validator(
       [known = std::move(known)](const std::string& text) {
@@ -63,7 +63,7 @@ inline CLI::Validator one_of(std::vector<std::string> known) {
 
 namespace option_words {
 
-/// Of the application and of its groups.
+/// Adds the options of the application and of its groups.
 inline void add_options(const CLI::App& app, std::vector<const CLI::Option*>& all) {
   for (const CLI::Option* option : app.get_options({}))
     if (std::find(all.begin(), all.end(), option) == all.end()) all.push_back(option);
@@ -71,12 +71,12 @@ inline void add_options(const CLI::App& app, std::vector<const CLI::Option*>& al
     if (group->get_name().empty()) add_options(*group, all);
 }
 
-/// "--name", or the name of a positional argument.
+/// Returns "--name", or the name of a positional argument.
 inline std::string name_of(const CLI::Option& option) {
   return option.get_lnames().empty() ? option.get_name(true) : "--" + option.get_lnames().front();
 }
 
-/// What an option's type wants, where it is not what one of its values is.
+/// Describes the value that an option's type requires, if one of its values is invalid.
 inline std::string wrong_value(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   for (const std::string& text : option.results()) {
@@ -102,7 +102,7 @@ inline std::string unexpected(const std::vector<std::string>& extras, const std:
 
 }  // namespace option_words
 
-/// One sentence. `app` is the command that was parsed; `extras` what it could not place.
+/// Returns one sentence. `app`: the command that was parsed; `extras`: words that it could not assign.
 inline std::string format_parse_error(const CLI::App& app, const CLI::ParseError& error,
                                       const std::vector<std::string>& extras) {
   using namespace option_words;
@@ -117,7 +117,7 @@ inline std::string format_parse_error(const CLI::App& app, const CLI::ParseError
     for (const CLI::Option* option : all)
       if (option->get_required() && option->count() == 0)
         return "say which " + name_of(*option) + ": " + option->get_description();
-  const std::size_t colon = said.find(':');  // the parser's "--name: what is wrong"
+  const std::size_t colon = said.find(':');  // the parser's message is "--name: what is wrong"
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && colon != said.npos)
     return said.substr(0, colon) +
            (said.find("missing") != said.npos ? " needs a value" : " is given more than once, or with too many values");

@@ -1,4 +1,4 @@
-// A number in a text of which nothing else is.
+// Parses a text that consists of one number.
 #pragma once
 
 #include <charconv>
@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// `text` as a number, the same in every locale; nothing where the text is not wholly one, or the type cannot hold it.
+/// Returns `text` as a number, independently of the locale; nothing if the text is not entirely a number, or the type
+/// cannot hold it.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

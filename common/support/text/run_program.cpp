@@ -22,7 +22,7 @@ struct Failure {
   int exit_code = 1;
 };
 
-/// Of the exception that is being handled.
+/// Describes the exception that is being handled.
 Failure failure() {
   try {
     throw;
@@ -32,7 +32,7 @@ Failure failure() {
     return {error.what(), error.verdict() == Verdict::usage ? 2 : 1};
   } catch (const std::bad_alloc&) {
     return {"out of memory: this needs more than the computer gives", 1};
-  } catch (const std::length_error&) {  // of a container
+  } catch (const std::length_error&) {  // thrown by a container
     return {"out of memory: this needs more than any computer has", 1};
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) == 0) return {error.what(), 1};
@@ -42,8 +42,8 @@ Failure failure() {
   }
 }
 
-/// No file that is opened later gets the number of a stream that was closed: output would go into it. What is opened
-/// in its place cannot be written to, or read from.
+/// Opens something in place of each closed standard stream. Otherwise a file that is opened later could get its number
+/// and receive the output. The replacement cannot be written to, or read from.
 void occupy_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0) (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -59,14 +59,14 @@ void flush_output() {
 
 int run_program(const std::string& prefix, const std::function<int()>& body, const std::function<bool()>& speaks) {
   occupy_closed_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of writing, and what was begun is removed
+  std::signal(SIGXFSZ, SIG_IGN);  // writing beyond a file's size limit fails, and the partial file is removed
   try {
     const int code = body();
     if (code == 0) flush_output();
     return code;
   } catch (...) {
     const Failure failed = failure();
-    if (!speaks || speaks()) std::fputs((prefix + failed.sentence + "\n").c_str(), stderr);  // which may be closed
+    if (!speaks || speaks()) std::fputs((prefix + failed.sentence + "\n").c_str(), stderr);  // stderr may be closed
     return failed.exit_code;
   }
 }

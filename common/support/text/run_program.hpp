@@ -1,4 +1,4 @@
-// How every program ends: an exit code, and one sentence where it failed.
+// The end of every program: an exit code, and one sentence if it failed.
 #pragma once
 
 #include <functional>
@@ -6,12 +6,12 @@
 
 namespace lockstep {
 
-/// What `main` returns: what `body` returns; or where it throws, after the error's sentence on standard error behind
-/// `prefix` ("lab why: "): 2 for Error(usage), NoDevice's code, else 1. Standard output that cannot be written, a full
-/// disk's say, is an error too. `speaks`, where it is given: whether this process is the one that prints.
+/// Returns the value for `main`: the result of `body`. If it throws, writes `prefix` ("lab why: ") and the error's
+/// sentence to standard error and returns 2 for Error(usage), NoDevice's code, else 1. An error in writing standard
+/// output (a full disk) counts, too. `speaks`, if given, returns true in the process that prints.
 int run_program(const std::string& prefix, const std::function<int()>& body, const std::function<bool()>& speaks = {});
 
-/// What was printed is written now. Throws Error(usage) where standard output cannot be.
+/// Flushes standard output. Throws Error(usage) if it cannot be written.
 void flush_output();
 
 }  // namespace lockstep

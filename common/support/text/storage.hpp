@@ -1,4 +1,4 @@
-// The types that a model's tensors may be stored in, by the names that options use.
+// Dtypes for a model's tensors, by the names that options use.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// "fp32", "bf16" or "fp16". Throws Error(usage) that calls it `what` and lists them.
+/// Parses "fp32", "bf16" or "fp16". Throws Error(usage) that calls the option `what` and lists the names.
 inline DType parse_storage(std::string_view name, std::string_view what = "dtype") {
   const std::array<DType, 3> types{DType::f32, DType::bf16, DType::f16};
   std::vector<std::string> known;

@@ -1,4 +1,4 @@
-// Text without the blanks around it.
+// Removes the blanks around a text.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Without white space before its first word and behind its last one.
+/// Returns `text` without white space at both ends.
 inline std::string trimmed(std::string text) {
   const auto blank = [](unsigned char c) { return std::isspace(c) != 0; };
   text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), blank));

@@ -54,13 +54,13 @@ double unit_size(std::string_view unit, std::string_view whole) {
   refuse(whole, fmt::format("unknown unit \"{}\"; use B, KiB, MiB, GiB, TiB or kB, MB, GB, TB", unit));
 }
 
-/// Whether three digits say it in decimal units: 25 MB, which is 23.8 MiB.
+/// True if three digits suffice in decimal units: 25 MB, which is 23.8 MiB.
 bool is_round(double bytes) {
   while (bytes >= 1000) bytes /= 10;
   return bytes == std::floor(bytes);
 }
 
-/// Three significant digits of value / unit: "1.23", "45.6", "789".
+/// Formats value / unit with three significant digits: "1.23", "45.6", "789".
 std::string three_digits(double value) {
   double size = std::fabs(value);
   if (size >= 99.95) return fmt::format("{:.0f}", value);
