@@ -32,7 +32,7 @@ const char* word_of(EventKind kind) {
   return "";
 }
 
-/// "wait" alone would join waits of all kinds: where it is called names it too.
+/// Names an event. "wait" alone would merge waits of all kinds, so a wait's name includes its location.
 std::string name_of(const TraceEvent& event) {
   return event.kind == EventKind::wait ? fmt::format("wait at {}", event.where) : event.name;
 }
@@ -43,7 +43,7 @@ int ranks_of(const Trace& trace) {
   return most + 1;
 }
 
-/// Of the first `count` steps; 0: of the whole run.
+/// Durations in the first `count` steps; 0: in the whole run.
 Durations durations_of(const Trace& trace, std::size_t count) {
   Steps steps = steps_of(trace);
   steps.count = count;
@@ -102,7 +102,7 @@ double mean_of(const std::vector<double>& seconds, std::size_t count) {
          static_cast<double>(count);
 }
 
-/// What a run took beside its steps.
+/// Duration of a run without its steps.
 double rest_of(const Trace& trace, const std::vector<double>& steps) {
   return time_span(trace).length() - std::accumulate(steps.begin(), steps.end(), 0.0);
 }

@@ -1,4 +1,4 @@
-// Two traces, operation by operation: a simulated run beside the measured one, or yesterday's beside today's.
+// Compares two traces, operation by operation: a simulated run with a measured one, or yesterday's with today's.
 #pragma once
 
 #include <string>
@@ -9,45 +9,46 @@
 
 namespace lockstep::analysis {
 
-/// Arithmetic, waiting or transfers: of all ranks together.
+/// Total over ranks of arithmetic, waiting or transfers.
 struct CategoryDifference {
   TraceEvent::Kind kind = TraceEvent::Kind::compute;
   double seconds_a = 0, seconds_b = 0;
-  double only_a = 0, only_b = 0;  // of these: what the other has no counterpart of
+  double only_a = 0, only_b = 0;  // the parts of these without a counterpart in the other trace
 };
 
-/// All events of one kind and name; the k-th of a (rank, queue) in one trace stands beside the k-th in the other.
+/// All events of one kind and name. The k-th of a (rank, queue) in one trace is paired with the k-th in the other.
 struct Difference {
   TraceEvent::Kind kind = TraceEvent::Kind::compute;
   std::string name;
   double seconds_a = 0, seconds_b = 0;  // of the pairs
   int pairs = 0;
-  int only_a = 0, only_b = 0;  // events without counterpart
+  int only_a = 0, only_b = 0;  // events without a counterpart
   double only_seconds_a = 0, only_seconds_b = 0;
-  int rank = 0;  // where the pair that differs most is, which of its (rank, queue) it is, and by how much
+  int rank = 0;  // the pair that differs most: its (rank, queue), its number there, and its difference
   std::string queue;
   int occurrence = 0;
   double most = 0;  // seconds in B − seconds in A
 
-  /// What B has more.
+  /// Total of B minus total of A.
   double seconds() const { return seconds_b + only_seconds_b - seconds_a - only_seconds_a; }
 };
 
 struct Diff {
   int ranks = 0;
-  int steps = 0;                        // that are compared, the first ones; 0: the runs, which have no steps
-  double seconds_a = 0, seconds_b = 0;  // a step; of runs from the first event to the last
-  double rest_a = 0, rest_b = 0;        // of the runs, beside their steps: set-up, validation, a sample
+  int steps = 0;                        // number of steps compared, from the first; 0: whole runs, because they have no
+                                        // steps
+  double seconds_a = 0, seconds_b = 0;  // per step; for whole runs from the first event to the last
+  double rest_a = 0, rest_b = 0;        // the rest of the runs: set-up, validation, a sample
   std::vector<CategoryDifference> categories;
-  std::vector<Difference> differences;  // the largest first, whichever its sign
+  std::vector<Difference> differences;  // the largest first, by absolute value
 };
 
-/// Steps are compared with steps, as many as both runs have ended on all ranks; runs without steps are compared whole.
-/// Throws Error(usage) with one sentence where nothing can be aligned: another number of ranks, not one operation in
-/// common, or a run that stopped before it had ended a step. Times are as recorded.
+/// Compares the steps that both runs have ended on all ranks; runs without steps are compared as a whole. Throws
+/// Error(usage) with one sentence if nothing can be aligned: the numbers of ranks differ, there is no operation in
+/// common, or a run stopped before the end of its first step. Times are as recorded.
 Diff diff(const Trace& a, const Trace& b);
 
-/// `most`: lines of differences.
+/// `most`: maximum number of lines with differences.
 std::string format_diff(const Diff& diff, std::size_t most);
 std::vector<Row> rows(const Diff& diff);
 

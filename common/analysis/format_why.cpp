@@ -12,13 +12,13 @@ namespace {
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-/// 12.3; what rounding would write as −0.0 is 0.0.
+/// Formats as 12.3, and never as −0.0.
 std::string gained(double share) {
   const double rounded = std::round(1000 * share) / 10;
   return fmt::format("{:.1f}", rounded == 0 ? 0 : rounded);
 }
 
-/// The rank with the most of something.
+/// Returns the rank with the largest value of `of`.
 template <class Of>
 std::size_t rank_with_most(const Why& why, Of of) {
   return static_cast<std::size_t>(std::max_element(why.use.begin(), why.use.end(),
@@ -102,7 +102,7 @@ std::string header(const Why& w) {
   return text;
 }
 
-/// A line a rank, where they are few.
+/// Formats one line per rank, if there are few.
 std::string format_ranks(const Why& w) {
   constexpr std::size_t kMost = 16;
   if (w.use.size() < 2 || w.use.size() > kMost) return "";

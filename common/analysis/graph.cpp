@@ -16,7 +16,7 @@ namespace {
 
 using Kind = TraceEvent::Kind;
 
-/// Regions of one name on main, of each rank in their order.
+/// Regions of one name on main, by rank and in order.
 std::map<int, std::vector<const TraceEvent*>> all_phases(const Trace& trace, const std::string& name) {
   std::map<int, std::vector<const TraceEvent*>> by_rank;
   for (const TraceStuck& stuck : trace.stuck) by_rank[stuck.rank];
@@ -29,7 +29,7 @@ std::map<int, std::vector<const TraceEvent*>> all_phases(const Trace& trace, con
   return by_rank;
 }
 
-/// Of one rank: how many it has ended.
+/// Number of phases that one rank has ended.
 std::size_t ended(const std::vector<const TraceEvent*>& phases) {
   return static_cast<std::size_t>(
       std::count_if(phases.begin(), phases.end(), [](const TraceEvent* e) { return !e->cut; }));
@@ -41,7 +41,7 @@ std::size_t ended_by_all(const std::map<int, std::vector<const TraceEvent*>>& by
   return least;
 }
 
-/// How many every rank has; 0 where they differ.
+/// Number of phases of every rank; 0 if ranks differ.
 std::size_t common_count(const std::map<int, std::vector<const TraceEvent*>>& by_rank) {
   const std::size_t count = by_rank.empty() ? 0 : by_rank.begin()->second.size();
   const bool alike = std::all_of(by_rank.begin(), by_rank.end(), [&](auto& r) { return r.second.size() == count; });
@@ -68,7 +68,7 @@ class Maker {
   }
 
  private:
-  /// An action and its place: position, then what comes before and after what stands there.
+  /// An action and its place: its position, and its order among the actions at that position.
   struct Placed {
     std::uint64_t position;
     int order;
@@ -113,7 +113,7 @@ class Maker {
     graph_.recorded = std::accumulate(seconds.begin() + graph_.first_step, seconds.end(), 0.0);
   }
 
-  /// Of what main does at `position`, from 0; −1: in none that counts.
+  /// Step of main's action at `position`, counted from 0; −1 if it is in no counted step.
   int step_of(int rank, std::uint64_t position) const {
     if (steps_.empty()) return 0;
     const auto& mine = steps_.at(rank);
@@ -191,8 +191,8 @@ class Maker {
       place(lane, e.first, 1, Action::Kind::start, batch);
       if (e.last > 0) place(lane, e.last, 1, Action::Kind::await_batch, batch);
     }
-    for (const TraceMessage& m : e.messages) {  // the k-th sent on a (group, queue) from one rank to another is the
-      const int from = m.sends ? e.rank : m.peer, to = m.sends ? m.peer : e.rank;  // k-th received there
+    for (const TraceMessage& m : e.messages) {                                     // messages match in order within a
+      const int from = m.sends ? e.rank : m.peer, to = m.sends ? m.peer : e.rank;  // (group, queue, sender, receiver)
       Halves& halves = halves_[{e.group, e.queue, from, to}];
       (m.sends ? halves.sends : halves.receives).push_back({batch, &m});
     }
@@ -204,7 +204,7 @@ class Maker {
       for (std::size_t k = 0; k < count; ++k) {
         const Half send = k < halves.sends.size() ? halves.sends[k] : Half{};
         const Half receive = k < halves.receives.size() ? halves.receives[k] : Half{};
-        const bool symmetric = std::get<2>(key) == std::get<3>(key);  // a rank stands for its peers: sizes may differ
+        const bool symmetric = std::get<2>(key) == std::get<3>(key);  // one rank represents its peers: sizes may differ
         if (!symmetric && send.message && receive.message && send.message->bytes != receive.message->bytes)
           throw Error(Verdict::usage, fmt::format("this trace contradicts itself: a message of {} bytes is received as "
                                                   "one of {}",
@@ -228,7 +228,7 @@ class Maker {
     Message m{.sender = send.batch, .receiver = receive.batch, .latency = known.latency, .seconds = known.seconds};
     if (trace_.modelled)
       m.eager = known.bytes <= trace_.eager_bytes;
-    else if (m.sender >= 0 && m.receiver >= 0)  // it was gone before anybody asked for it
+    else if (m.sender >= 0 && m.receiver >= 0)  // it was sent before its receive was posted
       m.eager = of_batch(m.sender).end < of_batch(m.receiver).begin;
     const int index = static_cast<int>(graph_.messages.size());
     graph_.messages.push_back(m);
@@ -249,8 +249,7 @@ class Maker {
         {.event = index, .lane = lane, .step = step, .seconds = seconds, .launch = std::min(e.launch, seconds)});
   }
 
-  // What lies between two recorded things of a queue: of a modelled run only what it loads, the rest costs nothing
-  // -----
+  // Time between two recorded events of a queue (in a modelled run only data loading) --------------------------------
 
   void add_host_time() {
     for (const TraceEvent& e : trace_.events)
@@ -280,12 +279,12 @@ class Maker {
       }
       add_gap(*e, until, e->begin, step, 0);
       until = std::max(until, e->end);
-      // A wait lasts until its thread has noticed.
+      // A wait ends when its thread notices.
       if (e->kind == Kind::wait) add_gap(*e, std::max(e->begin, ends_[{e->rank, e->queue, e->first}]), e->end, step, 2);
     }
   }
 
-  /// When what is waited for at a position had ended.
+  /// Notes the times at which the operations awaited at each position ended.
   void note_ends() {
     const auto note = [&](int rank, int queue, std::uint64_t position, double end) {
       double& known = ends_[{rank, queue, position}];
@@ -296,7 +295,7 @@ class Maker {
     for (const TraceClosure& c : trace_.closures) note(c.rank, 0, c.waited, c.end);
   }
 
-  /// When a closure could begin: it was given, and the one before it had ended.
+  /// Earliest start of a closure: it has been issued, and the preceding one has ended.
   double awaited_from(const TraceClosure& c) const {
     const auto& list = closures_of_.at({c.rank, c.queue});
     const auto mine = std::find(list.begin(), list.end(), &c);
@@ -310,7 +309,7 @@ class Maker {
     return *(after - 1);
   }
 
-  /// Host time before (order 0) or after (2) what stands at a position.
+  /// Adds host time before (order 0) or after (2) the event at a position.
   void add_gap(const TraceEvent& beside, double from, double to, int step, int order) {
     if (to <= from) return;
     double data = 0;
@@ -359,7 +358,7 @@ class Maker {
   std::map<int, std::vector<const TraceEvent*>> steps_;  // by rank; empty: everything counts
   std::map<std::pair<int, int>, int> lane_of_;           // by (rank, queue)
   std::map<std::pair<int, int>, std::vector<const TraceClosure*>> closures_of_;
-  std::map<std::pair<int, std::uint32_t>, int> last_of_;               // batch, by (lane, group)
+  std::map<std::pair<int, std::uint32_t>, int> last_of_;               // the last batch, by (lane, group)
   std::map<std::tuple<std::uint32_t, int, int, int>, Halves> halves_;  // by (group, queue, from, to)
   std::vector<std::vector<Placed>> placed_;                            // by lane
   std::vector<const TraceEvent*> data_;                                // regions
@@ -386,7 +385,7 @@ std::optional<Stop> stop_of(const Trace& trace, const std::string& phase) {
   if (!trace.stopped) return std::nullopt;
   const auto by_rank = all_phases(trace, phase);
   const std::size_t finished = ended_by_all(by_rank);
-  // Where the rank was that failed; or else who had come least far.
+  // Phases ended by the rank that failed, otherwise by the rank that is furthest behind.
   std::size_t before = finished;
   bool began = false, inside = false;
   const auto failed = by_rank.find(trace.failed_rank);

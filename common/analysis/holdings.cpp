@@ -16,10 +16,11 @@ namespace {
 
 using EventOf = TraceEvent::Kind;
 constexpr int kMostRanks = 16;
-constexpr std::uint64_t kMostBytes = 4096, kWidth = 4;  // of an element
+constexpr std::uint64_t kMostBytes = 4096, kWidth = 4;  // kWidth: bytes per element
 constexpr std::size_t kMostSteps = 200;
 
-/// How often each rank's value is in an element; `known` false: nothing was put there, or something else.
+/// Number of times that an element contains each rank's value. `known` is false if nothing was written there, or
+/// something else.
 struct Sum {
   std::vector<int> count;
   bool known = false;
@@ -27,10 +28,10 @@ struct Sum {
 };
 using Array = std::vector<Sum>;
 
-/// Something of a rank that reads or changes its memory, in its order.
+/// An operation of a rank that reads or changes its memory, in the rank's order.
 struct Deed {
-  enum class Kind : unsigned char { received, computed, sent };  // at one instant in this order
-  long long time;  // whole nanoseconds, as in files: what follows at once has the same
+  enum class Kind : unsigned char { received, computed, sent };  // the order at the same time
+  long long time;  // whole nanoseconds, as in files: an operation that follows immediately has the same time
   Kind kind;
   std::uint64_t position;
   int index;  // of the event, or the flight
@@ -112,7 +113,7 @@ class Follower {
       });
   }
 
-  /// Each rank in its own order, and nothing is received before it was sent: processes' clocks are not compared.
+  /// Plays each rank in its own order, and no receive before its send. Clocks of different processes are not compared.
   void play_all() {
     std::map<int, std::size_t> next;
     const auto can_go = [&](const Deed& deed) {
@@ -129,7 +130,7 @@ class Follower {
         if (at < deeds.size() && (!earliest || deeds[at].time < earliest->time)) earliest = &deeds[at], held_up = rank;
       }
       if (!earliest) return;
-      if (!moved) play(*earliest), ++next[held_up];  // what takes no time at all
+      if (!moved) play(*earliest), ++next[held_up];  // all take no time
     }
   }
 
@@ -148,7 +149,7 @@ class Follower {
         f.from < 0 ? Array(m.bytes / kWidth, nothing()) : on_their_way_[deed.index]);
   }
 
-  /// What a rank holds before its next batch is what its last one came to.
+  /// Starts a batch: the rank holds the result of its previous one.
   void begin_batch(int batch) {
     if (!begun_.insert(batch).second) return;
     const int rank = event(batch).rank;
@@ -180,7 +181,8 @@ class Follower {
       (*array)[offset / kWidth + i] = values[i];
   }
 
-  /// z = x + y, y += x and y = x are followed, a scaled sum stays what it is, and filled memory holds no rank's value.
+  /// Follows z = x + y, y += x and y = x. Scaling does not change a sum's terms, and filled memory holds no rank's
+  /// value.
   void compute(const TraceEvent& e) {
     if (e.uses.empty()) return;
     std::vector<Array> read;
@@ -200,7 +202,7 @@ class Follower {
       sum = added(read);
     }
     put(e.rank, target->block, target->offset, sum);
-    double& until = time_[{step_[e.rank], e.rank}];  // the step has come to this only now
+    double& until = time_[{step_[e.rank], e.rank}];  // the step's state is complete only now
     until = std::max(until, e.end);
   }
 
@@ -256,7 +258,7 @@ class Follower {
     return one;
   }
 
-  /// Ranks that had ended, or made fewer batches, hold what they held.
+  /// Ranks that have ended, or have fewer batches, keep what they hold.
   void fill_gaps() {
     for (std::size_t s = 1; s < result_.steps.size(); ++s)
       for (std::size_t r = 0; r < result_.steps[s].size(); ++r) {
@@ -276,7 +278,7 @@ class Follower {
   std::map<int, std::vector<Deed>> deeds_;                        // by rank
   std::map<int, Array> on_their_way_;                             // by flight
   std::set<int> begun_;                                           // batches
-  std::map<int, std::size_t> step_;                               // by rank: batches begun
+  std::map<int, std::size_t> step_;                               // by rank: number of batches begun
   std::map<std::pair<std::size_t, int>, double> time_;            // by (step, rank)
 };
 

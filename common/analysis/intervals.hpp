@@ -1,4 +1,4 @@
-// Stretches of time, and what they cover.
+// Time intervals: union and intersection.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ struct Interval {
   double begin, end;
 };
 
-/// Sorted and without overlaps.
+/// Returns the union: sorted and without overlaps.
 inline std::vector<Interval> joined(std::vector<Interval> all) {
   std::sort(all.begin(), all.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   std::vector<Interval> result;
@@ -29,7 +29,7 @@ inline double length(const std::vector<Interval>& intervals) {
   return sum;
 }
 
-/// What both cover; each is sorted and without overlaps.
+/// Returns the intersection. Each argument is sorted and without overlaps.
 inline std::vector<Interval> common(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   std::vector<Interval> both;
   for (std::size_t i = 0, k = 0; i < a.size() && k < b.size();) {

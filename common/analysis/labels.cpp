@@ -17,7 +17,7 @@ namespace {
 
 using EventOf = TraceEvent::Kind;
 
-/// Where the element that begins at `offset` is cut: the chunk that begins there, or −1.
+/// Index of the chunk that begins at `offset`, or −1.
 int chunk_at(std::uint64_t bytes, int parts, std::uint64_t width, std::uint64_t offset) {
   for (int i = 0; i < parts; ++i)
     if (chunk_range(bytes / width, i, parts).offset * width == offset) return i;
@@ -26,13 +26,13 @@ int chunk_at(std::uint64_t bytes, int parts, std::uint64_t width, std::uint64_t 
 
 bool before(const TraceClosure* a, const TraceClosure* b) { return a->first < b->first; }
 
-/// "bucket 2 of 5": the program counts by itself.
+/// True for "bucket 2 of 5", a name that the program has numbered.
 bool is_numbered(const std::string& name) {
   const std::size_t digits = name.find_last_not_of("0123456789");
   return digits != std::string::npos && digits + 1 < name.size() && digits >= 3 && name.substr(digits - 3, 4) == " of ";
 }
 
-/// Visits to regions of one name, in their order.
+/// Visits to regions of one name, in order.
 struct Visits {
   std::vector<int> events;
 };
@@ -79,7 +79,7 @@ class Namer {
     for (auto* all : {&regions_, &collectives_})
       for (auto& [key, list] : *all)
         std::sort(list.begin(), list.end(),
-                  [&](int a, int b) {  // of equal ones, phases are around, then what closed later
+                  [&](int a, int b) {  // if equal, phases enclose other regions, and later-closed ones the earlier
                     const auto key = [&](int index) {
                       return std::tuple(event(index).first, -static_cast<long long>(event(index).last),
                                         !event(index).phase, -index);
@@ -96,7 +96,7 @@ class Namer {
       }
   }
 
-  /// Of ranks that are not in the trace only the world tells.
+  /// Size of a group. Ranks outside the trace are known only for the world.
   int size_of(std::uint32_t group) const {
     std::vector<int> world(trace_.totals.size());
     std::iota(world.begin(), world.end(), 0);
@@ -109,7 +109,7 @@ class Namer {
     return std::upper_bound(steps->second.begin(), steps->second.end(), e.begin) - steps->second.begin();
   }
 
-  /// Regions inside one that the program has numbered.
+  /// Notes the regions within one that the program has numbered.
   void note_numbered(const std::vector<int>& list) {
     const TraceEvent* around = nullptr;
     for (int index : list) {
@@ -127,8 +127,8 @@ class Namer {
     return part_of(collective, names_.events[index_of(collective)]);
   }
 
-  /// "ring_all_reduce 2 of 5" counts within a step of the program; a single one has only its name, and so has what is
-  /// counted by the program.
+  /// Names regions: "ring_all_reduce 2 of 5" is numbered within a step of the program. A single one has only its name,
+  /// and so have those within a region that the program has numbered.
   void name_regions() {
     for (const auto& [key, list] : regions_) {
       note_numbered(list);
@@ -146,9 +146,9 @@ class Namer {
     }
   }
 
-  /// The innermost collective around a transfer, or null.
+  /// Returns the innermost collective around a transfer, or null.
   const TraceEvent* collective_of(const TraceEvent& e) const {
-    constexpr int kDeepest = 8;  // of collectives that call others
+    constexpr int kDeepest = 8;  // nested collectives
     const auto list = collectives_.find({e.rank, e.queue});
     if (list == collectives_.end() || e.first == 0) return nullptr;
     auto at = std::partition_point(list->second.begin(), list->second.end(),
@@ -158,8 +158,8 @@ class Namer {
     return nullptr;
   }
 
-  /// Where in its allocation a collective's array begins: the least that any message of the visit sends. Ranks that
-  /// leave out the first chunk have others beside them that send it, at the same place.
+  /// Notes the offset of each collective's array in its allocation: the smallest offset of any message of the visit.
+  /// For a rank that never sends the first chunk, other ranks send it from the same offset.
   void note_arrays() {
     std::map<std::tuple<std::string, int, std::uint64_t>, long> numbers;
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
@@ -201,7 +201,7 @@ class Namer {
         if (key.second == 0 && is_pipeline_step(event(index))) pipeline_[key.first].push_back(index);
   }
 
-  /// What a stage sends beside its program is what its last step came to; null where there are no such steps.
+  /// Name of the step whose result a stage sends outside its program: the last one before. Null if there is none.
   const std::string* step_before(const TraceEvent& e) const {
     const auto steps = pipeline_.find(e.rank);
     const auto list = closures_.find({e.rank, e.queue});
@@ -215,7 +215,7 @@ class Namer {
     return step == steps->second.begin() ? nullptr : &event(*(step - 1)).name;
   }
 
-  /// Outside a collective, of an array that was uploaded: the test of one half of a ring, say.
+  /// Names a part of an uploaded array outside a collective, for example in the test of one half of a ring.
   std::string array_part(const TraceEvent& e, const TraceMessage& m) const {
     if (m.block == 0) return format_bytes(static_cast<double>(m.bytes));
     const auto array = arrays_.find({e.rank, m.block});
@@ -243,7 +243,7 @@ class Namer {
     }
   }
 
-  /// What is waited for: the last of the transfers, or the queue of the closure.
+  /// Names waits by the awaited operation: the last of the transfers, or the queue of the closure.
   void name_waits() {
     std::map<std::tuple<int, int, std::uint64_t>, std::string> awaited;
     std::map<std::tuple<int, int, std::uint64_t>, double> ends;
@@ -271,13 +271,13 @@ class Namer {
   Labels names_;
   std::map<std::pair<int, int>, std::vector<int>> regions_;  // by (rank, queue), outer ones first
   std::map<std::pair<int, int>, std::vector<int>> collectives_;
-  std::map<std::pair<int, std::uint64_t>, std::uint64_t> arrays_;  // bytes of what was uploaded, by (rank, block)
-  std::map<int, std::vector<double>> steps_;                       // by rank: when they begin
-  std::map<std::uint32_t, std::set<int>> members_;                 // by group: ranks that were seen in it
+  std::map<std::pair<int, std::uint64_t>, std::uint64_t> arrays_;  // bytes of uploaded arrays, by (rank, block)
+  std::map<int, std::vector<double>> steps_;                       // by rank: their beginnings
+  std::map<std::uint32_t, std::set<int>> members_;                 // by group: its ranks in the trace
   std::map<std::pair<int, int>, std::vector<const TraceClosure*>> closures_;  // by (rank, queue), in order
   std::map<int, std::vector<int>> pipeline_;               // by rank: main's regions that are steps of a schedule
-  std::map<const TraceEvent*, const TraceEvent*> around_;  // by region: the numbered one that it is part of
-  std::map<int, std::string> awaited_;  // by transfer: what comes with it, or where nothing does, what goes
+  std::map<const TraceEvent*, const TraceEvent*> around_;  // by region: the numbered one that contains it
+  std::map<int, std::string> awaited_;                     // by transfer: its receives; if there are none, its sends
   std::map<std::pair<const TraceEvent*, std::uint64_t>, std::uint64_t> begins_;
   std::map<std::tuple<std::string, int, std::uint64_t>, std::uint64_t> all_begins_;
 };

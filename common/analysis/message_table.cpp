@@ -30,7 +30,7 @@ struct Line {
   std::string text;  // "0 → 1: chunk 2"
 };
 
-/// In which of its batches in this place a transfer was, from 1.
+/// The number of each transfer's batch, from 1, among the batches of its place.
 std::vector<std::size_t> steps_of(const Trace& trace, const Labels& labels) {
   std::map<std::tuple<std::string, int, int>, std::vector<std::size_t>> batches;  // by place, rank, queue
   for (std::size_t i = 0; i < trace.events.size(); ++i)
@@ -47,12 +47,12 @@ std::vector<std::size_t> steps_of(const Trace& trace, const Labels& labels) {
   return steps;
 }
 
-/// One for each message, in the order of the table.
+/// One line per message, in the order of the table.
 std::vector<Line> lines_of(const Trace& trace) {
   const std::vector<Flight> flights = flights_of(trace);
   const Labels labels = labels_of(trace, flights);
   const std::vector<std::size_t> steps = steps_of(trace, labels);
-  std::map<std::string, long long> begins;  // of places
+  std::map<std::string, long long> begins;  // by place
   std::vector<Line> lines;
   std::vector<int> from;
   for (std::size_t i = 0; i < flights.size(); ++i) {
@@ -73,7 +73,7 @@ std::vector<Line> lines_of(const Trace& trace) {
   return lines;
 }
 
-/// What is said of a message apart from its place: without "bucket 2 of 5: ", which stands above.
+/// The text of a message without its place: "bucket 2 of 5: " is in the heading.
 std::string in_place(const Line& line) {
   const std::size_t part = line.place.find(": ");
   if (part == std::string::npos) return line.text;
@@ -87,7 +87,7 @@ std::string on_its_way(const Line& line) {
                      format_seconds(1e-9 * static_cast<double>(line.end)));
 }
 
-/// Those that are alike in all but who and what, as many as there is room for beside each other.
+/// Formats the lines. Messages that differ only in ranks and parts share a line, as many as fit.
 std::vector<std::string> written(const std::vector<Line>& lines) {
   std::vector<std::string> out;
   const Line* before = nullptr;
@@ -135,7 +135,7 @@ bool sets_up(const TraceEvent& e) {
   return e.kind == EventOf::region && e.queue == 0 && (e.phase ? e.name == "set-up" : e.name == "broadcast");
 }
 
-/// Of each rank when it has ended the set-up that it begins with; nothing where all that is sent is in it.
+/// Time at which each rank has ended the set-up at its beginning. Nothing if all transfers are part of it.
 std::optional<std::map<int, double>> ends_of_set_up(const Trace& trace) {
   std::map<int, std::vector<const TraceEvent*>> transfers, regions;  // by rank
   for (const TraceEvent& e : trace.events) {
@@ -159,7 +159,7 @@ std::optional<std::map<int, double>> ends_of_set_up(const Trace& trace) {
   return ends;
 }
 
-/// Of an event of that rank's set-up.
+/// True for an event of that rank's set-up.
 bool belongs_to_set_up(const TraceEvent& e, const std::map<int, double>& ends) {
   const auto end = ends.find(e.rank);
   return end != ends.end() && (e.end <= end->second || (e.kind == EventOf::region && e.begin < end->second));

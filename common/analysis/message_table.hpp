@@ -1,4 +1,4 @@
-// What --trace prints of a small run: its messages, step by step, and what of it the drawing leaves out.
+// Output of --trace for a small run: its messages, step by step, and the part of the run that the drawing omits.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace lockstep::analysis {
 
-/// The messages of each collective by its steps, a rank's k-th batch in it being its step k: from, to, what, bytes, and
-/// when they were on their way. Alike ones share a line. Of more than `most_lines` lines the first, of hundreds of
-/// messages only how many there are. Empty without messages.
+/// Lists the messages of each collective by step: a rank's k-th batch in it is its step k. Columns: time in flight,
+/// bytes, ranks and parts. Messages with equal times and sizes share a line. Shows the first `most_lines` lines, and
+/// for hundreds of messages only their number. Empty if there are none.
 std::string message_table(const Trace& trace, std::size_t most_lines = 32);
 
-/// A run that begins with collectives called "broadcast", or with a phase called "set-up", and sends more after them:
-/// from where the first rank goes on, which is 0 then. Any other run as it is.
+/// Returns the trace without its set-up if it begins with collectives called "broadcast", or with a phase called
+/// "set-up", and sends more after them; time 0 is when the first rank has ended it. Returns any other trace unchanged.
 Trace without_set_up(const Trace& trace);
-/// Seconds from the trace's beginning to there; 0 without a set-up.
+/// Seconds from the trace's beginning to the end of the set-up; 0 without one.
 double set_up_seconds(const Trace& trace);
 
 }  // namespace lockstep::analysis

@@ -1,5 +1,4 @@
-// Reads traces back. Events are taken one at a time as the parser comes to them, so that a file of 100 MB does not
-// become a tree of 2 GB.
+// Reads traces. Takes events one at a time while parsing, so that a file of 100 MB does not become a tree of 2 GB.
 #include "common/analysis/read_trace.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +19,7 @@ namespace {
   throw Error(Verdict::usage, fmt::format("trace {}: {}", path, why));
 }
 
-/// Numbers that a run can have, so that what is computed with them stays a number.
+/// Checks that numbers are in a possible range, so that calculations with them stay finite.
 int rank_of(const Json& json) {
   const int rank = json;
   if (rank < 0 || rank >= 1 << 24) throw JsonError(fmt::format("rank {}", rank));
@@ -181,7 +180,7 @@ class Reader {
                                .end = instant_of(a.at("seconds").at(2))});
   }
 
-  /// The name of a thread says which queue it is of: "comm", "comm (2)", "comm: transfers (2)".
+  /// Returns the queue of an event, given by its thread's name: "comm", "comm (2)", "comm: transfers (2)".
   int queue_of(std::size_t event) {
     const auto known = names_.find({trace_.events[event].rank, threads_[event]});
     if (known == names_.end()) refuse(path_, "an event is on a line that has no name");

@@ -1,4 +1,4 @@
-// Traces, read back from their files.
+// Reads traces from files.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// Reads what write_chrome_trace wrote. Throws Error(usage) with one sentence that names `path`: no such file, not a
-/// trace of ours, an empty one, a number that no run has.
+/// Reads a file of write_chrome_trace. Throws Error(usage) with one sentence that names `path` if there is no such
+/// file, it is not such a trace, it is empty, or a number is impossible.
 Trace read_chrome_trace(const std::string& path);
-/// The same of a file's text; `path` is what messages call it.
+/// The same for a file's text; `path` names it in messages.
 Trace parse_chrome_trace(const std::string& text, const std::string& path);
 
 }  // namespace lockstep

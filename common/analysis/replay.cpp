@@ -12,7 +12,7 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// What an instant was reached by.
+/// The event that determined a time.
 struct Cause {
   enum class Kind : unsigned char { beginning, work, batch };
   Kind kind = Kind::beginning;
@@ -54,15 +54,16 @@ class Player {
 
  private:
   struct LaneState {
-    int main = 0;  // lane of its rank
+    int main = 0;  // lane of its rank's main
     std::size_t next = 0;
     double clock = 0;
     Cause cause;
     double waited = 0;
     bool working = false;
     double work_end = 0;
-    int given = 0;       // main: closures that have not ended
-    bool ahead = false;  // main: nobody could see it, so the simulator let it run ahead of the others' clocks
+    int given = 0;       // main only: closures that have not ended
+    bool ahead = false;  // main only: no other lane could observe it, so the simulator let it run ahead of the others'
+                         // clocks
   };
   struct WorkState {
     double begin = 0, end = 0;
@@ -70,14 +71,15 @@ class Player {
   };
   struct BatchState {
     bool posted = false, begun = false, complete = false;
-    double post_time = 0, begin = 0, ready = 0, end = 0;  // ready: when what it waited for last could go
+    double post_time = 0, begin = 0, ready = 0, end = 0;  // ready: when the last of the operations that it waited for
+                                                          // could start
     Cause post_cause, begin_cause, ready_cause;
     std::size_t pending = 0;
     int next = -1;
     int waiter = -1;  // lane
   };
   struct MessageState {
-    bool sender = false, receiver = false;  // have begun
+    bool sender = false, receiver = false;  // true when that end has begun
   };
   struct ClosureState {
     bool given = false, ended = false;
@@ -91,7 +93,7 @@ class Player {
     std::uint64_t order;
     Kind kind;
     int index;
-    bool operator<(const Event& other) const {  // the earliest on top
+    bool operator<(const Event& other) const {  // earliest on top
       return std::tie(time, order) > std::tie(other.time, other.order);
     }
   };
@@ -99,11 +101,11 @@ class Player {
   void put(double time, Event::Kind kind, int index) { events_.push({time, ++issued_, kind, index}); }
   void wake(int lane, double time) { put(time, Event::Kind::lane, lane); }
 
-  /// Factors that give every rank the mean arithmetic of each step.
+  /// Computes factors that give every rank the mean arithmetic of each step.
   void share_work() {
     const auto ranks = at(graph_.ranks), steps = at(graph_.steps);
     std::vector<double> total(steps), mine(steps * ranks);
-    std::vector<std::size_t> place;  // of each lane's rank: a trace may have only some ranks
+    std::vector<std::size_t> place;  // index of each lane's rank: a trace may have only some ranks
     for (const Lane& lane : graph_.lanes)
       place.push_back(place.empty() ? 0 : place.back() + (lane.rank != graph_.lanes[place.size() - 1].rank ? 1 : 0));
     const auto cell = [&](const Activity& w) { return at(w.step) * ranks + place[at(w.lane)]; };
@@ -151,7 +153,7 @@ class Player {
     }
   }
 
-  /// The lane goes on at `time`, because of `cause`, unless it has come further already.
+  /// Continues the lane at `time`, because of `cause`, unless its clock is already later.
   void reach(LaneState& lane, double time, Cause cause) {
     if (time <= lane.clock) return;
     lane.waited += time - lane.clock;
@@ -162,7 +164,7 @@ class Player {
   void begin_work(int index, int work) {
     LaneState& lane = lanes_[at(index)];
     const bool watched = lanes_[at(lane.main)].given > 0;
-    if (lane.ahead && watched) {  // what it has given away begins first
+    if (lane.ahead && watched) {  // work that it has issued begins first
       lane.ahead = false;
       return wake(index, lane.clock);
     }
@@ -178,7 +180,7 @@ class Player {
 
   void end_work(int index) {
     LaneState& lane = lanes_[at(index)];
-    if (now_ < lane.work_end) return put(lane.work_end, Event::Kind::work, index);  // it was lengthened meanwhile
+    if (now_ < lane.work_end) return put(lane.work_end, Event::Kind::work, index);  // it was lengthened in the meantime
     const int work = graph_.lanes[at(index)].program[lane.next].index;
     works_[at(work)].end = lane.clock = lane.work_end;
     lane.cause = {Cause::Kind::work, work};
@@ -264,7 +266,8 @@ class Player {
     if (messages.empty()) put(b.end, Event::Kind::batch, batch);
   }
 
-  /// One end of a message has begun: it goes when both have, or when its sender has.
+  /// Called when one end of a message has begun. The message leaves when both have, or, if it is eager, when its sender
+  /// has.
   void meet(int message, bool sends, int batch) {
     const Message& m = graph_.messages[at(message)];
     const MessageState& state = messages_[at(message)];
@@ -277,13 +280,13 @@ class Player {
     half_done(m.receiver, m, false, later);
   }
 
-  /// A message of `batch` could go when the batch `source` had begun.
+  /// Called when a message of `batch` could leave, because the batch `source` has begun.
   void half_done(int batch, const Message& m, bool sends, int source) {
     BatchState& b = batches_[at(batch)];
     const BatchState& from = batches_[at(source)];
     const double price = what_if_.free_messages ? 0 : m.seconds - (sends ? m.latency : 0);
     const double end = from.begin + price;
-    // Where prices are not known, the last to be ready decides.
+    // If prices are unknown, the last to be ready decides.
     if (end > b.end || (end == b.end && from.begin > b.ready)) {
       b.end = end;
       b.ready = from.begin;

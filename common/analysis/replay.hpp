@@ -1,5 +1,5 @@
-// Replays a run's graph, as it was or with some of its costs taken away: how long it would have taken. Dependencies
-// stay, so what a saving only moves elsewhere is not counted as gained.
+// Replays a run's graph, unchanged or without some of its costs, to find how long it would have taken. Dependencies
+// remain, so a cost that only moves elsewhere does not count as saved.
 //
 // Ideal networks: Dimemas (Badia et al., Dimemas: predicting MPI applications behaviour in grid environments, 2003) and
 // the transfer and serialisation factors of Rosas, Giménez and Labarta, Scalability prediction for fundamental
@@ -13,16 +13,16 @@
 
 namespace lockstep::analysis {
 
-/// What is taken away.
+/// The costs to remove.
 struct WhatIf {
-  bool free_messages = false;  // messages take no time; they still wait for who sends and who receives them
-  bool no_turns = false;       // the other end of a message is always ready: nobody waits for another's turn
-  bool equal_work = false;     // in each step every rank has the same arithmetic: the mean of all ranks
+  bool free_messages = false;  // messages take no time; they still wait for their sender and receiver
+  bool no_turns = false;       // the other end of a message is always ready
+  bool equal_work = false;     // in each step every rank has the same arithmetic: the mean over ranks
   bool no_launch = false;      // an operation that does nothing costs nothing; no host time between operations
   bool no_data = false;        // loading data costs nothing
 };
 
-/// A stretch of the critical path.
+/// A segment of the critical path.
 struct Segment {
   enum class Kind : unsigned char { work, transfer };
   Kind kind = Kind::work;
@@ -33,12 +33,13 @@ struct Segment {
 
 struct Replay {
   double seconds = 0;         // until the last lane has ended
-  std::vector<double> waits;  // of each rank: seconds in which main waited
-  std::vector<Segment> path;  // critical: each segment begins where the one before it ends; the first begins at 0
+  std::vector<double> waits;  // by rank: seconds in which main waited
+  std::vector<Segment> path;  // the critical path: each segment begins at the end of the preceding one; the first
+                              // begins at 0
 };
 
-/// Throws Error(usage) where the graph cannot be replayed to its end: a message or closure that the trace waits for is
-/// not in it.
+/// Throws Error(usage) if the graph cannot be replayed to its end: the trace waits for a message or closure that it
+/// does not contain.
 Replay replay(const Graph& graph, const WhatIf& what_if = {});
 
 }  // namespace lockstep::analysis

@@ -11,7 +11,7 @@ namespace {
 
 using EventOf = TraceEvent::Kind;
 
-/// One end of a message: the k-th sent on a (group, queue) from one rank to another is the k-th received there.
+/// One end of a message. The k-th sent on a (group, queue) from one rank to another is the k-th received there.
 struct End {
   int event = -1;
   std::size_t which = 0;
@@ -44,7 +44,7 @@ Flight flight(const Trace& trace, const End& send, const End& receive) {
   else
     f.begin = trace.modelled ? std::max(to->begin, to->end - m.seconds) : to->begin;
   f.end = to ? to->end : from->end;
-  // Of a batch with several receives the price says when this one was there, unless it was the last.
+  // In a batch with several receives the price determines this one's arrival, unless it was the last.
   if (to && trace.modelled && to->messages.size() > 2) f.end = std::min(f.end, f.begin + m.seconds);
   f.end = std::max(f.end, f.begin);
   return f;
@@ -73,7 +73,7 @@ std::vector<Flight> flights_of(const Trace& trace) {
 namespace {
 
 struct OfRank {
-  std::vector<Interval> going_on;  // messages, and arithmetic of other queues
+  std::vector<Interval> going_on;  // messages, and arithmetic on other queues
   std::vector<int> waits;          // events of main
   TimeShare share;
 };

@@ -24,7 +24,7 @@ struct Price {
   double latency = 0, per_byte = 0;
 };
 
-/// Of each group the prices of the slowest link that its messages take: a collective moves at that pace.
+/// For each group, the prices of the slowest link that its messages use: it sets the pace of a collective.
 std::map<std::uint32_t, Price> slowest_links(const Trace& trace, const Graph& graph) {
   std::map<std::uint32_t, Price> links;
   for (const Batch& batch : graph.batches) {
@@ -78,7 +78,7 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
   return uses;
 }
 
-/// "all_reduce: 2 transfers, 4096 bytes" → "all_reduce"; transfers outside a collective: "messages".
+/// Returns "all_reduce" for "all_reduce: 2 transfers, 4096 bytes"; "messages" for transfers outside a collective.
 std::string collective_of(const TraceEvent& event) {
   const auto colon = event.name.find(": ");
   return colon == std::string::npos ? "messages" : event.name.substr(0, colon);
