@@ -19,8 +19,7 @@ inline Batch make_batch(Rank me, std::size_t sequences, std::size_t length, cons
   return batch;
 }
 
-/// Tokens number first, first + 1, … by the formulas of make_golden.py. Target `ignored` of the batch counts nothing;
-/// −1: all count.
+/// Tokens number first, first + 1, … by the formulas of make_golden.py. Masks target `ignored` of the batch; −1: none.
 inline Batch batch_by_formula(Rank me, std::size_t sequences, std::size_t length, std::size_t vocabulary,
                               int ignored = -1, std::size_t first = 0) {
   std::vector<std::int32_t> tokens, targets;

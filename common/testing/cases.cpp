@@ -21,7 +21,7 @@ namespace lockstep::testing {
 
 namespace {
 
-constexpr std::size_t kTabledRanks = 8;  // of more, nobody reads every message
+constexpr std::size_t kTabledRanks = 8;  // nobody reads a table of every message of more
 
 bool on_simulator() { return std::string_view(backend_name()) == "sim"; }
 
@@ -35,16 +35,16 @@ RunOptions options_for(const Case& the_case, const CasePlan& plan, std::optional
   options.ranks = the_case.ranks;
   options.threads = 1;  // the arrays are small
   options.machine.eager_bytes = 0;
-  options.timeout_seconds = 10;  // likewise
+  options.timeout_seconds = 10;  // the arrays are small
   options.trace = test_options().trace;
-  constexpr int kDrawn = 16;  // of a thousand ranks nobody reads every line, and the file would have gigabytes
+  constexpr int kDrawn = 16;  // nobody reads a thousand lines, and the file would have gigabytes
   if (the_case.ranks > 128) options.traced_ranks = kDrawn;
   options.perturb = perturb;
   if (plan.adjust) plan.adjust(the_case, options);
   return options;
 }
 
-/// Nothing to replay, and nothing to draw.
+/// True if there is no code to replay or to draw.
 bool not_written(const Outcome& outcome) {
   return outcome.verdict == Verdict::not_implemented || outcome.verdict == Verdict::does_not_compile;
 }
@@ -57,22 +57,22 @@ std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
                      on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
 }
 
-/// A chart, and of few ranks the messages, unless work is early or late on purpose. Tests that look at the same run do
-/// not show it again.
+/// Returns a chart and, for few ranks, the messages, unless queued work is perturbed. Tests that look at the same run
+/// do not show it again.
 std::string drawing(const Trace& trace, const std::string& title, bool perturbed) {
   const Trace drawn = analysis::without_set_up(trace);
   std::ostringstream chart;
   write_gantt_text(drawn, chart, 100);
   const std::string text =
       chart.str() + (trace.totals.size() <= kTabledRanks && !perturbed ? analysis::message_table(drawn) : "");
-  static std::map<std::string, std::string> shown;  // of this program: what, in which run
+  static std::map<std::string, std::string> shown;  // in this program: the drawing, and the run that showed it
   const auto [known, fresh] = shown.try_emplace(text, title);
   if (!fresh) return fmt::format("{}: as in {}\n", title, known->second);
   const bool whole = drawn.events.size() == trace.events.size();
   return fmt::format("{}{}:\n{}", title, whole ? "" : ", after its set-up", text);
 }
 
-/// A file and a chart for each test and case; nothing where there is no code to draw.
+/// Writes a file and a chart for each test and case; nothing if there is no code.
 void write_trace(const Case& the_case, const Outcome& outcome, const std::string& wrong,
                  std::optional<std::uint64_t> perturb) {
   if (!test_options().trace || !is_judge() || not_written(outcome)) return;
@@ -87,19 +87,19 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
                   the_case.size, perturb ? fmt::format(", --perturb {}", *perturb) : "");
   fmt::print("{}", drawing(outcome.trace, title, perturb.has_value()));
   try {
-    std::error_code ignored;  // writing says what is wrong with the folder
+    std::error_code ignored;  // the write reports errors with the folder
     std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
     Trace trace = outcome.trace;
     if (!wrong.empty()) trace.verdict = to_string(Verdict::fail), trace.message = wrong;
     lockstep::write_trace(trace, file, title);
     fmt::print("timeline: {}{}\n", file, file.ends_with(".svg") ? "" : " (open it in ui.perfetto.dev)");
-  } catch (const Error& error) {  // it goes no further: other processes would run the next case alone
+  } catch (const Error& error) {  // not rethrown: other processes would go to the next case without this one
     record_verdict(error.verdict(), error.what());
     ADD_FAILURE() << error.what();
   }
 }
 
-/// What a failed case tells its reader.
+/// The message about a failed case.
 std::string report(const Case& the_case, const CasePlan& plan, const Outcome& outcome, const std::string& wrong,
                    std::optional<std::uint64_t> perturb) {
   std::string text = "with " + counted(static_cast<std::size_t>(the_case.ranks), "rank");
@@ -116,8 +116,8 @@ std::string report(const Case& the_case, const CasePlan& plan, const Outcome& ou
   return fmt::format("{}:\n{}\n{}", text, seen, replay(the_case, perturb));
 }
 
-/// What is wrong with a run that ended well. A judge may throw what it has to say; a verdict of its own leaves the
-/// test.
+/// Returns the error in a run that ended without one. A judge may throw its message; an error with another verdict ends
+/// the test.
 std::string judged(const Case& the_case, const Outcome& outcome, const CaseJudge& judge) {
   try {
     return judge(the_case, outcome);
@@ -127,7 +127,7 @@ std::string judged(const Case& the_case, const Outcome& outcome, const CaseJudge
   }
 }
 
-/// Adds to what the runs of this test have taken, for ./lab grade (tools/grade/grade_seal.cpp).
+/// Adds to the virtual time of this test's runs, for ./lab grade (tools/grade/grade_seal.cpp).
 void note_virtual_time(double seconds) {
   if (!on_simulator()) return;
   const auto& result = *::testing::UnitTest::GetInstance()->current_test_info()->result();
@@ -137,7 +137,7 @@ void note_virtual_time(double seconds) {
   ::testing::Test::RecordProperty("virtual_seconds", fmt::format("{:.17g}", seconds));
 }
 
-/// Runs one case once; true when it passed.
+/// Runs one case once; returns true if it passed.
 bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan,
             std::optional<std::uint64_t> perturb, Location where) {
   const Outcome outcome = run(options_for(the_case, plan, perturb),
@@ -156,7 +156,7 @@ bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& j
   return passed;
 }
 
-/// Without more queues than main there is nothing to perturb.
+/// Without streams besides main there is nothing to perturb.
 std::vector<std::optional<std::uint64_t>> seeds_of(const CasePlan& plan) {
   if (test_options().perturb) return {test_options().perturb};
   if (!plan.queues || !on_simulator()) return {std::nullopt};
@@ -169,7 +169,7 @@ void sort_once(std::vector<Number>& numbers) {
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-/// What of a plan's numbers is asked for: of its own one of them, of the default sweep any.
+/// Returns the requested one of a plan's numbers. With `any`, for the default sweep, it need not be among them.
 template <class Number>
 std::vector<Number> asked_of(std::vector<Number> numbers, std::optional<Number> asked, bool any) {
   sort_once(numbers);
@@ -198,7 +198,7 @@ std::vector<Case> cases_asked_for(const CasePlan& plan) {
   return cases_of(plan, test_options().ranks, test_options().size);
 }
 
-/// "this test's ranks are 1, 2, 4, 8": why it has no case with what was asked for.
+/// Explains why the test has no case for the request: "this test's ranks are 1, 2, 4, 8".
 std::string why_no_case(const CasePlan& plan) {
   const std::optional<int> asked = test_options().ranks;
   std::vector<int> ranks = plan.ranks;
@@ -218,7 +218,7 @@ std::string why_no_case(const CasePlan& plan) {
 std::vector<std::size_t> awkward_sizes(int ranks) {
   const auto p = static_cast<std::size_t>(ranks);
   if (ranks > 256) return {p + 1};     // chunks of two lengths; a test's million messages should take seconds
-  constexpr std::uint64_t kSizes = 1;  // for drawn(): no other numbers begin so
+  constexpr std::uint64_t kSizes = 1;  // the first argument of drawn(), different from all others
   return {0, 1, p - 1, p, p + 1, 7, 13, 31, 101 + drawn({kSizes, p}, 100)};
 }
 
@@ -261,7 +261,7 @@ void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePla
   const std::string words = fmt::format("cases with up to {} ranks need as many processes; there are {}", needed,
                                         test_options().available_ranks);
   if (ran == 0) GTEST_SKIP() << words;
-  static bool said = false;  // once a program, not once a test
+  static bool said = false;  // once per program, not per test
   if (is_judge() && !said) fmt::print("SKIPPED {}\n", words);
   said = true;
 }

@@ -1,4 +1,4 @@
-// Numbers that tests draw by --seed, so that no answer can know its inputs and write down what they give.
+// Numbers that tests draw by --seed, so that no answer can know its inputs and hard-code the results.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace lockstep::testing {
 
-/// From 0 to `below` − 1: always the same for one --seed and one `of`, and 0 without a seed, which leaves the inputs
-/// that tests have by themselves.
+/// Returns a number from 0 to `below` − 1: the same for equal --seed and `of`, and 0 without a seed, which keeps the
+/// default inputs.
 std::uint64_t drawn(std::initializer_list<std::uint64_t> of, std::uint64_t below);
 
-/// Whether there is a --seed: a test may have a case more then.
+/// True if there is a --seed: a test may have an additional case then.
 bool draws();
 
 }  // namespace lockstep::testing

@@ -1,4 +1,4 @@
-// A number that an answer computes by a formula, against what the test computes by another.
+// Compares a number that an answer computes by a formula with the test's own.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,11 +13,11 @@
 
 namespace lockstep::testing {
 
-/// Formulas may be written in any order, each with its own rounding: how far apart two right ones may be, relatively.
+/// Relative tolerance for two correct formulas whose operations are in a different order and round differently.
 inline constexpr double kAnyOrder = 1e-9;
 
-/// ExpectNear(found, expected) << "what": fails in words, with both numbers and their unit. The tolerance is relative
-/// to `expected`, and absolute where that is below 1.
+/// ExpectNear(found, expected) << "what": fails with a sentence that has both numbers and their unit. The tolerance is
+/// relative to `expected`, and absolute if that is below 1.
 class ExpectNear {
  public:
   ExpectNear(double found, double expected, double tolerance = kAnyOrder, std::string_view unit = "",
@@ -42,7 +42,7 @@ class ExpectNear {
   std::ostringstream what_;
 };
 
-/// The same of seconds.
+/// The same for seconds.
 inline ExpectNear expect_seconds(double found, double expected,
                                  std::source_location where = std::source_location::current()) {
   return ExpectNear(found, expected, kAnyOrder, " s", where);

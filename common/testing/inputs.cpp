@@ -10,32 +10,32 @@
 namespace lockstep::testing {
 
 namespace {
-constexpr int kReadableRanks = 8;            // whose counts fit below kElement
+constexpr int kReadableRanks = 8;            // ranks whose counts fit below kElement
 constexpr double kElement = 65536;           // 4^8
-constexpr double kExactIntegers = 16777216;  // of fp32: 2^24
+constexpr double kExactIntegers = 16777216;  // limit for fp32: 2^24
 
-/// 1 to 31, each once in 31 elements in a row.
+/// A factor from 1 to 31; each occurs once in 31 consecutive elements.
 double element_factor(int rank, std::size_t element) {
   const auto r = static_cast<std::uint64_t>(rank);
   return static_cast<double>(1 + (element * (1 + drawn({r, 0}, 30)) + drawn({r, 1}, 31)) % 31);
 }
 
-/// How often a sum counts each rank, and of which element.
+/// The contents of a sum: how often it counts each rank, and of which element.
 struct Reading {
   std::vector<int> counts;
   int terms = 0;
   std::optional<std::size_t> element;
 };
 
-constexpr int kBf16Bits = 8, kFp16Bits = 11;  // of a fraction, with the one that is not stored
+constexpr int kBf16Bits = 8, kFp16Bits = 11;  // bits of the significand, including the implicit one
 
-/// `value`, which is not 0, with so many bits, to the nearest and from the middle to the even one.
+/// Rounds `value`, which is not 0, to so many bits, to nearest, ties to even.
 double rounded(double value, int bits) {
   const double unit = std::ldexp(1, std::ilogb(value) + 1 - bits);
   return unit * std::nearbyint(value / unit);
 }
 
-/// What is above kElement in a sum that counts ranks so.
+/// The part above kElement of a sum with these counts.
 double factors(const std::vector<int>& counts, std::size_t element) {
   double sum = 0;
   for (std::size_t rank = 0; rank < counts.size(); ++rank)
@@ -43,7 +43,7 @@ double factors(const std::vector<int>& counts, std::size_t element) {
   return sum;
 }
 
-/// Reads a sum of inputs; nothing when it is not one.
+/// Interprets a sum of inputs; returns nothing if it is not one.
 std::optional<Reading> read_sum(double value, std::size_t element, std::size_t size, int ranks) {
   if (ranks > kReadableRanks || !(value > 0) || value >= kExactIntegers || value != std::floor(value)) return {};
   Reading reading;
@@ -152,7 +152,7 @@ std::string first_difference(const Outcome& outcome, std::size_t size, const Exp
 std::string not_the_sum(const Outcome& outcome, std::size_t size,
                         const std::function<std::string(int, std::size_t)>& place) {
   const int ranks = static_cast<int>(outcome.values.size());
-  Values sums(size);  // once, not once for each of a thousand ranks
+  Values sums(size);  // once, not for each of a thousand ranks
   for (std::size_t i = 0; i < size; ++i) sums[i] = sum_of_inputs(i, ranks);
   return first_difference(outcome, size, {[&sums](int, std::size_t i) { return sums[i]; }, place});
 }

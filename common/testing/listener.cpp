@@ -11,9 +11,9 @@ namespace {
 
 constexpr const char* kVerdictKey = "verdict";
 constexpr const char* kMessageKey = "verdict_message";
-constexpr const char* kNoteKey = "note";  // and its number
+constexpr const char* kNoteKey = "note";  // followed by its number
 
-/// The value that the test recorded under `key`; null where it recorded none.
+/// Returns the value that the test recorded under `key`; null if there is none.
 const char* recorded(const ::testing::TestResult& result, std::string_view key) {
   for (int i = 0; i < result.test_property_count(); ++i) {
     if (result.GetTestProperty(i).key() == key) return result.GetTestProperty(i).value();
@@ -21,14 +21,14 @@ const char* recorded(const ::testing::TestResult& result, std::string_view key) 
   return nullptr;
 }
 
-/// In the order in which they were made.
+/// Returns the notes in the order in which they were made.
 std::vector<std::string> notes_of(const ::testing::TestResult& result) {
   std::vector<std::string> notes;
   while (const char* line = recorded(result, kNoteKey + std::to_string(notes.size()))) notes.emplace_back(line);
   return notes;
 }
 
-/// The first failed expectation's text, or the reason why the test was skipped.
+/// Returns the first failed expectation's text, or the reason why the test was skipped.
 std::string first_words(const ::testing::TestResult& result) {
   for (int i = 0; i < result.total_part_count(); ++i) {
     const auto& part = result.GetTestPartResult(i);
@@ -37,7 +37,7 @@ std::string first_words(const ::testing::TestResult& result) {
   return "";
 }
 
-/// Without the words that GoogleTest puts around an exception's own.
+/// Removes the text that GoogleTest puts around an exception's message.
 std::string without_wrapping(std::string text) {
   constexpr std::string_view before = "C++ exception with description \"", after = "\" thrown in ";
   if (!text.starts_with(before)) return text;
@@ -51,7 +51,7 @@ bool is_about_the_file(const std::string& word) {
          word == to_string(Verdict::does_not_compile);
 }
 
-/// What a test that failed or was skipped is called.
+/// Returns the judgement of a test that failed or was skipped.
 Judgement judgement_of(const ::testing::TestInfo& test, const std::string& id) {
   const ::testing::TestResult& result = *test.result();
   Judgement judgement{.id = id, .test = fmt::format("{}.{}", test.test_suite_name(), test.name())};
@@ -126,7 +126,7 @@ void VerdictListener::OnTestEnd(const ::testing::TestInfo& test) {
   if (result.Passed() || (result.Skipped() && recorded(result, kHasCases))) {
     ++so_far.passed;
     for (std::string& line : notes_of(result)) so_far.notes.push_back(std::move(line));
-    // A skipped test beside one that passed changes nothing.
+    // A skipped test does not change the verdict if another one passed.
     if (so_far.verdict.starts_with("SKIPPED")) so_far.verdict = "PASS", so_far.message.clear(), so_far.test.clear();
     return;
   }
@@ -146,7 +146,7 @@ void VerdictListener::OnTestEnd(const ::testing::TestInfo& test) {
 }
 
 void VerdictListener::print_failure(const ::testing::TestInfo& test, const Judgement& failure) const {
-  // What is missing is said once, by the row; what is wrong is explained, test by test.
+  // A missing answer is reported once, in the row; errors are explained test by test.
   if (severity(failure.verdict) < 4) return;
   fmt::print("{} {} in {}.{}:\n{}\n", failure.id, failure.verdict, test.test_suite_name(), test.name(),
              failure.message);

@@ -1,4 +1,4 @@
-// Listens to GoogleTest and turns what happens into judgements: one for each exercise and part, in words.
+// A GoogleTest listener that turns results into judgements, one for each exercise and part.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,9 @@ namespace lockstep::testing {
 
 class VerdictListener : public ::testing::EmptyTestEventListener {
  public:
-  /// `file` (may be empty) is written anew when a test begins and when it ends, so that after a crash the parent finds
-  /// what had passed, and the name of the test that ran. `print`: failures and verdicts to standard output.
+  /// Writes `file` (may be empty) again when a test begins and when it ends, so that after a crash the parent process
+  /// finds the tests that had passed, and the name of the one that ran. `print`: write failures and verdicts to
+  /// standard output.
   VerdictListener(std::filesystem::path file, bool print) : file_(std::move(file)), print_(print) {}
 
  private:
@@ -25,7 +26,7 @@ class VerdictListener : public ::testing::EmptyTestEventListener {
 
   std::filesystem::path file_;
   bool print_;
-  std::vector<Judgement> rows_;  // by suite, in the order in which the suites ran
+  std::vector<Judgement> rows_;  // by suite, in the order in which they ran
 };
 
 }  // namespace lockstep::testing

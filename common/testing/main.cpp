@@ -1,11 +1,11 @@
-// The main of every lab test: GoogleTest's flags, and
+// The main of every lab test. Options: GoogleTest's flags, and
 //   --ranks P --size N        only this case
-//   --perturb SEED            queued work early or late, by this seed
-//   --seed SEED               inputs and sizes drawn by it
+//   --perturb SEED            run queued work early or late, by this seed
+//   --seed SEED               draw inputs and sizes by this seed
 //   --trace [FILE]            record the timeline
 //   --verdict FILE            write the verdicts as JSON
-// Exit code 0: everything passed; 1: something did not; 2: bad input, said in one sentence, or no test fits; 77:
-// skipped, because this computer lacks what the backend runs on.
+// Exit code 0: everything passed; 1: a test failed; 2: bad input, reported in one sentence, or no test matches; 77:
+// skipped, because this computer lacks what the backend needs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ Number parse(std::string_view flag, std::string_view text, Number smallest) {
   return *value;
 }
 
-/// Reads what GoogleTest left of the command line.
+/// Parses the options that GoogleTest has left.
 void read_options(int argc, char** argv) {
   TestOptions& o = options();
   for (int i = 1; i < argc; ++i) {
@@ -62,8 +62,8 @@ void read_options(int argc, char** argv) {
   }
 }
 
-/// Replaces GoogleTest's listeners. Processes that do not judge print and write nothing; where the verdicts go to a
-/// file, who reads it tells them.
+/// Replaces GoogleTest's listeners. Processes that do not judge print and write nothing. If the verdicts go to a file,
+/// its reader reports them.
 void listen() {
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
@@ -79,7 +79,7 @@ int run_tests(int argc, char** argv) {
   options().available_ranks = session.available_ranks();
   listen();
   const int code = RUN_ALL_TESTS();
-  // Nothing tested is nothing shown: a filter that has lost its tests must not pass.
+  // An empty run proves nothing: a filter that matches no test must not pass.
   const bool empty = ::testing::UnitTest::GetInstance()->test_to_run_count() == 0;
   return code == 0 && empty ? 2 : code;
 }

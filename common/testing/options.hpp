@@ -1,4 +1,4 @@
-// What a lab test was asked on its command line, beside GoogleTest's own flags. Filled by common/testing/main.cpp.
+// A lab test's own command-line options. Set by common/testing/main.cpp.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ struct TestOptions {
   std::optional<std::uint64_t> perturb;  ///< --perturb SEED: run queued work early or late, by this seed
   std::optional<std::uint64_t> seed;     ///< --seed SEED: draw inputs and sizes by it, instead of the usual ones
   bool trace = false;                    ///< --trace [FILE]: record the timeline of each case
-  std::string trace_file;    ///< where to write it; empty, or a folder with a / at its end: the test chooses
-  std::string verdict_file;  ///< --verdict FILE: where main writes the verdicts, as JSON
+  std::string trace_file;    ///< output file; empty, or a folder with a / at its end: the test chooses the name
+  std::string verdict_file;  ///< --verdict FILE: file for the verdicts, as JSON
   int available_ranks = 0;   ///< MPI: processes in the world; 0: any number
 };
 
-/// The options of this process. GoogleTest calls test bodies without arguments, so this is the one thing that they
-/// cannot be handed; it is set once, before the first test, and never changes.
+/// The options of this process. GoogleTest calls test bodies without arguments, so only these options are global; they
+/// are set once, before the first test, and never changed.
 const TestOptions& test_options();
 
 }  // namespace lockstep::testing

@@ -26,7 +26,7 @@ Parameters scripted_parameters(Rank me, std::size_t tensors) {
 float scripted_gradient(int rank, int window, int pass, std::size_t element) {
   const auto number = [](int n) { return static_cast<std::uint64_t>(n); };
   const std::uint64_t shift = drawn({number(rank), number(window), number(pass)}, 31);
-  // A bit for each of ten ranks; more share them, so that sums stay below 2^24, exact in fp32.
+  // One bit for each of ten ranks; more ranks share bits, so that sums stay below 2^24, exact in fp32.
   return static_cast<float>(64 * (1 << rank % 10) * (1 + pass) + 4096 * window +
                             static_cast<int>((element + shift) % 31) + 1);
 }

@@ -1,4 +1,4 @@
-// What a failed expectation says, in words: GoogleTest's own text of what it compared does not reach a learner.
+// Rewords the message of a failed expectation: learners do not see GoogleTest's own text about the comparison.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool begins_with_any(std::string_view line, std::initializer_list<std::string_vi
   return false;
 }
 
-/// What stands in `text` between the first `before` and the next `after`; "" where one of them is missing.
+/// Returns the part of `text` between the first `before` and the next `after`; "" if one of them is missing.
 std::string_view between(std::string_view text, std::string_view before, std::string_view after) {
   const auto begin = text.find(before);
   if (begin == text.npos) return {};
@@ -25,7 +25,7 @@ std::string_view between(std::string_view text, std::string_view before, std::st
   return end == text.npos ? std::string_view() : text.substr(from, end - from);
 }
 
-/// 0.0060000000000000001, as GoogleTest prints a double so that it can be read back, as 0.006.
+/// Returns 0.006 for 0.0060000000000000001, which is how GoogleTest prints a double so that it can be read back.
 std::string shortened(std::string_view value) {
   const std::optional<double> number = parse_number<double>(value);
   return number && value.size() > 12 && value.find('.') != value.npos ? fmt::format("{:.9g}", *number)
@@ -38,8 +38,8 @@ bool is_name(std::string_view text) {
          !std::isdigit(static_cast<unsigned char>(text.front()));
 }
 
-/// What a reader knows of a test's expression: a name, or a call with numbers, as it is written, the member of
-/// "d.exposed", and nothing of "is.y[i] / 2" or "waste(found)", whose names are the test's own.
+/// Returns the part of a test's expression that is meaningful to a reader: a name, a call with numbers, the member of
+/// "d.exposed". Nothing for "is.y[i] / 2" or "waste(found)", whose names exist only in the test.
 std::string subject_of(std::string_view expression) {
   const auto bracket = std::min(expression.find('('), expression.size());
   const bool call = is_name(expression.substr(0, bracket)) && expression.ends_with(')');
@@ -52,7 +52,7 @@ std::string subject_of(std::string_view expression) {
   return is_name(member) ? fmt::format("{} is", member) : "found";
 }
 
-/// "a is 1, expected 2"; "" where the values are bytes that mean nothing to a reader.
+/// Returns "a is 1, expected 2"; "" if the values are raw bytes.
 std::string words_of(std::string_view expression, std::string_view found, std::string_view expected) {
   for (std::string_view value : {found, expected})
     if (value.empty() || value.find("-byte object") != value.npos) return "";
@@ -61,7 +61,7 @@ std::string words_of(std::string_view expression, std::string_view found, std::s
                        : fmt::format("\n  {} {}, expected {}", subject, near, exact);
 }
 
-/// The next value of "Expected equality of these values:": its expression, and what that is.
+/// The next value of "Expected equality of these values:": its expression and value.
 struct Value {
   std::string_view expression, value;
 };
@@ -77,14 +77,14 @@ Value next_value(std::string_view& text) {
   return {expression, text.starts_with(which) ? line().substr(which.size()) : expression};
 }
 
-/// (EXPECT_EQ and the like)
+/// Parses the text of EXPECT_EQ and the like.
 std::string words_of_equality(std::string_view compared) {
   compared.remove_prefix(compared.find('\n') + 1);
   const Value found = next_value(compared), expected = next_value(compared);
   return words_of(found.expression, found.value, expected.value);
 }
 
-/// "Expected: (a) < (b), actual: 3 vs 2".
+/// Parses "Expected: (a) < (b), actual: 3 vs 2".
 std::string words_of_order(std::string_view compared) {
   struct Relation {
     std::string_view sign, words;
@@ -103,8 +103,8 @@ std::string words_of_order(std::string_view compared) {
   return "";
 }
 
-/// "The difference between a and b is 1, which exceeds c, where\na evaluates to 1,\nb evaluates to 2, and\nc evaluates
-/// to 0.5."
+/// Parses "The difference between a and b is 1, which exceeds c, where\na evaluates to 1,\nb evaluates to 2, and\nc
+/// evaluates to 0.5."
 std::string words_of_difference(std::string_view compared) {
   constexpr std::string_view evaluates = " evaluates to ";
   std::array<std::string_view, 3> values;
@@ -128,11 +128,11 @@ std::string in_words(std::string_view compared) {
   if (compared.starts_with("Expected equality")) return words_of_equality(compared);
   if (compared.starts_with("Expected: (")) return words_of_order(compared);
   if (compared.starts_with("The difference")) return words_of_difference(compared);
-  return "";  // a condition, or an exception: the sentence says what did not hold
+  return "";  // a condition, or an exception: the test's sentence is enough
 }
 
-/// Where `word` stands by itself in `text`, from `from` on: between spaces, brackets and signs, not quoted, and no part
-/// of a longer word or of a file's name.
+/// Finds `word` in `text`, starting at `from`, as a separate word: between spaces, brackets and signs, not quoted, and
+/// not part of a longer word or of a file's name.
 std::size_t find_word(std::string_view text, std::string_view word, std::size_t from) {
   for (auto at = text.find(word, from); at != text.npos; at = text.find(word, at + 1)) {
     const char before = at == 0 ? ' ' : text[at - 1];
@@ -143,9 +143,10 @@ std::size_t find_word(std::string_view text, std::string_view word, std::size_t 
   return text.npos;
 }
 
-/// "rank 0: " of "rank 0: rank 0: …": what two places have put before a message; "" where nobody has.
+/// Returns the prefix that two places have put before a message: "rank 0: " for "rank 0: rank 0: …"; "" if there is
+/// none.
 std::string_view said_twice_in(std::string_view message) {
-  std::size_t begin = 0;  // of a line, or behind the colon before
+  std::size_t begin = 0;  // of a line, or after the preceding colon
   for (std::size_t at = 0; at + 1 < message.size(); ++at) {
     if (message[at] == '\n' || (begin == at && message[at] == ' ')) begin = at + 1;
     if (message[at] != ':' || message[at + 1] != ' ') continue;
@@ -171,8 +172,8 @@ std::string numbers_in_words(std::string text) {
 }
 
 std::string_view raw_text_in(std::string_view message) {
-  // What GoogleTest prints around values that it compared, what the C++ library says of an exception, and numbers as
-  // printf has them.
+  // Texts that GoogleTest prints around the compared values, texts of the C++ library about an exception, and numbers
+  // as printf formats them.
   constexpr std::array<std::string_view, 12> phrases = {
       "Which is: ",  " evaluates to ", "-byte object <",          ", which exceeds ",
       "), actual: ", "Expected: (",    "Expected equality of ",   "Value of: ",
@@ -185,14 +186,14 @@ std::string_view raw_text_in(std::string_view message) {
 }
 
 std::string sentence_first(std::string_view message) {
-  if (message.starts_with("Failed\n")) message.remove_prefix(7);  // GoogleTest begins with it what FAIL() << says
-  while (message.ends_with('\n')) message.remove_suffix(1);       // GoogleTest ends what a skipped test says with one
+  if (message.starts_with("Failed\n")) message.remove_prefix(7);  // GoogleTest puts it before the message of FAIL()
+  while (message.ends_with('\n')) message.remove_suffix(1);       // GoogleTest ends a skipped test's message with one
   const auto line_at = [&](std::size_t at) { return message.substr(at, message.find('\n', at) - at); };
   if (!begins_with_any(message,
                        {"Expected equality of these values:", "Expected: ", "Value of: ", "The difference between "}))
     return std::string(message);
   std::size_t at = 0;
-  bool lines_differ = false;  // of two texts: GoogleTest lists their lines
+  bool lines_differ = false;  // for two texts, GoogleTest lists their lines
   for (std::string_view line = line_at(0); at < message.size(); line = line_at(std::min(at, message.size()))) {
     lines_differ = lines_differ || line == "With diff:";
     const bool compares = at == 0 || line.find(" evaluates to ") != line.npos ||
@@ -202,7 +203,7 @@ std::string sentence_first(std::string_view message) {
     at += line.size() + 1;
   }
   const std::string_view compared = message.substr(0, at - 1);
-  while (at < message.size() && message[at] == '\n') ++at;  // below the lines that differ
+  while (at < message.size() && message[at] == '\n') ++at;  // skip to the text after the lines that differ
   if (at >= message.size()) return std::string(message);
   return std::string(message.substr(at)) + in_words(compared);
 }

@@ -13,7 +13,7 @@ constexpr std::string_view kSuitePrefix = "Lab";
 constexpr std::string_view kTodo = " is not implemented yet";
 constexpr std::string_view kStub = " does not compile: ";
 
-/// The 21.2a of "exercise 21.2a is not implemented yet: …"; empty where the text says nothing like it.
+/// Returns the 21.2a of "exercise 21.2a is not implemented yet: …"; empty if the text does not contain `phrase`.
 std::string id_before(std::string_view text, std::string_view phrase) {
   constexpr std::string_view opening = "exercise ";
   auto end = text.find(phrase);
@@ -22,7 +22,7 @@ std::string id_before(std::string_view text, std::string_view phrase) {
   return begin == text.npos ? "" : std::string(text.substr(begin + opening.size(), end - begin - opening.size()));
 }
 
-/// Like severity, but a row in which everything was skipped says less than one that passed.
+/// Like severity, but a row in which everything was skipped weighs less than one that passed.
 int weight(const Judgement& row) { return row.verdict.starts_with("SKIPPED") ? -1 : severity(row.verdict); }
 
 }  // namespace
@@ -64,7 +64,7 @@ std::string word_for(std::string_view id, Verdict verdict, std::string_view mess
   std::string culprit;
   if (verdict == Verdict::not_implemented) culprit = id_before(message, kTodo);
   if (verdict == Verdict::does_not_compile) culprit = id_before(message, kStub);
-  // A whole exercise is not blocked by its own part, nor a part by the file that it is in.
+  // A part does not block its own exercise, and an exercise's file does not block its own part.
   bool own = culprit.empty() || culprit == id || culprit == exercise_of(id) || exercise_of(culprit) == id;
   return own ? std::string(to_string(verdict)) : "BLOCKED BY " + culprit;
 }
@@ -93,7 +93,7 @@ int severity(const std::string& verdict) {
 }
 
 std::vector<Judgement> with_exercises(std::vector<Judgement> rows) {
-  // Parts in their order, whichever file of tests came first; what judges the whole exercise stands last.
+  // Sorts parts in order, independently of the files of tests; tests of the whole exercise come last.
   for (auto begin = rows.begin(), end = begin; begin != rows.end(); begin = end) {
     const std::string exercise = exercise_of(begin->id);
     end = std::find_if(begin, rows.end(), [&](const Judgement& row) { return exercise_of(row.id) != exercise; });

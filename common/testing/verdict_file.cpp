@@ -1,4 +1,4 @@
-// The JSON side of verdicts.
+// Verdicts as JSON.
 #include <utility>
 #include <vector>
 
@@ -36,7 +36,7 @@ Judgement judgement_of(const Json& row) {
                       .passed = row.at("passed"),
                       .failed = row.at("failed"),
                       .seconds = row.at("seconds")};
-  if (row.contains("skipped")) judgement.skipped = row.at("skipped");  // older records have none
+  if (row.contains("skipped")) judgement.skipped = row.at("skipped");  // missing in older records
   if (row.contains("left_out")) judgement.left_out = std::string(row.at("left_out"));
   if (row.contains("notes"))
     for (const Json& line : row.at("notes")) judgement.notes.push_back(std::string(line));

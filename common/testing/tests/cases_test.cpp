@@ -1,4 +1,4 @@
-// Tests of what lab tests share: chunks, inputs whose sums can be read, and the one function that runs all cases.
+// Tests of the code that lab tests share: chunks, inputs with readable sums, and the function that runs all cases.
 #include "common/testing/cases.hpp"
 
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ TEST(Inputs, DifferAndTheirSumsAreExactInFp32) {
       for (float value : inputs_of(rank, 31, ranks)) seen.insert(value);
     EXPECT_EQ(seen.size(), 31u * ranks);
     for (std::size_t i = 0; i < 31; ++i) {
-      float sum = 0;  // in fp32, from the back: the order does not matter
+      float sum = 0;  // in fp32, in reverse: the order does not matter
       for (int rank = ranks - 1; rank >= 0; --rank) sum += input_of(rank, i, ranks);
       EXPECT_EQ(sum, sum_of_inputs(i, ranks));
     }
@@ -85,7 +85,7 @@ TEST(Inputs, WrongSumsAreRead) {
   EXPECT_EQ(read(value({0, 1, 2, 3, 3}, 5)), "the sum of all ranks; rank 3 is counted 2 times");
   EXPECT_EQ(read(value({0, 1, 2, 3}, 9)), "the sum of all ranks, but of element 9");
   EXPECT_EQ(read(value({0, 1, 2, 3}, 5) / 4), "the sum divided by the number of ranks: an average");
-  const double sum = value({0, 1, 2, 3}, 5), unit = std::exp2(std::floor(std::log2(sum)) - 7);  // 8 bits of a fraction
+  const double sum = value({0, 1, 2, 3}, 5), unit = std::exp2(std::floor(std::log2(sum)) - 7);  // 8 bits of significand
   EXPECT_EQ(read(unit * std::nearbyint(sum / unit)), "the sum of all ranks, rounded to bf16");
   EXPECT_EQ(read(0.5), "not a sum of inputs");
   EXPECT_EQ(read(0.0 / 0.0), "uninitialised memory (new memory is filled with NaN)");
@@ -172,7 +172,8 @@ TEST(Cases, ASendThatNeedsABufferIsADeadlock) {
                           "DEADLOCK");
 }
 
-// Main reads what another queue writes after working for so long that the other has finished, most of the time.
+// Main reads a value that another stream writes. Main computes long enough for the other to finish first, most of the
+// time.
 TEST(Cases, AResultThatDependsOnLuckFailsAndSaysSo) {
   const auto no_wait = [](Rank me, const Case& c) {
     Rank comm = me.stream("comm");
@@ -194,7 +195,7 @@ TEST(Cases, AResultThatDependsOnLuckFailsAndSaysSo) {
   EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "the result depends on luck, a wait is missing");
 }
 
-/// As if these had been asked for on the command line, while it lives.
+/// Simulates these options on the command line while it lives.
 class AskedFor {
  public:
   AskedFor(std::optional<int> ranks, std::optional<std::size_t> size, const std::string& trace_file = "") {
@@ -210,7 +211,7 @@ class AskedFor {
   const TestOptions before_ = options_;
 };
 
-/// The cases of `plan` that run, "ranks×size …".
+/// Returns the cases of `plan` that run, "ranks×size …".
 std::string cases_of(const CasePlan& plan) {
   std::string ran;
   const auto judge = [&ran](const Case& c, const Outcome&) {
@@ -221,7 +222,7 @@ std::string cases_of(const CasePlan& plan) {
   return ran;
 }
 
-/// The cases of `plan` that run, or why there are none.
+/// Returns the cases of `plan` that run, or the reason why there are none.
 std::string cases_or_reason(const CasePlan& plan) {
   ::testing::TestPartResultArray results;
   ::testing::ScopedFakeTestPartResultReporter skips(
@@ -229,7 +230,7 @@ std::string cases_or_reason(const CasePlan& plan) {
   std::string ran = cases_of(plan);
   if (results.size() == 0) return ran;
   std::string reason = results.GetTestPartResult(0).message();
-  if (reason.ends_with('\n')) reason.pop_back();  // from GoogleTest 1.13 on
+  if (reason.ends_with('\n')) reason.pop_back();  // since GoogleTest 1.13
   return reason;
 }
 

@@ -1,6 +1,6 @@
-// What the compiler calls, in kernels built with -fsanitize=alignment, before it uses memory through a type whose
-// alignment the address does not have: a GPU then ends the kernel with "misaligned address", where this processor would
-// go on, or not, as the compiler chose instructions. Instead of libubsan, whose layout of arguments this is.
+// Handlers that the compiler calls, in kernels built with -fsanitize=alignment, before an access through a type whose
+// alignment the address lacks. A GPU then ends the kernel with "misaligned address", whereas this processor may
+// continue, depending on the compiler's instructions. Replaces libubsan, whose layout of arguments it uses.
 #include <fmt/format.h>
 
 #include <cstdint>

@@ -71,7 +71,7 @@ cudaError_t attribute(int* value, cudaDeviceAttr attribute, const cudaDeviceProp
     case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
     case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
     case cudaDevAttrMemoryPoolsSupported: *value = 1; break;
-    case cudaDevAttrClockRate: *value = 1980000; break;        // kHz, as an H200's
+    case cudaDevAttrClockRate: *value = 1980000; break;        // kHz, like an H200
     case cudaDevAttrMemoryClockRate: *value = 3201000; break;  // kHz
     default: return cudaErrorNotSupported;
   }

@@ -18,7 +18,7 @@ namespace {
 
 // Allocation and release ----------------------------------------------------------------------------------------------
 
-/// Memory that work of `stream` may use; it holds poison from then on.
+/// Allocates memory for work on `stream`; filled with poison in stream order.
 cudaError_t allocate(Runtime& r, Lock& lock, void** result, std::size_t bytes, CUstream_st* stream) {
   if (!result || bytes == 0) return cudaErrorInvalidValue;
   const Allocation* const made = r.memory.allocate(bytes, Place::device, stream->device);
@@ -32,7 +32,7 @@ cudaError_t allocate(Runtime& r, Lock& lock, void** result, std::size_t bytes, C
   return cudaSuccess;
 }
 
-/// The allocation that begins at `data`, for the host to give back.
+/// Returns the allocation that begins at `data`, if the host may free it.
 Allocation* to_free(Runtime& r, const void* data, Place place) {
   Allocation* const found = r.memory.find(data);
   const std::size_t freed = found && found->freed ? found->bytes : r.memory.freed_bytes(data);
@@ -52,7 +52,7 @@ void give_back(Runtime& r, void* data) {
   for (const std::string& problem : r.memory.release(r.memory.find(data))) r.problem(problem);
 }
 
-/// The release as a use by whoever runs it: an unordered use by others is a race.
+/// Marks the release as an access by the thread that frees: an unordered access by others is a race.
 bool last_use(const Allocation& a) {
   order::writes(a.data, a.bytes);
   return true;
@@ -93,7 +93,7 @@ struct Side {
   bool right;
 };
 
-/// What lies at an address, and whether `bytes` of it may be used; says what is wrong.
+/// Describes the memory at an address, and checks that `bytes` of it may be used; otherwise reports a problem.
 Side look_up(Runtime& r, const void* address, std::size_t bytes, const char* what) {
   const Allocation* const found = r.memory.containing(address);
   const std::size_t freed = found && found->freed ? found->bytes : r.memory.freed_bytes(address);
@@ -123,7 +123,8 @@ bool fits(cudaMemcpyKind kind, Kind to, Kind from) {
   return false;
 }
 
-/// As CUDA does: from pageable memory, what it holds now; to pageable memory, at once; else in the stream's order.
+/// Like CUDA: copies from pageable memory take its current contents, copies to pageable memory happen at once, and all
+/// others in the stream's order.
 cudaError_t copy(Runtime& r, Lock& lock, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                  CUstream_st* stream) {
   if (bytes == 0) return cudaSuccess;
@@ -162,7 +163,7 @@ cudaError_t set(Runtime& r, Lock& lock, void* to, int value, std::size_t bytes, 
 
 // Pools ---------------------------------------------------------------------------------------------------------------
 
-/// The default pool of a device. Pools hold no memory here: what is freed is gone when its stream gets there.
+/// The default pool of a device. Pools hold no memory here: freed memory is released when its stream reaches the free.
 cudaMemPool_t default_pool(int device) {
   static std::map<int, CUmemPoolHandle_st> pools;
   return &pools.try_emplace(device, CUmemPoolHandle_st{device, 0}).first->second;

@@ -6,7 +6,7 @@ using namespace lockstep::fake;
 
 namespace {
 
-/// body(runtime, lock, event) for an event that exists.
+/// Calls body(runtime, lock, event) for an event that exists.
 template <typename Body>
 cudaError_t call_with(cudaEvent_t event, Body body) {
   return call([&](Runtime& r, Lock& lock, int) {
@@ -52,7 +52,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call_on(handle, [](Runtime& r, Lock& lock, CUstream_st* stream) {
     r.poll(lock, stream);
     if (!stream->tasks.empty() || stream->running) return cudaErrorNotReady;
-    r.wait(lock, r.mark(stream));  // at once: for the order
+    r.wait(lock, r.mark(stream));  // at once, so that the order is recorded
     return r.broken;
   });
 }

@@ -1,5 +1,6 @@
-// The library of attention on the fake GPU: loops in f32, queued on the stream like a kernel. It is there only where
-// the settings say so, finds tensors by the same layout that cuDNN is given, and has no plan for what cuDNN refuses.
+// The attention library on the fake GPU: loops in f32, queued on the stream like a kernel. Available only if the
+// settings say so. It finds tensors by the same layout that cuDNN is given, and has no plan for shapes that cuDNN
+// rejects.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -85,7 +86,7 @@ struct Queued {
     store(of(call.y, layout.y), batch, head, y);
   }
 
-  /// What query head `head` contributes; its group's heads follow one another.
+  /// Adds the contribution of query head `head`; the heads of its group follow one another.
   void backward(std::size_t batch, std::size_t head, Rows& dk, Rows& dv) const {
     const Rows q = rows(of(call.qkv, layout.q), batch, head), k = rows(of(call.qkv, layout.k), batch, head / group()),
                v = rows(of(call.qkv, layout.v), batch, head / group()), y = rows(of(call.y, layout.y), batch, head),
@@ -122,7 +123,7 @@ void CUDART_CB run_queued(void* data) {
   queued->run();
 }
 
-/// What cuDNN 9.19 says of an H100.
+/// Returns cuDNN 9.19's reason for rejecting a key on an H100.
 std::string refusal(const AttentionKey& key) {
   if (fake::settings().cudnn == 2) return "the fake cuDNN has a plan for nothing";
   if (key.head_size > 256) return "heads above 256";

@@ -1,4 +1,4 @@
-// What every function of the CUDA runtime begins and ends with.
+// The common beginning and end of every function of the CUDA runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 namespace lockstep::fake {
 
-/// What belongs to a thread of the host.
+/// State of a host thread.
 struct HostThread {
   int device = 0;
   cudaError_t last_error = cudaSuccess;
@@ -19,10 +19,10 @@ inline cudaError_t remember(cudaError_t error) {
   return error;
 }
 
-/// Why nothing can be called at all, or success.
+/// Returns the error if no function can be called at all, or success.
 cudaError_t absent(const Settings& settings);
 
-/// body(runtime, lock, device), unless there is no device, or it is broken.
+/// Calls body(runtime, lock, device), unless there is no device, or it is broken.
 template <typename Body>
 cudaError_t call(Body body) {
   if (inside_task()) return remember(cudaErrorNotPermitted);
@@ -33,7 +33,7 @@ cudaError_t call(Body body) {
   return remember(body(r, lock, host_thread().device));
 }
 
-/// The same for what is done on a stream: body(runtime, lock, stream).
+/// The same for operations on a stream: body(runtime, lock, stream).
 template <typename Body>
 cudaError_t call_on(cudaStream_t handle, Body body) {
   return call([&](Runtime& r, Lock& lock, int device) {

@@ -30,25 +30,25 @@ struct KernelError {
   Site site;
 };
 
-/// What a thread of the running block is doing.
+/// State of a thread in the running block.
 struct Thread {
   enum State { not_started, ready, in_warp, in_block, stopped, returned } state = not_started;
   int stack = 0;
   uint3 index;
-  // While it waits:
+  // Set while it waits:
   const char* name;
   Site site;
-  unsigned mask;  // of lanes, for a warp's meeting
+  unsigned mask;  // the lanes of a warp's meeting
   Together together;
   void* mine;
-  // Copies under way, and where their groups end:
+  // Copies in flight, and the ends of their groups:
   struct Copy {
     void* to;
     const void* from;
   };
   std::vector<Copy> copies;
   std::vector<std::size_t> groups;
-  // What it has done comes before what follows these, and these before what it does next (order.hpp):
+  // Tokens of order.hpp: before(arrives) after what it has done, after(goes_on) before what it does next.
   char arrives, goes_on;
 };
 
@@ -88,7 +88,7 @@ class Emulator {
 
  private:
   static constexpr std::size_t kAlign = 128, kGuard = 1024;
-  static constexpr std::size_t kWatchedStack = 16 * 1024;  // bytes that kernels use of a stack, with room
+  static constexpr std::size_t kWatchedStack = 16 * 1024;  // bytes of a stack that kernels use, with a margin
 
   std::string run_blocks(const KernelLaunch& launch, const std::function<void()>& thread) {
     launch_ = &launch;
@@ -118,7 +118,7 @@ class Emulator {
     return error_;
   }
 
-  /// A GPU promises none.
+  /// Shuffles the order of blocks; a GPU guarantees none.
   void shuffle_blocks() {
     const dim3 grid = launch_->grid;
     order_of_blocks_.resize(std::size_t{grid.x} * grid.y * grid.z);
@@ -128,7 +128,7 @@ class Emulator {
       std::swap(order_of_blocks_[i - 1], order_of_blocks_[random() % i]);
   }
 
-  /// Contexts cost a megabyte each: only the last stream's are kept.
+  /// Makes a context per thread. Contexts cost a megabyte each, so only the last stream's are kept.
   void prepare_contexts() {
     if (owner_ != stream_) {
       for (void* context : contexts_) order::drop_context(context);
@@ -136,7 +136,7 @@ class Emulator {
       owner_ = stream_;
     }
     while (contexts_.size() < threads_.size()) contexts_.push_back(order::make_context());
-    order::begins_anew(threads_.data(), threads_.size() * sizeof(Thread));  // nothing waits for earlier kernels
+    order::begins_anew(threads_.data(), threads_.size() * sizeof(Thread));  // nothing is ordered after earlier kernels
   }
 
   int count() const { return static_cast<int>(threads_.size()); }
@@ -183,7 +183,7 @@ class Emulator {
     for (int i = 0; checked_ && i < count(); ++i) order::after(&threads_[i].arrives);
   }
 
-  /// Unwinds the threads that wait.
+  /// Unwinds the waiting threads.
   void abandon_threads() {
     for (int i = 0; i < count(); ++i) {
       if (threads_[i].state == Thread::stopped) stacks_.leave(threads_[i].stack);
@@ -195,7 +195,7 @@ class Emulator {
     idle_.clear();
   }
 
-  /// What every stack does: threads that have not started, one after another; then it gives way.
+  /// The body of every stack: runs threads that have not started, one after another, then switches away.
   void work() {
     for (;;) {
       while (error_.empty() && next_ < count()) {
@@ -222,7 +222,7 @@ class Emulator {
     }
   }
 
-  /// What earlier kernels, or threads, did to this memory does not matter to ThreadSanitizer.
+  /// Tells ThreadSanitizer that accesses by earlier kernels, or threads, to this memory are unrelated.
   void begin_stack(int stack) {
     if (!watched_ || (anew_[stack] && !checked_)) return;
     anew_[stack] = true;
@@ -236,7 +236,7 @@ class Emulator {
     return stack;
   }
 
-  /// The current thread waits: others run. Those of its warp first, so that few stacks are in use.
+  /// Suspends the current thread and runs others, those of its warp first, so that few stacks are in use.
   void give_way() {
     const int mine = current_;
     if (ready_count_ > 0) {
@@ -274,13 +274,13 @@ class Emulator {
     if (checked_) order::before(&self.arrives);
   }
 
-  /// From the last to arrive at a meeting: what all have done comes before what it does now …
+  /// Called by the last thread to arrive: orders what it does now after everything that all have done …
   void after_arrivals(int first, int count, unsigned mask) {
     for (int i = 0; checked_ && i < count; ++i) {
       if (mask >> i % 32 & 1) order::after(&threads_[first + i].arrives);
     }
   }
-  /// … and that before what all do next.
+  /// … and before everything that all do next.
   void before_they_go_on(int first, int count, unsigned mask) {
     for (int i = 0; checked_ && i < count; ++i) {
       if (mask >> i % 32 & 1) order::before(&threads_[first + i].goes_on);
@@ -307,24 +307,24 @@ class Emulator {
   std::string error_;
 
   std::vector<Thread> threads_;
-  int current_ = 0;         // who runs
-  int next_ = 0;            // the first that has not started
-  int returned_ = 0;        // how many have returned
-  int in_block_ = 0;        // how many wait for the block, and how many of them brought true
-  std::vector<int> ready_;  // a ring: who may go on, oldest first
+  int current_ = 0;         // the running thread
+  int next_ = 0;            // the first thread that has not started
+  int returned_ = 0;        // number of threads that have returned
+  int in_block_ = 0;        // number of threads that wait for the block
+  std::vector<int> ready_;  // ring buffer of threads that can continue, oldest first
   std::size_t first_ready_ = 0, ready_count_ = 0;
   std::vector<std::size_t> order_of_blocks_;
   std::vector<char> shared_;                                          // dynamic shared memory
-  std::map<const void*, std::vector<SharedArray>> shared_arrays_of_;  // of kernels that ran before
+  std::map<const void*, std::vector<SharedArray>> shared_arrays_of_;  // of kernels that have run
   const std::vector<SharedArray>* shared_arrays_ = nullptr;
 
   const bool watched_ = order::watched();
-  std::vector<bool> anew_;                   // by stack: it has been begun by the running kernel
-  void* const own_ = order::make_context();  // of what the emulator does itself (order.hpp)
-  void* stream_ = nullptr;                   // of the stream that runs
-  bool checked_ = false;                     // each thread of the block has a context of its own (order.hpp)
-  std::vector<void*> contexts_;              // … these
-  void* owner_ = nullptr;                    // … for kernels of this stream
+  std::vector<bool> anew_;                   // by stack: the running kernel has begun it
+  void* const own_ = order::make_context();  // context of the emulator itself (order.hpp)
+  void* stream_ = nullptr;                   // context of the stream that runs
+  bool checked_ = false;                     // each thread of the block has its own context (order.hpp)
+  std::vector<void*> contexts_;              // those contexts
+  void* owner_ = nullptr;                    // the stream whose kernels they are for
   Stacks stacks_;
   std::vector<int> idle_;  // stacks without a thread
 };
@@ -343,7 +343,7 @@ void Emulator::meet_warp(unsigned mask, void* mine, Together together, const cha
   self.mine = mine;
 
   void* of_lane[32] = {};
-  for (int i = lanes - 1; i >= 0; --i) {  // the last are the likeliest to be missing
+  for (int i = lanes - 1; i >= 0; --i) {  // the last are the most likely to be missing
     if (!(mask >> i & 1)) continue;
     const Thread& other = threads_[first + i];
     if (other.state != Thread::in_warp || other.mask != mask) return give_way();
@@ -387,14 +387,14 @@ void Emulator::stop(std::string&& what, Site site) {
     std::abort();
   }
   error_ = fmt::format("{}: {}", where(site), what);
-  std::string().swap(what);  // whoever made it does not go on
+  std::string().swap(what);  // its owner does not continue, so free it here
   me().state = Thread::stopped;
   order::enter(own_);
   stacks_.switch_to(Stacks::kOutside);
-  std::abort();  // nobody comes back
+  std::abort();  // not reached
 }
 
-/// Nobody can go on: who waits where, and who has returned.
+/// Describes a deadlock: which thread waits where, and how many have returned.
 std::string Emulator::describe_stall() const {
   const auto waiting = std::find_if(threads_.begin(), threads_.end(), [](const Thread& thread) {
     return thread.state == Thread::in_warp || thread.state == Thread::in_block;
@@ -438,7 +438,7 @@ std::string Emulator::describe_stall() const {
   return text;
 }
 
-/// One for each thread of the host.
+/// One emulator per host thread.
 Emulator& emulator() {
   static thread_local Emulator one;
   return one;

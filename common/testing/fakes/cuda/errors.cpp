@@ -1,4 +1,4 @@
-// What the CUDA runtime's errors are called. The names and words are NVIDIA's.
+// Names and descriptions of the CUDA runtime's errors, as NVIDIA has them.
 #include <cuda_runtime.h>
 
 namespace {

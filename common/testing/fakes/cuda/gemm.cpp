@@ -1,6 +1,6 @@
-// The library of matrix products on the fake GPU: loops, queued on the stream like a kernel. Sums are in f32, in an
-// order that is drawn for each kind of product from its shape, types and alignment, as a real library's kernels differ:
-// what holds only for one order of sums fails here.
+// The library of matrix products on the fake GPU: loops, queued on the stream like a kernel. Sums are in f32. Their
+// order is drawn for each kind of product from its shape, types and alignment, because a real library's kernels differ,
+// too. A test that relies on one order fails here.
 #include "common/devices/cuda/gemm.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// rows × columns of x as floats; x is stored transposed where `transposed`.
+/// Returns x (rows × columns) as floats; x is stored transposed if `transposed`.
 std::vector<float> widened(const void* x, DType dtype, std::size_t rows, std::size_t columns, bool transposed) {
   std::vector<float> result(rows * columns);
   for (std::size_t i = 0; i < rows; ++i)
@@ -37,7 +37,7 @@ void store(void* x, std::size_t i, DType dtype, float value) {
   }
 }
 
-/// In its tanh form, which is x · logistic(2u); the derivative follows from that.
+/// The tanh form of GELU is x · logistic(2u); its derivative follows from that.
 float logistic_of_twice(float x) { return 1 / (1 + std::exp(-1.5957691216f * x * (1 + 0.044715f * x * x))); }
 float gelu(float x) { return x * logistic_of_twice(x); }
 float gelu_derivative(float x) {
@@ -45,7 +45,7 @@ float gelu_derivative(float x) {
   return s + x * s * (1 - s) * 1.5957691216f * (1 + 3 * 0.044715f * x * x);
 }
 
-/// As cuBLASLt's: GELU of the sum before that is rounded.
+/// Like cuBLASLt: GELU of the sum before rounding.
 float after_epilogue(const Product& p, std::size_t i, float sum) {
   switch (p.epilogue) {
     case Epilogue::gelu: store(p.inner, i, p.c_dtype, sum); return gelu(sum);
@@ -54,8 +54,8 @@ float after_epilogue(const Product& p, std::size_t i, float sum) {
   }
 }
 
-/// An order of the k terms of each sum: `parts` stretches, one after the other or from the end, each dealt out to
-/// `lanes` sums, which are then added in pairs.
+/// An order of the k terms of each sum: `parts` stretches, forwards or backwards, each distributed over `lanes` sums,
+/// which are then added in pairs.
 struct Order {
   std::size_t parts, lanes;
   bool from_the_end;
@@ -81,14 +81,14 @@ std::uint64_t hash_of(const ProductKey& key) {
   return hash;
 }
 
-constexpr std::uint64_t kWays = 8;  // of each product, and number 0 is thought to be the fastest
+constexpr std::uint64_t kWays = 8;  // per product; number 0 is expected to be the fastest
 
 Order order_of(const ProductKey& key, std::uint64_t way) {
   const std::uint64_t drawn = mixed(hash_of(key), way);
   return {.parts = 1 + drawn % 4, .lanes = std::size_t{1} << (drawn >> 8) % 4, .from_the_end = (drawn >> 16) % 2 == 1};
 }
 
-/// Times are drawn, too, and differ from process to process.
+/// Returns the fastest way; times are drawn, too, and differ from process to process.
 std::uint64_t fastest_way(const ProductKey& key) {
   return mixed(mixed(hash_of(key), fake::settings().times_seed), kWays) % kWays;
 }
@@ -125,7 +125,8 @@ void multiply(const Product& p, const Order& order) {
   }
 }
 
-/// What gemm.hpp promises to the library, which a GPU's might answer with wrong results.
+/// Checks the conditions that gemm.hpp guarantees to the library; a GPU's library might return wrong results without
+/// them.
 void require(const Product& p) {
   const bool sizes = p.m > 0 && p.n > 0 && p.k > 0, dtypes = p.c_dtype == p.dtype || p.c_dtype == DType::f32;
   const auto aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; };
@@ -136,7 +137,7 @@ void require(const Product& p) {
     throw std::logic_error("the library of products was asked for what it is not for");
 }
 
-/// Names what of the library's code the product needs, which comes with the first that does.
+/// Names the part of the library's code that the product needs, which is loaded with the first such product.
 std::string code_of(const Product& p, bool tf32) {
   return fmt::format("{}→{}{}{}{}{}{}{}", to_string(p.dtype), to_string(p.c_dtype), p.a_transposed ? " aᵀ" : "",
                      p.b_transposed ? " bᵀ" : "", p.accumulate ? " +=" : "", p.bias ? " bias" : "",
@@ -156,7 +157,7 @@ void CUDART_CB run_queued(void* data) {
   multiply(queued->product, queued->order);
 }
 
-/// What the handle is here.
+/// The contents of the handle in this library.
 struct Library {
   std::unique_ptr<Tuning> tuning =
       Tuning::of_environment(fmt::format("fake products {}", fake::settings().library_seed));
@@ -167,7 +168,7 @@ struct Library {
 struct ProductLibrary::State {
   cudaStream_t stream;
   bool tf32;
-  std::shared_ptr<void> handle;  // a Library
+  std::shared_ptr<void> handle;  // points to a Library
 
   std::uint64_t way_of(const ProductKey& key) const;
 };

@@ -1,11 +1,11 @@
-// What a kernel is called, from its address.
+// The name of a kernel, from its address.
 #pragma once
 
 #include <string>
 
 namespace lockstep::fake {
 
-/// "lockstep::kernels::add<float>", or its address where the program has no names.
+/// Returns "lockstep::kernels::add<float>", or its address if the program has no names.
 std::string kernel_name(const void* kernel);
 
 }  // namespace lockstep::fake

@@ -12,7 +12,7 @@ namespace lockstep::fake {
 
 namespace {
 
-/// To the host: nobody is left who could use it.
+/// Returns memory to the host when no task can use it any more.
 void give_back(char* whole, std::size_t bytes) {
   order::begins_anew(whole, bytes);
   std::free(whole);

@@ -1,4 +1,4 @@
-// The memory of the fake GPU: what is allocated, and what happens to it. The caller holds the runtime's lock.
+// The memory of the fake GPU: its allocations and their state. The caller holds the runtime's lock.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Allocation {
   std::size_t bytes = 0;
   Place place = Place::device;
   int device = 0;
-  bool freed = false;  // by the host; the stream may not have got there yet
+  bool freed = false;  // by the host; the stream may not have reached the free yet
 };
 
 class Memory {
@@ -26,20 +26,20 @@ class Memory {
 
   void begin(int devices, std::size_t bytes_per_device);
 
-  /// Null where the device is full. Device memory is aligned to 256 bytes; what it holds is not poisoned yet.
+  /// Returns null if the device is full. Device memory is aligned to 256 bytes and not poisoned yet.
   Allocation* allocate(std::size_t bytes, Place place, int device);
 
-  /// The allocation that begins at, or contains, an address; null if there is none.
+  /// Returns the allocation that begins at, or contains, an address; null if there is none.
   Allocation* find(const void* begin);
   Allocation* containing(const void* address);
 
-  /// The bytes of the freed allocation that contained an address, as long as that is known; else 0.
+  /// Returns the bytes of the freed allocation that contained an address, as long as it is remembered; else 0.
   std::size_t freed_bytes(const void* address) const;
 
-  /// Gives it back: checks the guard zones, poisons what device memory held. Returns problems.
+  /// Frees an allocation: checks the guard zones and poisons device memory. Returns problems.
   std::vector<std::string> release(Allocation* allocation);
 
-  /// Checks all guard zones and what was freed. Returns problems.
+  /// Checks all guard zones and freed memory. Returns problems.
   std::vector<std::string> check();
   std::vector<const Allocation*> all() const;
   void forget();
@@ -48,11 +48,11 @@ class Memory {
 
  private:
   struct Gone {
-    char* whole;        // with its guard zones
-    std::size_t bytes;  // without
+    char* whole;        // including the guard zones
+    std::size_t bytes;  // excluding them
   };
   static constexpr std::size_t kGuard = 256;
-  static constexpr std::size_t kMostGone = 32u << 20;  // bytes of freed memory kept, to see whether somebody writes
+  static constexpr std::size_t kMostGone = 32u << 20;  // bytes of freed memory kept, to detect writes to it
   static std::vector<std::string> guards(const Allocation& allocation);
   static std::size_t whole_bytes(std::size_t bytes) { return (bytes + 255) / 256 * 256 + 2 * kGuard; }
   static std::vector<std::string> late_writes(const Gone& gone);

@@ -1,4 +1,4 @@
-// For programs with ThreadSanitizer. Its interface for languages with memory of their own says that memory begins anew.
+// For programs with ThreadSanitizer. Uses its interface for languages that manage memory, to say that memory is reused.
 #include <sanitizer/tsan_interface.h>
 
 #include "common/testing/fakes/cuda/order.hpp"

@@ -1,5 +1,5 @@
-// Poison: what memory holds that nobody has written. As float, bf16 and fp16 it is not a number, as an index it is far
-// out of range, and its bits tell where it comes from.
+// Poison: the contents of memory that has not been written. As float, bf16 and fp16 it is not a number, as an index it
+// is far out of range, and its bits identify its origin.
 #pragma once
 
 #include <cstddef>

@@ -20,8 +20,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Tasks run on the caller's stack, and with its errno. What either did there does not matter to the other, says this
-/// to ThreadSanitizer.
+/// Tells ThreadSanitizer that tasks and their caller, which share a stack and errno, do not synchronise through them.
 __attribute__((noinline)) void forget_caller() {
   if (!order::watched()) return;
   constexpr std::uintptr_t kBytes = 64 * 1024;
@@ -90,7 +89,7 @@ void Runtime::begin(const Settings& with) {
   read("CUDA_DEVICE_MAX_CONNECTIONS", channels_);
   streams_made_ = 0;
   for (int device = 0; device < with.devices; ++device) default_stream_.push_back(add_stream(device, true));
-  // Seeds differ in how the device behaves as a whole, too: lazy, eager, or neither.
+  // The seed also chooses the behaviour of the whole device: lazy, eager, or neither.
   random_.seed(with.seed);
   orders_.seed(with.seed);
   constexpr double kOften[] = {0, 0.2, 0.9};
@@ -154,7 +153,7 @@ std::shared_ptr<Mark> Runtime::mark(CUstream_st* stream) {
 }
 
 void Runtime::add(Lock& lock, CUstream_st* stream, Task task) {
-  // The default stream and those that block wait for each other.
+  // The default stream and blocking streams wait for each other.
   CUstream_st* const shared = default_stream_[stream->device];
   if (stream == shared) {
     for (const auto& other : streams_) {
@@ -174,8 +173,8 @@ void Runtime::add(Lock& lock, CUstream_st* stream, Task task) {
   changed_.notify_all();
 }
 
-/// A channel of the hardware starts work in the order it was given, so work of one stream can be behind that of another
-/// which waits.
+/// True if another stream's earlier work is still in the same hardware channel. A channel starts work in the order of
+/// issue, so a stream can be stuck behind another one that waits.
 bool Runtime::is_behind_another(const CUstream_st& stream) const {
   const std::uint64_t mine = stream.tasks.front()->number;
   return std::any_of(streams_.begin(), streams_.end(), [&](const auto& other) {
@@ -186,7 +185,8 @@ bool Runtime::is_behind_another(const CUstream_st& stream) const {
   });
 }
 
-/// What is free, until it has all: blocks of a kernel become resident one by one, and stay.
+/// Takes free multiprocessors until the task has all that it needs: blocks of a kernel become resident one by one, and
+/// stay.
 bool Runtime::take_multiprocessors(int device, Task& task) {
   const int more = std::min(task.multiprocessors - task.taken, free_multiprocessors_[device]);
   task.taken += more;
@@ -202,10 +202,10 @@ bool Runtime::can_run(CUstream_st& stream) {
   return !is_behind_another(stream) && take_multiprocessors(stream.device, task);
 }
 
-/// One that can run: the wanted one or what it waits for, but now and then any.
+/// Returns a stream that can run: the wanted one or one that it waits for, but occasionally any.
 CUstream_st* Runtime::pick(CUstream_st* wanted) {
   if (wanted && !chance(stray_)) {
-    for (std::size_t steps = 0; steps < streams_.size(); ++steps) {  // no longer chain of waits
+    for (std::size_t steps = 0; steps < streams_.size(); ++steps) {  // limits the chain of waits
       if (can_run(*wanted)) return wanted;
       if (wanted->tasks.empty() || !wanted->tasks.front()->awaits || wanted->tasks.front()->awaits->reached) break;
       wanted = wanted->tasks.front()->awaits->stream;
@@ -236,14 +236,14 @@ void Runtime::run_first(Lock& lock, CUstream_st* stream) {
       done = task->run();
       inside_task() = false;
     }
-    if (done) task->run = nullptr;  // what it holds is released here
+    if (done) task->run = nullptr;  // releases what the task holds
     if (task->reaches) order::before(task->reaches.get());
   }
   forget_caller();
   lock.lock();
   stream->running = false;
   if (!done) {
-    stream->stuck = true;  // until something changes
+    stream->stuck = true;  // until the state changes
     stream->tasks.push_front(std::move(task));
     return;
   }
@@ -264,7 +264,7 @@ void Runtime::wait(Lock& lock, const std::shared_ptr<Mark>& mark) {
   while (!mark->reached) {
     if (CUstream_st* const next = pick(mark->stream)) {
       run_first(lock, next);
-    } else {  // until another thread of the host brings something
+    } else {  // until another host thread issues work
       changed_.wait_for(lock, std::chrono::milliseconds(1));
       for (const auto& stream : streams_) stream->stuck = false;
     }
@@ -291,7 +291,7 @@ void Runtime::poll(Lock& lock, CUstream_st* stream) {
   } while (chance(0.8));
 }
 
-// What was found ------------------------------------------------------------------------------------------------------
+// Problems --------------------------------------------------------------------------------------------------------
 
 int Runtime::spinning_kernels(int device) const {
   return static_cast<int>(std::count_if(streams_.begin(), streams_.end(), [&](const auto& stream) {

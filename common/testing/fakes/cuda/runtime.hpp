@@ -1,4 +1,4 @@
-// The inside of the fake GPU: streams as queues of tasks, and who runs next.
+// Internals of the fake GPU: streams as queues of tasks, and their scheduling.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -24,16 +24,16 @@ namespace lockstep::fake {
 struct Mark {
   CUstream_st* stream;
   bool reached = false;
-  double seconds = 0;  // when, by the host's clock
+  double seconds = 0;  // time of reaching it, by the host's clock
 };
 
 struct Task {
-  std::function<bool()> run;    // on the stream's timeline, without the lock; false: it cannot yet
-  std::function<void()> after;  // with the lock, when it has run
+  std::function<bool()> run;    // runs on the stream's timeline, without the lock; returns false if it cannot run yet
+  std::function<void()> after;  // runs with the lock, after `run`
   std::shared_ptr<Mark> awaits;
   std::shared_ptr<Mark> reaches;
-  int multiprocessors = 0;   // that it holds from its start to its end; it starts once it has them all
-  int taken = 0;             // of them, so far
+  int multiprocessors = 0;   // held from its start to its end; it starts when it has them all
+  int taken = 0;             // number of them that it has
   std::uint64_t number = 0;  // in the order of calls
   bool started = false;
 };
@@ -42,13 +42,13 @@ struct Task {
 
 struct CUstream_st {
   int device = 0;
-  bool blocking = true;    // waits for the default stream, and it for this
-  bool destroyed = false;  // it still runs what it was given
+  bool blocking = true;    // waits for the default stream, and vice versa
+  bool destroyed = false;  // its remaining tasks still run
   bool running = false;
-  int channel = 0;     // of the hardware's, on its device
+  int channel = 0;     // hardware channel on its device
   bool stuck = false;  // its first task could not run when last tried
   std::deque<std::unique_ptr<lockstep::fake::Task>> tasks;
-  void* context = nullptr;  // order::make_context
+  void* context = nullptr;  // from order::make_context
 };
 
 struct CUevent_st {
@@ -70,30 +70,30 @@ class Runtime {
   Settings settings;
   Memory memory;
   std::set<CUevent_st*> events;
-  std::map<const void*, int> most_shared_bytes;  // of kernels that asked for more
+  std::map<const void*, int> most_shared_bytes;  // for kernels that asked for more
   cudaError_t broken = cudaSuccess;              // every call returns it
 
   void begin(const Settings& with);
 
   CUstream_st* add_stream(int device, bool blocking);
-  /// The stream of a handle, null for one that does not exist. Null and cudaStreamLegacy are the device's default.
+  /// Returns the stream of a handle, null if it does not exist. Null and cudaStreamLegacy are the device's default.
   CUstream_st* find_stream(cudaStream_t handle, int device);
   void destroy(CUstream_st* stream);
   std::size_t streams_alive() const;
 
-  /// Queues a task; sometimes others run at once.
+  /// Queues a task; sometimes runs others at once.
   void add(Lock& lock, CUstream_st* stream, Task task);
   std::shared_ptr<Mark> mark(CUstream_st* stream);
 
-  /// Runs tasks until `mark` is reached; the caller's thread is then ordered after it.
+  /// Runs tasks until `mark` is reached; orders the caller's thread after it.
   void wait(Lock& lock, const std::shared_ptr<Mark>& mark);
   void wait_for_all(Lock& lock, int device);
-  /// The device goes on a little, because somebody asks for `stream`.
+  /// Lets the device progress a little, because the caller polls `stream`.
   void poll(Lock& lock, CUstream_st* stream);
 
   int spinning_kernels(int device) const;
   void comes_when_idle(int device, const std::string& what);
-  std::set<std::string> loaded;  // code of libraries' kernels
+  std::set<std::string> loaded;  // loaded code of libraries' kernels
   std::uint64_t launches = 0;
 
   std::uint64_t draw_order() { return orders_(); }
@@ -114,22 +114,22 @@ class Runtime {
 
   std::condition_variable changed_;
   std::vector<std::unique_ptr<CUstream_st>> streams_;
-  std::vector<CUstream_st*> default_stream_;  // of each device
-  std::vector<int> free_multiprocessors_;     // likewise
+  std::vector<CUstream_st*> default_stream_;  // by device
+  std::vector<int> free_multiprocessors_;     // by device
   int channels_ = 8;
   int streams_made_ = 0;
   std::uint64_t tasks_made_ = 0;
   std::vector<std::string> problems_;
   std::mt19937_64 random_;
-  std::mt19937_64 orders_;  // of blocks
-  double early_ = 0;        // how often a call runs something at once
-  double stray_ = 0;        // how often something runs that nobody waits for
+  std::mt19937_64 orders_;  // for the order of blocks
+  double early_ = 0;        // probability that a call runs something at once
+  double stray_ = 0;        // probability that a task runs that nobody waits for
 };
 
-/// The one of this process, as in CUDA.
+/// The runtime of this process, as in CUDA.
 Runtime& runtime();
 
-/// True while this thread runs a task: CUDA forbids calls from there.
+/// True while this thread runs a task: CUDA forbids calls from tasks.
 bool& inside_task();
 
 }  // namespace lockstep::fake

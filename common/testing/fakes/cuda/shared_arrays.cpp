@@ -8,7 +8,7 @@ namespace lockstep::fake {
 
 namespace {
 
-constexpr std::size_t kSmall = 4096;  // bytes; larger ones of other kernels would cost more than they find
+constexpr std::size_t kSmall = 4096;  // bytes; poisoning larger ones of other kernels would cost more than it finds
 
 bool begins_with(const std::string& text, const std::string& begin) { return text.rfind(begin, 0) == 0; }
 

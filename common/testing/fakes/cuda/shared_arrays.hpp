@@ -11,7 +11,7 @@ struct SharedArray {
   std::size_t bytes;
 };
 
-/// Those of a kernel, and small ones of functions that kernels call, for this thread of the host. Empty where the
+/// Returns the arrays of a kernel, and small arrays of functions that kernels call, for this host thread. Empty if the
 /// program's file has no names.
 std::vector<SharedArray> shared_arrays_of(const void* kernel);
 

@@ -1,5 +1,5 @@
-// Tells AddressSanitizer which stack runs: it must know where the stack ends on which an exception is thrown, and would
-// report what it does not know. Without it these do nothing.
+// Tells AddressSanitizer which stack runs. It must know the end of the stack on which an exception is thrown, and would
+// report unknown stacks. Without AddressSanitizer these functions do nothing.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace lockstep::fake {
 
-/// Where a stack is, and what AddressSanitizer keeps of it.
+/// The location of a stack, and AddressSanitizer's state for it.
 struct WatchedStack {
   const void* bottom = nullptr;
   std::size_t bytes = 0;
@@ -19,13 +19,13 @@ struct WatchedStack {
 
 #if defined(__SANITIZE_ADDRESS__)
 
-/// What was forbidden in this memory does not matter to its next owner: a stack, or when that is gone a thread.
+/// Makes this memory accessible for its next owner: a stack or, after it is freed, a thread.
 inline void clear_stack(const WatchedStack& stack) { ASAN_UNPOISON_MEMORY_REGION(stack.bottom, stack.bytes); }
 
 inline void leave_stack(WatchedStack& from, const WatchedStack& to) {
   __sanitizer_start_switch_fiber(&from.kept, to.bottom, to.bytes);
 }
-/// On the stack that now runs; where `from` is becomes known.
+/// Called on the stack that now runs; fills in the location of `from`.
 inline void enter_stack(const WatchedStack& stack, WatchedStack& from) {
   __sanitizer_finish_switch_fiber(stack.kept, &from.bottom, &from.bytes);
 }

@@ -23,7 +23,7 @@ class Stacks {
 
   int running() const { return running_; }
 
-  /// A stack on which nothing has begun.
+  /// Adds a stack on which nothing has begun, and returns its number.
   int add() {
     suspended_.emplace_back();
     top_.push_back(nullptr);
@@ -37,10 +37,10 @@ class Stacks {
     watched_.reserve(count);
   }
 
-  /// Where the memory of a stack ends that has begun.
+  /// End of the memory of a stack that has begun.
   char* top(int stack) const { return top_[stack]; }
 
-  /// Goes on with stack `next` where it was; returns when somebody switches back to the caller's.
+  /// Resumes stack `next`; returns when a stack switches back to the caller's.
   void switch_to(int next) {
     if (next == running_) return;
     if (next != kOutside && !top_[next]) begin(next);
@@ -52,20 +52,20 @@ class Stacks {
     of(left_) = std::move(from);
   }
 
-  /// Unwinds what is suspended on a stack, or on all of them, which are gone then. Only from outside.
+  /// Unwinds what is suspended on a stack. clear: on all stacks, and removes them. Only from outside.
   void forget(int stack) {
     if (!suspended_[stack]) return;
     const WatchedStack where = watched_[stack];
     left_ = kOutside;
     leave_stack(outside_watched_, watched_[stack]);
     suspended_[stack] = {};
-    leave_stack(watched_[stack], outside_watched_);  // which it did at its end
+    leave_stack(watched_[stack], outside_watched_);  // it has left at its end
     enter_stack(outside_watched_, watched_[stack]);
     clear_stack(where);
   }
-  /// What is suspended on a stack stays for ever, as it is.
+  /// Abandons what is suspended on a stack without unwinding it.
   void leave(int stack) {
-    static auto& left = *new std::vector<boost::context::fiber>;  // which nobody ends
+    static auto& left = *new std::vector<boost::context::fiber>;  // never destroyed
     left.push_back(std::move(suspended_[stack]));
   }
   void clear() {
@@ -81,9 +81,10 @@ class Stacks {
 #else
   static constexpr std::size_t kBytes = 64 * 1024;
 #endif
-  static constexpr int kColors = 24, kLine = 64;  // tops of stacks compete for different lines of the cache
+  static constexpr int kColors = 24, kLine = 64;  // without a shift, all stacks' tops would compete for the same cache
+                                                  // lines
 
-  /// A switch that returns, or throws what unwinds its caller: stack `mine` runs again.
+  /// Marks the return to stack `mine`, also when the switch throws to unwind its caller.
   struct Arrival {
     Stacks& all;
     int mine;
@@ -113,11 +114,11 @@ class Stacks {
   std::function<void()> body_;
   std::vector<boost::context::fiber> suspended_;
   std::vector<char*> top_;
-  std::vector<WatchedStack> watched_;  // where they are, for AddressSanitizer
+  std::vector<WatchedStack> watched_;  // their locations, for AddressSanitizer
   WatchedStack outside_watched_;
   boost::context::fiber outside_;
   int running_ = kOutside;
-  int left_ = kOutside;  // who switched last
+  int left_ = kOutside;  // the stack that switched last
 };
 
 }  // namespace lockstep::fake

@@ -15,7 +15,7 @@ namespace lockstep::fake {
 
 namespace {
 
-/// The program itself, as it lies in memory; it is the first of those loaded.
+/// The program itself as it is in memory: the first object in the list.
 dl_phdr_info this_program() {
   dl_phdr_info program{};
   dl_iterate_phdr(

@@ -1,4 +1,4 @@
-// The names that this program's file has for its functions and for what its threads own.
+// The names in this program's file for its functions and thread-local variables.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace lockstep::fake {
 
-/// The mangled name of the function at an address; empty where the file has no names (it was stripped).
+/// Returns the mangled name of the function at an address; empty if the file has no names (it was stripped).
 std::string function_at(const void* address);
 
-/// A variable of which each thread of the host has its own.
+/// A thread-local variable.
 struct ThreadLocal {
   std::string name;  // mangled
   std::uintptr_t offset;
   std::size_t bytes;
 };
 
-/// Those that are local to functions.
+/// Returns those that are local to functions.
 const std::vector<ThreadLocal>& thread_locals_of_functions();
 
-/// The calling thread's variable.
+/// Returns the calling thread's copy of the variable.
 void* of_this_thread(const ThreadLocal& variable);
 
 }  // namespace lockstep::fake

@@ -1,17 +1,17 @@
-// A fake NCCL: the functions of nccl.h that the runtime uses, between processes of one host, on whatever CUDA
-// runtime the program is linked with. For tests without GPUs, so it is stricter than the real one: a send waits for its
-// receive, two ends that disagree end the process, a communicator that is called before it has said ncclSuccess, or by
-// two threads at once, is an error, and work of a non-blocking communicator reaches its stream only once its state has
-// been asked for. As with the real one, a split writes its handle when it is done, and communicators that share
+// A fake NCCL: the functions of nccl.h that the runtime uses, between processes of one host, on the CUDA runtime that
+// the program is linked with. It is for tests without GPUs, and stricter than the real one. A send waits for its
+// receive. Two ends that disagree end the process. It is an error to call a communicator before it has returned
+// ncclSuccess, or from two threads at once. Work of a non-blocking communicator reaches its stream only after its state
+// has been queried. As in the real one, a split writes its handle when it is done, and communicators that share
 // resources take turns on the GPU in the order of launches, and end when one of them is aborted.
 //
-// Work of a communicator fills as many multiprocessors of the fake GPU as it may have CTAs, from its start to its end:
-// 32, unless maxCTAs or NCCL_MAX_CTAS bound it.
+// From its start to its end, work of a communicator occupies as many multiprocessors of the fake GPU as it may have
+// CTAs: 32, unless maxCTAs or NCCL_MAX_CTAS limits them.
 //
-// LOCKSTEP_FAKE_NCCL_VERSION=22809, LOCKSTEP_FAKE_NCCL_SLOW=MILLISECONDS (every set-up takes so long),
-// LOCKSTEP_FAKE_NCCL_DEAF=1 (set-ups never end), LOCKSTEP_FAKE_NCCL_STUCK=1 (nor does a group of calls that does not
-// block), LOCKSTEP_FAKE_NCCL_LOST=1 (nor do messages); NCCL_COMM_BLOCKING, NCCL_MAX_CTAS
-// and NCCL_MULTI_RANK_GPU_ENABLE as NCCL.
+// LOCKSTEP_FAKE_NCCL_VERSION=22809, LOCKSTEP_FAKE_NCCL_SLOW=MILLISECONDS (duration of every set-up),
+// LOCKSTEP_FAKE_NCCL_DEAF=1 (set-ups never end), LOCKSTEP_FAKE_NCCL_STUCK=1 (non-blocking groups of calls never end),
+// LOCKSTEP_FAKE_NCCL_LOST=1 (messages never arrive); NCCL_COMM_BLOCKING, NCCL_MAX_CTAS and NCCL_MULTI_RANK_GPU_ENABLE
+// as in NCCL.
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -33,21 +33,21 @@ namespace {
 
 using namespace lockstep::fake_nccl;
 
-/// What communicators have in common that share resources, or one has to itself.
+/// Shared by communicators that share resources; otherwise each has its own.
 struct Family {
   StopFlag stop;
-  std::atomic<std::uint64_t> launched{0}, passed{0};  // works: each waits for those launched before it
+  std::atomic<std::uint64_t> launched{0}, passed{0};  // number of works: each waits for those launched before it
 };
 
-/// A communicator's insides; works that are still queued keep it alive.
+/// A communicator's internals; works that are still queued keep it alive.
 struct State {
   explicit State(std::shared_ptr<Family> of = std::make_shared<Family>()) : family(std::move(of)) {}
   std::string name;
   int rank = 0;
   int ranks = 1;
   bool blocking = true;
-  bool shares = false;  // with what is split from it
-  int ctas = 0;         // multiprocessors that its kernels fill
+  bool shares = false;  // shares resources with its split communicators
+  int ctas = 0;         // multiprocessors that its kernels occupy
   int gpu = 0;
   std::shared_ptr<Family> family;
   StopFlag& stop = family->stop;
@@ -55,18 +55,18 @@ struct State {
   std::vector<Wires> wires;
   std::atomic<ncclResult_t> result{ncclInProgress};
   std::mutex mutex;
-  int queued = 0;  // works not finished
-  int splits = 0;  // so far; the children's names
+  int queued = 0;  // works that have not finished
+  int splits = 0;  // number so far, for the children's names
   cudaStream_t stream = nullptr;
   bool has_stream = false;
-  // Non-blocking: operations of the last group, until somebody asks.
+  // Non-blocking: operations of the last group, until the state is queried.
   std::vector<Operation> held;
   int questions = 0;
   std::thread set_up;
-  std::shared_ptr<Family> child;  // of what is split from it: an abort ends that, too
+  std::shared_ptr<Family> child;  // of its split communicators: an abort ends them, too
 };
 
-constexpr int kMostCtas = 32;  // of one that nobody bounds
+constexpr int kMostCtas = 32;  // default limit
 
 [[noreturn]] void die(const std::string& text) {
   std::fprintf(stderr, "fake NCCL: %s\n", text.c_str());
@@ -82,7 +82,7 @@ int version() { return setting("LOCKSTEP_FAKE_NCCL_VERSION", NCCL_VERSION_CODE);
 
 bool may_share_gpu() { return version() >= NCCL_VERSION(2, 30, 0) && setting("NCCL_MULTI_RANK_GPU_ENABLE", 0) == 1; }
 
-/// One thread at a time; but for ncclCommAbort, which is there to end what another one is in.
+/// Allows one thread at a time, except for ncclCommAbort, which ends another thread's call.
 class Call {
  public:
   explicit Call(State& s) : s_(s) {
@@ -95,10 +95,10 @@ class Call {
   State& s_;
 };
 
-/// As NCCL: two ranks on one GPU are refused.
+/// Checks, like NCCL, that no two ranks use one GPU.
 bool gpus_differ(State& s) {
   std::vector<char> all;
-  if (!all_gather(s.rank, s.wires, s.stop, &s.gpu, sizeof s.gpu, all)) return true;  // said elsewhere
+  if (!all_gather(s.rank, s.wires, s.stop, &s.gpu, sizeof s.gpu, all)) return true;  // reported elsewhere
   for (int rank = 0; rank < s.ranks; ++rank) {
     int gpu = 0;
     std::memcpy(&gpu, all.data() + rank * sizeof gpu, sizeof gpu);
@@ -107,7 +107,7 @@ bool gpus_differ(State& s) {
   return true;
 }
 
-/// Until `milliseconds` have passed, or it is stopped.
+/// Waits for `milliseconds`, or until the communicator is stopped.
 void pause(const State& s, int milliseconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   while (!s.stop.raised() && std::chrono::steady_clock::now() < until)
@@ -123,7 +123,7 @@ void connect(State& s) {
     s.result = gpus_differ(s) ? ncclSuccess : ncclInvalidUsage;
 }
 
-/// Runs `task` now, or on a thread of its own where the communicator does not block.
+/// Runs `task` now, or on its own thread if the communicator is non-blocking.
 template <class F>
 ncclResult_t set_up(const std::shared_ptr<State>& s, F task) {
   if (s->blocking) {
@@ -174,7 +174,7 @@ struct Group {
   int depth = 0;
   std::vector<std::pair<ncclComm_t, std::vector<Operation>>> operations;  // by communicator
 };
-thread_local Group group;  // as NCCL's own
+thread_local Group group;  // as in NCCL
 
 ncclResult_t hand_over(ncclComm_t comm, std::vector<Operation> operations) {
   State& s = *comm->state;
@@ -225,7 +225,7 @@ void finish(ncclComm_t comm) {
     std::lock_guard lock(s.mutex);
     return s.queued;
   };
-  while (queued() > 0) {  // the fake GPU goes on when somebody asks
+  while (queued() > 0) {  // the fake GPU progresses when it is polled
     (void)cudaStreamQuery(s.stream);
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

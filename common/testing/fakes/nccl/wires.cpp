@@ -14,7 +14,7 @@ namespace lockstep::fake_nccl {
 
 namespace {
 
-/// A name in Linux's abstract space: no file, nothing to clean up.
+/// A name in Linux's abstract namespace: no file, so nothing to clean up.
 struct Name {
   explicit Name(const std::string& text) {
     address.sun_family = AF_UNIX;
@@ -26,7 +26,7 @@ struct Name {
   socklen_t length = 0;
 };
 
-/// Waits for `events`, or for the flag (then false).
+/// Waits for `events`, or for the flag (then returns false).
 bool wait_for(int fd, short events, const StopFlag& stop) {
   pollfd entries[] = {{.fd = fd, .events = events, .revents = 0}, {.fd = stop.fd(), .events = POLLIN, .revents = 0}};
   while (poll(entries, 2, -1) < 0)
@@ -58,7 +58,7 @@ bool receive_all(int fd, void* data, std::size_t bytes, const StopFlag& stop) {
   return true;
 }
 
-/// Who calls, and which of the three wires this is.
+/// Identifies the connecting rank, and which of the three wires this is.
 struct Greeting {
   std::int32_t rank = -1;
   std::int32_t which = 0;
@@ -70,7 +70,7 @@ Wire call(const std::string& name, Greeting greeting, const StopFlag& stop) {
     Wire wire(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (connect(wire.fd(), address.get(), address.length) == 0)
       return send_all(wire.fd(), &greeting, sizeof greeting, stop) ? std::move(wire) : Wire();
-    usleep(500);  // it does not listen yet
+    usleep(500);  // the peer does not listen yet
   }
   return {};
 }
@@ -122,7 +122,7 @@ bool all_gather(int rank, const std::vector<Wires>& wires, const StopFlag& stop,
   const int ranks = static_cast<int>(wires.size());
   all.resize(bytes * ranks);
   std::memcpy(all.data() + bytes * rank, mine, bytes);
-  for (int peer = 0; peer < ranks; ++peer)  // small: the sockets hold them
+  for (int peer = 0; peer < ranks; ++peer)  // small enough for the sockets' buffers
     if (peer != rank && !send_all(wires[peer].set_up.fd(), mine, bytes, stop)) return false;
   for (int peer = 0; peer < ranks; ++peer)
     if (peer != rank && !receive_all(wires[peer].set_up.fd(), all.data() + bytes * peer, bytes, stop)) return false;

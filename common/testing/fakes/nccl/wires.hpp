@@ -8,7 +8,7 @@
 
 namespace lockstep::fake_nccl {
 
-/// A file descriptor, closed at its end.
+/// Owns a file descriptor.
 class Wire {
  public:
   Wire() = default;
@@ -26,15 +26,15 @@ class Wire {
   int fd_ = -1;
 };
 
-/// From one rank to one peer. Data goes one way on a wire, its acknowledgements the other way, so that neither waits
-/// behind data that nobody has asked for yet.
+/// The connections from one rank to one peer. On a wire data goes in one direction and its acknowledgements in the
+/// other, so that neither waits behind data that has not been requested yet.
 struct Wires {
-  Wire out;     // what this rank sends
-  Wire in;      // what it receives
-  Wire set_up;  // what split says; never busy with data
+  Wire out;     // data that this rank sends
+  Wire in;      // data that it receives
+  Wire set_up;  // messages of split; never blocked by data
 };
 
-/// Raised by whoever aborts the communicator; everything that waits looks at it.
+/// Raised to abort the communicator; every wait checks it.
 class StopFlag {
  public:
   StopFlag();
@@ -46,10 +46,10 @@ class StopFlag {
   Wire wire_;
 };
 
-/// Collective: `name` is the communicator's own. False where stopped, or where a process does not come.
+/// Collective: `name` identifies the communicator. Returns false if it is stopped, or if a process does not connect.
 bool connect_all(const std::string& name, int rank, int ranks, const StopFlag& stop, std::vector<Wires>& wires);
 
-/// On set_up wires: everyone's fixed-size record, by rank.
+/// Gathers a fixed-size record of every rank, by rank, over the set_up wires.
 bool all_gather(int rank, const std::vector<Wires>& wires, const StopFlag& stop, const void* mine, std::size_t bytes,
                 std::vector<char>& all);
 

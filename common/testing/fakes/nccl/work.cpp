@@ -28,7 +28,7 @@ Message::Message(const Operation& operation, int fd) : operation_(operation), fd
   header_ = {operation.count, operation.type};
 }
 
-/// The receiver's answer goes the other way.
+/// True if this rank sends. The receiver's answer goes in the other direction.
 bool Message::outward() const { return (operation_.kind == Operation::Kind::send) != (stage_ == Stage::answer); }
 
 Ending Message::advance() {
@@ -90,7 +90,7 @@ void Work::queue(const std::vector<Operation>& operations) {
   }
 }
 
-/// Of a group, the k-th send to itself meets the k-th receive.
+/// In a group, the k-th send to itself is matched with the k-th receive.
 void Work::copy_own() {
   for (std::size_t i = 0; i < to_self_.size() && i < from_self_.size(); ++i)
     std::memmove(from_self_[i].to, to_self_[i].from, to_self_[i].count * bytes_of(to_self_[i].type));
@@ -144,7 +144,7 @@ void Work::begin_all_reduce(const Operation& operation) {
   queue(there);
 }
 
-/// Chunk r of everyone's goes to rank r.
+/// Everyone's chunk r goes to rank r.
 void Work::begin_reduce_scatter(const Operation& operation) {
   reduce_ = operation;
   adds_ = true;

@@ -1,6 +1,5 @@
-// What one communicator does between ncclGroupStart and ncclGroupEnd: all its transfers progress together, and the work
-// ends when the last has. A send ends when its receiver has everything, so an order that only a buffer would forgive
-// hangs.
+// The work of one communicator between ncclGroupStart and ncclGroupEnd: all its transfers progress together, and it
+// ends with the last. A send ends when its receiver has everything, so an order that works only with buffers hangs.
 #pragma once
 
 #include <nccl.h>
@@ -17,10 +16,10 @@ namespace lockstep::fake_nccl {
 struct Operation {
   enum class Kind { send, receive, all_reduce, reduce_scatter, all_gather, broadcast };
   Kind kind = Kind::send;
-  int peer = -1;  // of a broadcast its root, of other collectives −1
+  int peer = -1;  // root of a broadcast, −1 for other collectives
   const void* from = nullptr;
   void* to = nullptr;
-  std::size_t count = 0;  // as NCCL counts: of a reduce-scatter received, of an all-gather sent
+  std::size_t count = 0;  // as in NCCL: received elements of a reduce-scatter, sent elements of an all-gather
   ncclDataType_t type = ncclFloat32;
 };
 
@@ -28,7 +27,7 @@ enum class Ending { not_yet, done, peer_lost, mismatch };
 
 std::size_t bytes_of(ncclDataType_t type);
 
-/// One message, moved on as far as its wire allows.
+/// One message, advanced as far as its wire allows.
 class Message {
  public:
   Message(const Operation& operation, int fd);
@@ -36,7 +35,7 @@ class Message {
   std::string explain(int rank) const;
 
  private:
-  /// Before the data.
+  /// Sent before the data.
   struct Header {
     std::uint64_t count = 0;
     std::int32_t type = 0;
@@ -46,7 +45,7 @@ class Message {
   Operation operation_;
   int fd_;
   Stage stage_ = Stage::header;
-  std::size_t done_ = 0;  // bytes of the stage
+  std::size_t done_ = 0;  // bytes done in this stage
   Header header_;
   char answer_ = '!';
 };
@@ -54,9 +53,9 @@ class Message {
 class Work {
  public:
   Work(std::vector<Operation> operations, int rank, const std::vector<Wires>& wires);
-  /// Goes on as far as it can without waiting.
+  /// Advances as far as it can without waiting.
   Ending advance();
-  /// Where the two ends of a message disagree, which NCCL would answer with a hang or wrong memory.
+  /// Describes how the two ends of a message disagree; NCCL would hang or corrupt memory.
   const std::string& explanation() const { return explanation_; }
 
  private:
@@ -70,13 +69,13 @@ class Work {
 
   int rank_;
   const std::vector<Wires>& wires_;
-  std::vector<std::deque<Message>> lines_;  // to, and from, each peer: only the first moves
+  std::vector<std::deque<Message>> lines_;  // to and from each peer: only the first makes progress
   std::string explanation_;
-  std::vector<Operation> to_self_, from_self_;  // sends and receives of this rank's own, pair by pair
-  // Sums, of everyone's in order of rank: of an all-reduce on rank 0, which sends them back; of a reduce-scatter on
-  // each.
+  std::vector<Operation> to_self_, from_self_;  // this rank's sends to itself and the matching receives
+  // Sums everyone's data in order of rank: for an all-reduce on rank 0, which sends the result back; for a
+  // reduce-scatter on each rank.
   bool adds_ = false;
-  Operation reduce_;  // `from` is what this rank adds
+  Operation reduce_;  // `from` is this rank's contribution
   std::vector<std::vector<float>> theirs_;
   std::vector<Operation> back_;
 };

@@ -1,4 +1,4 @@
-// Who does an attention: LOCKSTEP_ATTENTION, the GPU and the library decide, and each refusal leaves its reason.
+// Choice of attention: LOCKSTEP_ATTENTION, the GPU and the library decide, and each rejection records its reason.
 #include <cstdlib>
 
 #include "common/devices/cuda/attention_fused.hpp"
@@ -32,7 +32,7 @@ class ChoiceOfAttention : public FakeTest {
   }
 
   struct Case {
-    const char* choice = nullptr;  // of LOCKSTEP_ATTENTION; null: not set
+    const char* choice = nullptr;  // value of LOCKSTEP_ATTENTION; null: not set
     int cudnn = kCudnn;
     int major = 9;
     bool backward = false;
@@ -40,7 +40,7 @@ class ChoiceOfAttention : public FakeTest {
     std::size_t head_size = 16, shift = 0;  // shift: of qkv, in bytes
     bool may_load = true;
   };
-  /// Whether the library did it.
+  /// True if the library was used.
   bool by_library(const Case& of) {
     forget();
     of.choice ? setenv("LOCKSTEP_ATTENTION", of.choice, 1) : unsetenv("LOCKSTEP_ATTENTION");
@@ -65,7 +65,7 @@ class ChoiceOfAttention : public FakeTest {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return done;
   }
-  /// The reason, where the refusal was counted as a slow path, too.
+  /// Returns the reason, if the rejection was also counted as a slow path.
   std::string refusal() const {
     EXPECT_EQ(cuda::slow_paths().attentions_not_by_library - counted_, 1u);
     EXPECT_EQ(cuda::attention_origins().counts().by_ours, 1u);
@@ -139,7 +139,7 @@ TEST_F(ChoiceOfAttention, AnotherWordIsAnError) {
   }
 }
 
-// A plan's kernels are loaded when it is made: on a GPU that waits for a message, that may never end.
+// A plan's kernels are loaded when it is made, which may block forever on a GPU that waits for a message.
 TEST_F(ChoiceOfAttention, APlanThatIsMadeWhileTheGpuSpinsIsFound) {
   fake::Settings settings;
   settings.cudnn = kCudnn;

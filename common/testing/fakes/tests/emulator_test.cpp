@@ -1,4 +1,4 @@
-// Kernels on the fake GPU: right ones give what they should, and mistakes are found.
+// Kernels on the fake GPU: correct ones give the expected results, and mistakes are found.
 #include <algorithm>
 #include <cmath>
 
@@ -11,12 +11,12 @@ namespace {
 
 class Emulator : public FakeTest {
  protected:
-  /// What is found in a kernel given 1,024 floats.
+  /// Returns the problem found in a kernel on 1,024 floats.
   std::string problem_of(void (*launch)(float*, cudaStream_t)) {
     float* const y = allocate<float>(1024);
     launch(y, nullptr);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
-    EXPECT_EQ(cudaFreeAsync(y, nullptr), cudaErrorLaunchFailure);  // as on a GPU, from now on every call
+    EXPECT_EQ(cudaFreeAsync(y, nullptr), cudaErrorLaunchFailure);  // like every call on a GPU after a fault
     const Found found = fake::take_problems();
     EXPECT_EQ(found.size(), 1u);
     start({});
@@ -99,7 +99,7 @@ TEST_F(Emulator, WritesBeyondDynamicSharedMemory) {
 }
 
 TEST_F(Emulator, AVectorAccessToAnAddressThatIsNotAligned) {
-  for (int turn = 0; turn < 2; ++turn)  // the emulator is as before
+  for (int turn = 0; turn < 2; ++turn)  // the emulator is usable again
     expect_in(problem_of(examples::misaligned_load),
               {"misaligned_load_kernel", "thread (5, 0, 0)", "examples.cu:", "float4", "multiple of 4, not of 16"});
 }
@@ -146,7 +146,7 @@ TEST_F(Emulator, ShortFunctionsAreNotExact) {
 
 TEST_F(Emulator, SharedMemoryIsNotANumberUntilItIsWritten) {
   float* const y = allocate<float>(256);
-  for (int turn = 0; turn < 2; ++turn) {  // and what an earlier block wrote does not last
+  for (int turn = 0; turn < 2; ++turn) {  // values written by an earlier block do not persist, either
     examples::unwritten_shared(y, nullptr);
     const std::vector<float> values = download(y, 256);
     for (int i = 0; i < 256; ++i) EXPECT_EQ(std::isnan(values[i]), i == 3) << i;
@@ -173,7 +173,7 @@ TEST_F(Emulator, WritesBeyondAnAllocation) {
 
 TEST_F(Emulator, LaunchesThatAGpuRefuses) {
   float* const y = allocate<float>(2048);
-  EXPECT_THROW(examples::reverse(y, y, 1025, nullptr), std::exception);  // threads in a block
+  EXPECT_THROW(examples::reverse(y, y, 1025, nullptr), std::exception);  // threads per block
   free(y);
 }
 

@@ -1,4 +1,4 @@
-// Kernels that the fake GPU is tested with: right ones, and ones with each mistake that it must find.
+// Kernels for the tests of the fake GPU: correct ones, and one with each mistake that it must find.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,7 +18,7 @@ void reverse(const float* x, float* y, int count, cudaStream_t stream);
 /// counts[i % 4] += 1 for each i < count.
 void count_modulo_4(int* counts, int count, cudaStream_t stream);
 
-/// y[i] = x[i] + 1, forgetting where it ends if `past` > 0.
+/// y[i] = x[i] + 1; writes beyond the end if `past` > 0.
 void add_one(const float* x, float* y, int count, int past, cudaStream_t stream);
 
 // Mistakes.
@@ -30,9 +30,9 @@ void missing_barrier(float* y, cudaStream_t stream);
 void past_shared(float* y, cudaStream_t stream);
 void misaligned_load(float* y, cudaStream_t stream);
 void misaligned_copy(float* y, cudaStream_t stream);
-/// y[0] = the number of the last of 50 blocks.
+/// y[0] = the index of the block that runs last of 50.
 void last_block(float* y, cudaStream_t stream);
-/// y[i] = e^x[i] by the GPU's short function, and 1 / x[i] by its short division, for one block.
+/// y[i] = e^x[i] by the GPU's fast function, and 1 / x[i] by its fast division, for one block.
 void short_functions(const float* x, float* exponentials, float* reciprocals, int count, cudaStream_t stream);
 
 }  // namespace lockstep::examples

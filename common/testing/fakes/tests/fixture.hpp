@@ -1,4 +1,4 @@
-// A fake GPU for one test, which must leave nothing behind.
+// A fake GPU for one test, which must release everything.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
-// The double of the library of products: identical calls give identical bits, and nothing else about the order of sums
-// holds, so that a test that relies on more fails on the fake GPU.
+// The fake library of products: identical calls give identical bits, and nothing else is guaranteed about the order of
+// sums, so a test that relies on more fails on the fake GPU.
 #include "common/devices/cuda/gemm.hpp"
 
 #include <random>
@@ -19,7 +19,7 @@ class LibraryOfProducts : public FakeTest {
     bool another_stream = false;
   };
 
-  /// The first element of a (m × k) · b (k × n), whose terms are the same for every call of one k.
+  /// Returns the first element of a (m × k) · b (k × n), whose terms are the same for every call with the same k.
   float first_element(Call call) {
     start({.seed = call.streams, .library_seed = call.library});
     std::mt19937 generator(1);
@@ -45,13 +45,14 @@ class LibraryOfProducts : public FakeTest {
     EXPECT_EQ(fake::finish(), Found{});
     return result;
   }
-  /// How many of these calls give another first element than the plain one.
+  /// Number of these calls whose first element differs from the plain one's.
   int others_than_plain(const std::vector<Call>& calls) {
     const float plain = first_element({});
     int others = 0;
     for (const Call& call : calls) {
       const float result = first_element(call);
-      EXPECT_NEAR(result, plain, 1e-4);  // 96 terms of about 1, each rounded to 2⁻²⁴ of a sum of at most some 10
+      EXPECT_NEAR(result, plain, 1e-4);  // 96 terms of about 1, each rounded to 2⁻²⁴ of a partial sum of at most about
+                                         // 10
       others += result != plain;
     }
     return others;

@@ -1,4 +1,4 @@
-// What the fake GPU finds in a program that uses CUDA's runtime wrongly.
+// Problems that the fake GPU finds in a program that misuses CUDA's runtime.
 #include "common/testing/fakes/tests/examples.hpp"
 #include "common/testing/fakes/tests/fixture.hpp"
 

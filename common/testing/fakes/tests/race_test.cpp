@@ -1,4 +1,4 @@
-// ThreadSanitizer on the fake GPU: it reports each forgotten order, whatever the seed, and nothing else.
+// ThreadSanitizer on the fake GPU: reports each missing order, with any seed, and nothing else.
 #include <cerrno>
 #include <cstring>
 
@@ -29,7 +29,7 @@ constexpr int kCount = 100;
 
 class Race : public FakeTest {
  protected:
-  /// How many races ThreadSanitizer finds in `body`, which is given two streams; the most of several seeds.
+  /// Number of races that ThreadSanitizer finds in `body`, which is given two streams; the maximum over several seeds.
   template <typename Body>
   int most_races(Body body, bool check_threads = false) {
     return races(body, check_threads).most;
@@ -61,7 +61,7 @@ class Race : public FakeTest {
   }
 };
 
-/// b goes on after what a has been given so far.
+/// Makes b wait for the work that a has been given so far.
 void order_after(cudaStream_t b, cudaStream_t a) {
   cudaEvent_t event = nullptr;
   cudaEventCreate(&event);
@@ -190,7 +190,7 @@ TEST_F(Race, NoneBetweenThreadsThatMeetInShufflesAndBarriers) {
     free_on(stream, {x, y, sums});
   };
   EXPECT_EQ(most_races(body, /*check_threads=*/true), 0);
-  EXPECT_EQ(most_races([&](cudaStream_t a, cudaStream_t b) {  // each has shared memory of its own
+  EXPECT_EQ(most_races([&](cudaStream_t a, cudaStream_t b) {  // each has its own shared memory
               body(a, b);
               body(b, a);
             }),

@@ -1,4 +1,4 @@
-// The fake GPU as CUDA's runtime: what it promises, and what it refuses.
+// The fake GPU as CUDA's runtime: its guarantees and its errors.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -76,7 +76,7 @@ TEST_F(Runtime, WhatIsAllocatedIsNotANumber) {
   free(x);
 }
 
-/// y = x + 1 on b, where x comes from a; b waits for it, or does not. Whether y is right.
+/// Computes y = x + 1 on b, where x comes from a; b waits for it if `waits`. Returns true if y is correct.
 bool right(cudaStream_t a, cudaStream_t b, bool waits) {
   constexpr int kCount = 10;
   void *x = nullptr, *y = nullptr;
@@ -112,7 +112,7 @@ TEST_F(Runtime, AForgottenWaitGivesWrongResultsWithManySeeds) {
   }
   EXPECT_EQ(right_with, kSeeds);
   EXPECT_LT(right_without, kSeeds / 2);
-  EXPECT_GT(right_without, 0);  // else the order would always be the same
+  EXPECT_GT(right_without, 0);  // otherwise the order would always be the same
 }
 
 TEST_F(Runtime, TheSameSeedGivesTheSameOrder) {
@@ -196,7 +196,8 @@ TEST_F(Runtime, AWaitIsForTheRecordingOfThatMoment) {
     EXPECT_EQ(cudaStreamSynchronize(b), cudaSuccess);
     EXPECT_TRUE(seen);
     may_run = true;
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // a stream's end does not wait for its tasks, which use may_run
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // destroying a stream does not wait for its tasks, which use
+                                                      // may_run
     EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(a), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(b), cudaSuccess);
@@ -233,7 +234,7 @@ TEST_F(Runtime, HostFunctionsMayNotCallCuda) {
   EXPECT_EQ(status, cudaErrorNotPermitted);
 }
 
-/// Whether work of stream b runs while stream a spins and has more to do, with so many channels in the hardware.
+/// Tests whether work of stream b runs while stream a spins and has more queued, for a number of hardware channels.
 class Channels : public FakeTest {
  protected:
   bool goes_on(const char* channels) {
@@ -280,7 +281,7 @@ TEST_F(Runtime, AKernelNeedsAMultiprocessor) {
     second_begun = true;
     return true;
   };
-  fake::enqueue_attempt(b, spins, 11);  // takes the 10, and waits for one more
+  fake::enqueue_attempt(b, spins, 11);  // takes the 10, and waits for another
   for (int looks = 0; looks < 100; ++looks) (void)cudaStreamQuery(b);
   EXPECT_FALSE(second_begun);
   examples::missing_barrier(y, c);

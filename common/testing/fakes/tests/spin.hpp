@@ -1,4 +1,4 @@
-// A kernel of the fake GPU that does not end before it is let go.
+// A kernel of the fake GPU that spins until it is released.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// LOCKSTEP_TUNE: one choice for each product, made once, for all processes that share the file; and none that another
-// GPU or library made. On the fake GPU each process times the library's ways differently, as on a real one.
+// LOCKSTEP_TUNE: each product's algorithm is chosen once, for all processes that share the file; choices of another GPU
+// or library are ignored. On the fake GPU each process measures different times, as on a real one.
 #include "common/devices/cuda/tuning.hpp"
 
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ class TunedProducts : public FakeTest {
     std::uint64_t times = 1, library = 1;
     std::string name = "Fake GPU";
   };
-  /// What a process computes: an element of each of kShapes products.
+  /// Returns the process's results: an element of each of kShapes products.
   Values products(const Process& process) {
     start({.library_seed = process.library, .times_seed = process.times, .name = process.name});
     Values values(kMost * kMost);
@@ -68,7 +68,7 @@ class TunedProducts : public FakeTest {
     EXPECT_EQ(fake::finish(), Found{});
     return results;
   }
-  /// The same, and what it said on standard error.
+  /// The same, and its output on standard error.
   Values products(const Process& process, std::string& said) {
     testing::internal::CaptureStderr();
     const Values results = products(process);
@@ -80,7 +80,7 @@ class TunedProducts : public FakeTest {
   std::filesystem::path folder_;
 };
 
-/// Of products taken from the file, and measured, since the last call.
+/// Products taken from the file, and measured ones, since the last call.
 using Counts = cuda::TuningOrigins::Counts;
 Counts take_counts() {
   const Counts counts = cuda::tuning_origins().counts();
@@ -139,7 +139,7 @@ TEST_F(TunedProducts, ProcessesThatMeasureAtTheSameTimeTakeOneWay) {
   EXPECT_EQ(lines(), kShapes) << text();
 }
 
-// A process that was slower with the same product takes the way that it finds, when it comes to write its own.
+// A process that measures the same product later uses the algorithm in the file when it comes to write its own.
 TEST_F(TunedProducts, WhoMeasuresLaterTakesTheWayOfTheFirst) {
   cuda::Tuning slow(file(), "GPU", "library"), fast(file(), "GPU", "library");
   const cuda::ProductKey key{.m = 100, .n = 100, .k = 100};
@@ -160,7 +160,7 @@ TEST_F(TunedProducts, WhoMeasuresLaterTakesTheWayOfTheFirst) {
             cuda::Way{9});
 }
 
-// Whoever reads the file to add to it keeps others from it meanwhile.
+// A process that reads the file to add to it locks it meanwhile.
 TEST_F(TunedProducts, OfManyThatWriteAtOnceOneIsTaken) {
   constexpr std::uint64_t kWriters = 4, kProducts = 150;
   std::vector<std::vector<cuda::Way>> taken(kWriters);
@@ -207,11 +207,11 @@ TEST_F(TunedProducts, WhatCannotBeReadIsSaidOnceAndNotUsed) {
   const Values first = products({.times = 1});
   std::string all = text();
   std::string said;
-  append("nonsense\n" + all.substr(0, all.find('\n') - 3));  // torn: by a process that died, say
+  append("nonsense\n" + all.substr(0, all.find('\n') - 3));  // torn, for example by a process that died
   EXPECT_EQ(products({.times = 2}, said), first);
   EXPECT_EQ(said, "lockstep: " + file() + ": entries that are not used: 2 that cannot be read (LOCKSTEP_TUNE)\n");
 
-  // A torn line is last, and what is added after it can be read.
+  // A torn line is last; lines added after it can be read.
   const std::size_t end = all.find('\n');
   std::filesystem::remove(file());
   append(all.substr(0, end - 3));

@@ -1,5 +1,5 @@
-// The words of CUDA C++ that kernels use, for the host's compiler: a .cu file compiles as C++17, and its kernels run in
-// the emulator. Found instead of common/devices/cuda/language/kernel_language.hpp, by the include path.
+// The parts of CUDA C++ that kernels use, for the host's compiler: a .cu file compiles as C++17, and its kernels run in
+// the emulator. The include path selects it instead of common/devices/cuda/language/kernel_language.hpp.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,7 +15,7 @@
 
 #include "common/testing/fakes/cuda/emulator.hpp"
 
-// One thread of the host runs one block at a time: what a block shares belongs to that thread.
+// One host thread runs one block at a time, so a block's shared memory is thread-local.
 #undef __shared__
 #define __shared__ static thread_local
 #undef __global__
@@ -31,17 +31,17 @@
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
-// Where a kernel calls: the last parameters of what may wait.
+// The call site in a kernel: the last parameters of functions that may wait.
 #define LOCKSTEP_FROM const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-// Set by the emulator whenever a thread of the kernel goes on.
+// Set by the emulator whenever a thread of the kernel resumes.
 extern __thread uint3 threadIdx, blockIdx;
 extern __thread dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
 namespace lockstep::fake {
 
-/// Queues a kernel on a stream: what <<<grid, block, shared_bytes, stream>>> does.
+/// Queues a kernel on a stream: the equivalent of <<<grid, block, shared_bytes, stream>>>.
 cudaError_t launch_kernel(KernelLaunch launch, std::function<void()> thread, cudaStream_t stream);
 
 inline int lane() {
@@ -51,7 +51,7 @@ inline int lane() {
 
 enum class Half { bf16, f16 };
 
-struct Mma {  // as of tensor_cores.hpp
+struct Mma {  // see tensor_cores.hpp
   float* d;
   const std::uint32_t *a, *b;
   const float* c;
@@ -66,13 +66,13 @@ void ldmatrix_x4(LoadMatrix mine, bool transposed, LOCKSTEP_FROM);
 
 template <typename T>
 struct Shuffle {
-  T value;   // brought
-  int from;  // the lane whose value this lane takes
+  T value;   // passed by this lane
+  int from;  // the lane whose value this lane receives
   T taken;
   bool absent;  // that lane does not take part
 };
 
-/// Each lane of `mask` takes the value of lane `from`.
+/// Each lane of `mask` receives the value of lane `from`.
 template <typename T>
 T shuffle(unsigned mask, T value, int from, const char* name, Site site) {
   static_assert(std::is_trivially_copyable<T>::value, "a shuffle moves plain values");
@@ -92,10 +92,10 @@ T shuffle(unsigned mask, T value, int from, const char* name, Site site) {
   return mine.taken;
 }
 
-/// The lanes of `mask` whose predicate holds.
+/// Returns the lanes of `mask` whose predicate is true.
 unsigned ballot(unsigned mask, bool predicate, const char* name, Site site);
 
-/// Atomically value = f(value); returns what it was.
+/// Atomically value = f(value); returns the old value.
 template <typename T, typename F>
 T atomic_update(T* address, F f) {
   T was;
@@ -156,8 +156,8 @@ void __stwb(T* address, T value) {
 #define __expf(x) lockstep::fake::within_2_ulp(::expf(x))
 
 namespace lockstep::fake {
-/// What the GPU's short functions give instead of `exact`: another float up to two places away, the same for the same
-/// one, and 0 for one that is subnormal. A power of two is exact, as e^0 and x / x are.
+/// Emulates the error of the GPU's fast functions: returns a float up to two units in the last place from `exact`,
+/// always the same for the same value, and 0 for a subnormal one. Powers of two are exact, like e^0 and x / x.
 inline float within_2_ulp(float exact) {
   std::uint32_t bits;
   std::memcpy(&bits, &exact, sizeof bits);

@@ -1,4 +1,4 @@
-// The instructions that kernels write as PTX, in the emulator. What they do:
+// Emulates the instructions that kernels write as PTX. For their effect see
 // common/devices/cuda/language/tensor_cores.hpp.
 #pragma once
 

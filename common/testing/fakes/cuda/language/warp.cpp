@@ -1,4 +1,4 @@
-// What the lanes of a warp compute together: votes, the tensor cores' product, and the loads of its operands.
+// Operations of a whole warp: votes, the tensor cores' product, and the loads of its operands.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
