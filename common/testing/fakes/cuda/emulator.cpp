@@ -408,7 +408,7 @@ std::string Emulator::describe_stall() const {
     elsewhere += other.state == Thread::in_block || other.state == Thread::in_warp;
   }
   const uint3 i = waiting->index;
-  std::string text = fmt::format("{}: thread ({}, {}, {}) waits for ever in {} ({})", where_block(), i.x, i.y, i.z,
+  std::string text = fmt::format("{}: thread ({}, {}, {}) waits forever in {} ({})", where_block(), i.x, i.y, i.z,
                                  waiting->name, brief(waiting->site));
   if (waiting->state == Thread::in_warp) {
     const int first = thread / 32 * 32;

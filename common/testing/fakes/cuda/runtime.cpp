@@ -291,7 +291,7 @@ void Runtime::poll(Lock& lock, CUstream_st* stream) {
   } while (chance(0.8));
 }
 
-// Problems --------------------------------------------------------------------------------------------------------
+// Problems ------------------------------------------------------------------------------------------------------------
 
 int Runtime::spinning_kernels(int device) const {
   return static_cast<int>(std::count_if(streams_.begin(), streams_.end(), [&](const auto& stream) {
