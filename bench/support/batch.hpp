@@ -1,4 +1,4 @@
-// Tokens for benchmarks: the same on every run and computer, and each the one after it to be predicted.
+// Tokens for benchmarks: the same in every run and on every computer. Each token's successor is its target.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace lockstep::bench {
 
-/// Sequences first, first + 1, … of `length` tokens, all below `vocabulary`; a token's target is the token after it.
+/// Returns sequences first, first + 1, … of `length` tokens, all below `vocabulary`; a token's target is the next
+/// token.
 inline Batch counted_batch(Rank me, std::size_t first, std::size_t sequences, std::size_t length,
                            std::size_t vocabulary) {
   const auto tokens = [&](std::size_t shift) {

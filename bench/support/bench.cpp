@@ -33,7 +33,7 @@ const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
 bool simulated() { return std::string_view(backend_name()) == "sim"; }
 
-/// The machine, if it holds so many ranks.
+/// Returns the machine; throws if it has fewer ranks.
 Machine machine_for(const std::string& name, int ranks) {
   Machine machine = find_machine(name, kMachines);
   if (machine.capacity() == 0 || ranks <= machine.capacity()) return machine;
@@ -56,7 +56,7 @@ std::uint64_t peak_rss_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// The last column: bus bandwidth, or what a row has in its place.
+/// The last column: bus bandwidth, or another rate of the row.
 std::string rate_of(const Row& row) {
   const double bandwidth = number(row, "busbw_gb_per_s"), tokens = number(row, "tokens_per_second");
   const double flop = number(row, "flop_per_second"), mfu = number(row, "mfu");
@@ -81,14 +81,15 @@ struct Bench::Group {
   RunOptions options;
   std::vector<Contender> contenders;
   Finish finish;
-  std::vector<Measurement> measurements;  // empty until the first contender's turn
+  std::vector<Measurement> measurements;  // empty until the first contender is measured
   std::exception_ptr failure;
 };
 
-/// Google Benchmark's results as a table: the measured beside the predicted. Silent where this is not the judge.
+/// Prints Google Benchmark's results as a table: measured and predicted times. Prints nothing unless this process
+/// judges.
 class Bench::Table : public benchmark::BenchmarkReporter {
  public:
-  /// `longest`: of the names of its lines.
+  /// `longest`: length of the longest name in the table.
   Table(const std::vector<Row>& rows, std::size_t longest) : rows_(rows), width_(std::max<std::size_t>(44, longest)) {}
 
   bool ReportContext(const Context&) override {
@@ -99,7 +100,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
   }
 
   void ReportRuns(const std::vector<Run>& runs) override {
-    // A benchmark that failed adds no row. (How a run says so differs between versions of the library.)
+    // A benchmark that failed adds no row. (Versions of the library report a failure differently.)
     if (!is_judge() || runs.empty() || rows_.size() == printed_) return;
     printed_ = rows_.size();
     const Row& row = rows_.back();  // the one that was just measured
@@ -117,7 +118,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
  private:
   const std::vector<Row>& rows_;
   std::size_t width_;
-  std::size_t printed_ = 0;  // how many of them
+  std::size_t printed_ = 0;  // number of rows printed
 };
 
 Bench::Bench(std::string name, Options options, int available_ranks)
@@ -127,7 +128,7 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   const int most = *std::max_element(ranks_.begin(), ranks_.end());
   if (available_ranks > 0 && most > available_ranks)
     throw Error(Verdict::usage, fmt::format("--ranks {}: only {} processes were started", most, available_ranks));
-  if (!(options_.scale >= 1e-6 && options_.scale <= 1e6))  // nor is nan
+  if (!(options_.scale >= 1e-6 && options_.scale <= 1e6))  // rejects NaN, too
     throw Error(Verdict::usage, fmt::format("--scale {}: must be from 1e-6 to 1e6", options_.scale));
   if (options_.samples < 1)
     throw Error(Verdict::usage, fmt::format("--samples {}: must be at least one", options_.samples));
@@ -148,7 +149,7 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   run_options_.phantom = options_.phantom;
   run_options_.emulate = !options_.emulate.empty();
   run_options_.emulate_scale = options_.scale;
-  run_options_.check_races = false;  // speed runs
+  run_options_.check_races = false;  // speeds up runs
   run_options_.poison = false;
   run_options_.tf32 = options_.tf32;
   run_options_.threads = 1;
@@ -157,13 +158,13 @@ Bench::Bench(std::string name, Options options, int available_ranks)
     run_options_.machine = machine_for(options_.machine, most);
   else if (name_ != "calibrate")
     find_calibrated_machine(std::max(available_ranks, 1));
-  // On every process, though one writes: a process that refuses alone would leave the others waiting for it.
+  // On every process, although only one writes: if one process rejected the path alone, the others would wait for it.
   if (!options_.json.empty()) check_writable(options_.json);
   if (!options_.csv.empty()) check_writable(options_.csv);
   if (!options_.timeline.empty()) check_writable(options_.timeline + ".trace");
 }
 
-/// Predictions start from what ./lab calibrate wrote, where every process finds the same file.
+/// Predicts from the file of ./lab calibrate if every process finds the same one.
 void Bench::find_calibrated_machine(int available_ranks) {
   const std::string path = calibrated_file(backend_name());
   std::ifstream in(path);
@@ -186,7 +187,7 @@ void Bench::find_calibrated_machine(int available_ranks) {
   run_options_.machine.measured = options.machine.measured;
 }
 
-/// The machine's tables become those of the state that its links are in.
+/// Sets the machine's tables to those of its links' current state.
 void Bench::follow_links(RunOptions& options) {
   const int known = links_->states();
   options.machine.measured = links_->now(options);
@@ -213,7 +214,7 @@ std::vector<RunOptions> Bench::every_machine(int ranks) const {
   std::vector<RunOptions> all;
   if (!simulated() || machine_named_ || !options_.ranks.empty()) return all;
   std::string node = "-";
-  for (const std::string& name : machine_names(kMachines)) {  // in order: clusters come after what they consist of
+  for (const std::string& name : machine_names(kMachines)) {  // sorted, so clusters come after their nodes
     if (name.starts_with(node + "-")) continue;
     node = name;
     all.push_back(run_options(ranks));
@@ -268,7 +269,7 @@ void Bench::add(const std::string& label, RunOptions options, std::vector<Conten
   }
 }
 
-/// Where the links' state changed meanwhile, once more, and then a third time.
+/// Measures again, up to three times in all, if the links' state changes in the meantime.
 void Bench::predict_and_measure(Group& group) {
   for (int attempt = 1; attempt <= 3; ++attempt) {
     Plan plan{.samples = options_.samples};
@@ -281,7 +282,7 @@ void Bench::predict_and_measure(Group& group) {
   }
 }
 
-/// The first of a group measures all of it, since contenders take turns.
+/// Measures the whole group for its first contender, since contenders take turns.
 void Bench::measure_one(Group& group, std::size_t contender) {
   if (group.failure) std::rethrow_exception(group.failure);
   if (group.measurements.empty()) predict_and_measure(group);
@@ -316,7 +317,7 @@ Context Bench::context() {
   return context;
 }
 
-/// Whose time it is, where it is not this computer's; and that predictions are for ranks with a core each.
+/// Prints the machine, if the time is not this computer's, and that predictions assume one core per rank.
 void Bench::say_where() const {
   std::set<std::string> machines;
   for (const auto& group : groups_) machines.insert(group->options.machine.name);
@@ -326,7 +327,7 @@ void Bench::say_where() const {
     fmt::print("{} ranks share cores: they take turns, and what is predicted is for a core each\n", most);
 }
 
-/// Of the first group: one run of each contender.
+/// Draws one run of each contender of the first group.
 void Bench::draw_timelines() const {
   if (options_.timeline.empty() || draws_itself_) return;
   const Group& first = *groups_.front();
@@ -410,7 +411,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
 int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
                const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body) {
   const auto in_session = [&] {
-    Session session(argc, argv);  // errors of the benchmark are told while it lasts
+    Session session(argc, argv);  // reports the benchmark's errors while it lives
     return run_program(
         "", [&] { return run_benchmark(session, name, description, argc, argv, declare, body); }, is_judge);
   };

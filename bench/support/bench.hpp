@@ -1,5 +1,5 @@
-// A benchmark program: options that all of them share, Google Benchmark with manual time as the runner, one row and one
-// line of the table for each contender. The judge (rank 0) alone prints and writes.
+// A benchmark program: shared options, Google Benchmark with manual time as the runner, and one row and one line of the
+// table for each contender. Only the judge (rank 0) prints and writes.
 //
 //   int main(int argc, char** argv) {
 //     return bench_main("all_reduce", "what it measures", argc, argv, declare, [&](Bench& bench) {
@@ -24,58 +24,58 @@
 namespace lockstep::bench {
 
 struct Options {
-  std::string machine;  // name or file; "": uniform in the simulator, elsewhere what ./lab calibrate wrote, or none
-  std::string emulate;  // MPI: the machine whose times are slept through
-  double scale = 1;     // modelled seconds × scale are slept; the runtime reports modelled seconds
-  std::vector<std::string> ranks;  // one or several numbers; none: all processes, or 4 where ranks share one
+  std::string machine;  // name or file; "": uniform in the simulator; otherwise the file of ./lab calibrate, or none
+  std::string emulate;  // MPI: the machine whose times are emulated by sleeping
+  double scale = 1;     // sleeps for modelled seconds × scale; the runtime reports modelled seconds
+  std::vector<std::string> ranks;  // one or several numbers; none: all processes, or 4 on a backend with one process
   int samples = 31;
   bool phantom = false;
   bool tf32 = false;
   std::string json;
   std::string csv;
-  std::string timeline;  // prefix of files
+  std::string timeline;  // prefix of the files
 };
 
 class Bench {
  public:
-  /// Checks what the options say: ranks, machine, files that can be written. Throws Error(usage).
+  /// Checks the options: ranks, machine, writable files. Throws Error(usage).
   Bench(std::string name, Options options, int available_ranks);
 
-  /// How many ranks, each number in turn.
+  /// Numbers of ranks to be measured.
   const std::vector<int>& ranks() const { return ranks_; }
-  /// For what is measured on one rank alone: Error(usage) with `instead` where another number was asked for.
+  /// For measurements on one rank only: throws Error(usage) with `instead` if another number was requested.
   void want_one_rank(const std::string& instead) const;
-  /// For `run`: ranks, machine, phantom, emulate; race checks off.
+  /// Options for `run`: ranks, machine, phantom, emulate; race checks off.
   RunOptions run_options(int ranks) const;
-  /// In the simulator, without --machine and --ranks: `ranks` of them on each machine file that is not a cluster of
-  /// another's nodes. Empty where something was asked for.
+  /// In the simulator, without --machine and --ranks: `ranks` ranks on each machine file, except clusters of another
+  /// file's nodes. Empty if a machine or ranks were requested.
   std::vector<RunOptions> every_machine(int ranks) const;
-  /// Whether there is a machine to predict with.
+  /// True if there is a machine to predict with.
   bool has_machine() const { return has_machine_; }
-  /// α, β, γ and launch to predict with: the machine's between `ranks` neighbours; without a machine, measured once
-  /// on this computer by ping-pong, copy and addition, never by what they predict.
+  /// α, β, γ and launch to predict with: the machine's between `ranks` neighbours. Without a machine, measured once on
+  /// this computer by ping-pong, copy and addition, never by the predicted operations.
   LinkPrices prices(int ranks) { return prices(run_options(ranks)); }
-  /// The same of options whose machine is another.
+  /// The same for options with another machine.
   LinkPrices prices(const RunOptions& options);
 
-  /// Adds to the row of contender `index` what the program knows; all contenders of its group are measured by then.
+  /// Adds values that only the program knows to the row of contender `index`, after its whole group has been measured.
   using Finish = std::function<void(const std::vector<Measurement>& group, std::size_t index, Row& row)>;
-  /// Contenders to be measured against each other; `label` names the group ("64KiB").
+  /// Adds contenders to be measured against each other; `label` names the group ("64KiB").
   void add(const std::string& label, RunOptions options, std::vector<Contender> contenders, Finish finish);
 
-  /// "" or where a run that can be played is to be written: PREFIX_NAME.trace. Who asks writes it; else run() does, of
-  /// the first group's contenders.
+  /// "", or the prefix of the files for a run that can be replayed: PREFIX_NAME.trace. The caller then writes them;
+  /// otherwise run() does, for the first group's contenders.
   const std::string& timeline() {
     draws_itself_ = true;
     return options_.timeline;
   }
 
-  /// A row that is no contender's, before all others in the results: what a ledger says, say.
+  /// Adds a row that belongs to no contender, such as numbers from a ledger. It precedes all others in the results.
   void report(Row row) { reported_.push_back(std::move(row)); }
 
-  /// Where results come from: this program, its backend's libraries, here and now.
+  /// Origin of the results: this program, its backend's libraries, this computer, now.
   static Context context();
-  /// For the context of the results: options, fits.
+  /// Fields for the context of the results: options, fits.
   Row& about() { return about_; }
 
   /// Measures every group and prints the table; then calls `after`, which may print and add to `about`; then writes the
@@ -98,18 +98,18 @@ class Bench {
   std::vector<int> ranks_;
   RunOptions run_options_;
   std::optional<LinkPrices> measured_prices_;
-  std::optional<LinkStates> links_;  // where the machine has tables of this computer's
+  std::optional<LinkStates> links_;  // set if the machine has tables measured on this computer
   Row about_;
   bool has_machine_ = false, machine_named_ = false;
   bool draws_itself_ = false;
   std::vector<std::shared_ptr<Group>> groups_;
-  std::size_t longest_name_ = 0;  // of their contenders, as the table says it
+  std::size_t longest_name_ = 0;  // of a contender in the table
   std::vector<Row> rows_;
   std::vector<Row> reported_;
 };
 
 /// Starts the session, reads the command line, calls `body`, and turns errors into one sentence and an exit code: 0
-/// fine, 1 a run failed, 2 bad input, 77 no GPU. `declare` adds the program's own options.
+/// success, 1 a run failed, 2 bad input, 77 no GPU. `declare` adds the program's own options.
 int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
                const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body);
 

@@ -14,8 +14,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kLongest = 4 << 20;  // bytes up to which lines are fitted
-constexpr double kSmallest = 1e-15;   // noise must not make a price negative or nothing
+constexpr double kLongest = 4 << 20;  // largest message in bytes for the fitted lines
+constexpr double kSmallest = 1e-15;   // noise must not make a price negative or zero
 
 Line line_through(const std::vector<Reading>& readings, const char* what) {
   if (readings.size() < 2) throw Error(Verdict::usage, fmt::format("two {} at least, for a line through them", what));
@@ -29,14 +29,14 @@ Line line_through(const std::vector<Reading>& readings, const char* what) {
   return fit_line(bytes, seconds, weights);
 }
 
-/// Rates that rise and fall are made such that a larger product never takes less time, as the file wants it.
+/// Fits the efficiency curve. Adjusts rates such that a larger product never takes less time, as the file requires.
 void fit_products(Machine& machine, const Readings& readings) {
   if (readings.squares.empty()) throw Error(Verdict::usage, "one matrix product at least, for the peak");
   std::vector<Reading> squares = readings.squares;
   std::sort(squares.begin(), squares.end(), [](const Reading& a, const Reading& b) { return a.flop() < b.flop(); });
   double longest = 0, peak = 0;
   for (Reading& square : squares) {
-    // Less than launch says, which is of copies: a tenth of what was measured is left.
+    // Subtracts launch, which was fitted to additions, but leaves at least a tenth of the measured time.
     longest = square.seconds = std::max({square.seconds - machine.launch, square.seconds / 10, longest});
     peak = std::max(peak, square.flop() / square.seconds);
   }
@@ -67,7 +67,7 @@ MeasuredPrices tables_of(const Readings& readings, double launch) {
   for (const Reading& shape : readings.grid)
     tables.products.push_back(
         {static_cast<double>(shape.m), static_cast<double>(shape.n) * static_cast<double>(shape.k), shape.seconds});
-  for (const Reading& reading : readings.operations)  // launch is priced apart
+  for (const Reading& reading : readings.operations)  // launch is priced separately
     tables.operations[reading.operation] = reading.work / std::max(reading.seconds - launch, reading.seconds / 10);
   return tables;
 }
@@ -79,10 +79,10 @@ std::string sizes_of(const std::vector<Reading>& readings) {
                      readings.back().bytes);
 }
 
-/// For each number of the file where it comes from.
+/// Returns the origin of each number in the file.
 std::vector<std::pair<std::string, std::string>> sources(const Calibration& fit, const Readings& readings) {
   const Machine& machine = fit.machine;
-  Machine line = machine;  // what the lines say, without the tables
+  Machine line = machine;  // the fitted lines, without the tables
   line.measured = {};
   const std::string messages =
       fmt::format("measured: line through messages between two ranks, both ways at once, {}; worst residual {}",
@@ -227,7 +227,7 @@ double worst_residual(const Machine& machine, const std::vector<Reading>& readin
 }
 
 namespace {
-/// The optional field of the file, with the comma before it; nothing where there are no tables.
+/// Returns the optional field of the file, preceded by a comma; empty if there are no tables.
 std::string tables_field(const MeasuredPrices& tables) {
   if (tables.exchanges.empty()) return "";
   std::string text;

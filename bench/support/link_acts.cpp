@@ -20,7 +20,7 @@ Values timed_samples(Rank me, const Tokens& tokens, const Timed& act, int repeat
   const bool is_virtual = time_is_virtual();
   barrier(me, tokens.sent, tokens.received);
   act();
-  if (is_virtual) repeats = 4;  // of messages under way none counts for more than its share
+  if (is_virtual) repeats = 4;  // averages over messages that are in flight together
   for (int sample = 0; sample < (is_virtual ? 1 : kLinkSamples); ++sample) {
     if (!is_virtual) barrier(me, tokens.sent, tokens.received);
     const double begin = me.now();

@@ -27,7 +27,7 @@ Line line_through(const Values& seconds, std::size_t first) {
 
 void append(Values& all, const Values& more) { all.insert(all.end(), more.begin(), more.end()); }
 
-/// Of each point, kLinkSamples values, the median of the slowest ranks'.
+/// For each point, kLinkSamples values: the median of the slowest ranks' times.
 Values medians_of(const Outcome& outcome) {
   Values seconds;
   for (std::size_t i = 0; i < outcome.values[0].size(); i += kLinkSamples)
@@ -94,7 +94,7 @@ double message_now(const RunOptions& options) {
   return medians_of(outcome.check())[0];
 }
 
-/// Of each size three values: warm, cold, one way.
+/// Three values for each size: warm, cold, one direction.
 Values messages_now(const RunOptions& options, const std::vector<SizePrice>& sizes) {
   std::vector<std::vector<double>> passes(3 * sizes.size());
   for (int pass = 0; pass < kPasses; ++pass) {

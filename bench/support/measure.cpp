@@ -17,10 +17,10 @@ bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
 
 namespace {
 
-/// Whether what a sample takes depends on what the core's caches hold and on what else runs: not where time is slept.
+/// True if times depend on the cores' caches and on other load; false if times are emulated by sleeping.
 bool on_own_cores(const RunOptions& options) { return std::string_view(backend_name()) == "mpi" && !options.emulate; }
 
-/// Seconds of one act on each rank, after all have arrived.
+/// Seconds of one act on each rank, after a barrier.
 double timed(Rank me, const std::function<void()>& act, Slice token, Slice received) {
   barrier(me, token, received);
   double begin = me.now();
@@ -34,8 +34,8 @@ double slowest(const Outcome& outcome, std::size_t index) {
   return seconds;
 }
 
-/// Seconds and traffic of one act on one rank: what the ledger holds afterwards less what it held before, so that
-/// preparing it does not count.
+/// Seconds and traffic of one act on one rank: the difference of the ledger's values after and before it, so that
+/// preparation does not count.
 struct Act {
   double seconds = 0;
   Traffic traffic;
@@ -65,8 +65,8 @@ void count(const Outcome& outcome, Measurement& measurement) {
   measurement.bytes_sent_per_rank_max = static_cast<std::uint64_t>(slowest(outcome, 2));
 }
 
-/// One act with values that can be checked. Returns how long another one takes: in the first a GPU's libraries load
-/// their code for seconds, which would leave time for few samples.
+/// Runs one act with values that can be checked. Returns the duration of another one: during the first a GPU's
+/// libraries may load code for seconds, which would leave time for few samples.
 double verify(const RunOptions& options, const Contender& contender, Measurement& measurement) {
   Outcome outcome = run(options, [&](Rank me) -> Values {
     Prepared prepared = contender.prepare(me, Purpose::verify);
@@ -90,7 +90,7 @@ double verify(const RunOptions& options, const Contender& contender, Measurement
   return slowest(outcome, 5);
 }
 
-/// In virtual time one act says all, and the run's wall-clock time is that of the act.
+/// Runs one act in virtual time, which suffices. The run's wall-clock time is the time of that act.
 void time_virtually(const RunOptions& options, const Contender& contender, Measurement& measurement) {
   Outcome outcome = run(options, [&](Rank me) -> Values {
     Slice token = me.allocate(1, DType::f32, Category::buffer), received = me.allocate(1, DType::f32, Category::buffer);
@@ -105,8 +105,8 @@ void time_virtually(const RunOptions& options, const Contender& contender, Measu
   count(outcome, measurement);
 }
 
-/// Whose turn it is when: another order for each turn, drawn by lot and the same on every rank, so that none is always
-/// after the same other one.
+/// Order of the contenders in a turn: random, the same on every rank and different in each turn, so that no contender
+/// always follows the same one.
 std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
   std::vector<std::size_t> order(contenders);
   for (std::size_t i = 0; i < contenders; ++i) {
@@ -117,7 +117,7 @@ std::vector<std::size_t> order_of_turn(std::size_t contenders, int turn) {
   return order;
 }
 
-/// As ./lab calibrate times them.
+/// The probes, timed in the same way as by ./lab calibrate.
 class ProbeActs {
  public:
   explicit ProbeActs(Rank me)
@@ -131,7 +131,7 @@ class ProbeActs {
   Timed exchange_, addition_;
 };
 
-/// The values at these places; none where there are none.
+/// Returns the values at these places; omits places beyond the end.
 std::vector<double> at(const std::vector<double>& values, const std::vector<std::size_t>& places) {
   std::vector<double> chosen;
   for (const std::size_t place : places)
@@ -139,7 +139,7 @@ std::vector<double> at(const std::vector<double>& values, const std::vector<std:
   return chosen;
 }
 
-/// All contenders in turn, sample by sample, in one run: what disturbs one disturbs all.
+/// Times all contenders in turn, sample by sample, in one run, so that disturbances affect all of them.
 void time_really(const RunOptions& options, const std::vector<Contender>& contenders, const Plan& plan, int samples,
                  const std::vector<int>& acts_before, std::vector<Measurement>& measurements) {
   std::vector<std::size_t> here;
@@ -186,11 +186,11 @@ void time_really(const RunOptions& options, const std::vector<Contender>& conten
   }
 }
 
-/// Processes of the contender's own take the samples; of each the slowest counts.
+/// Times a contender in its own processes; each sample is the slowest rank's.
 void time_apart(const RunOptions& options, const Contender& contender, const Plan& plan, Measurement& measurement) {
   Outcome outcome = run(options, [&](Rank me) -> Values {
     const Apart apart = contender.apart(me, plan);
-    if (!apart.right) throw Error(Verdict::fail, contender.name + " has a wrong result");  // the run says on which rank
+    if (!apart.right) throw Error(Verdict::fail, contender.name + " has a wrong result");  // the run adds the rank
     Values values{apart.waiting_cpu_share};
     values.insert(values.end(), apart.seconds.begin(), apart.seconds.end());
     return values;
@@ -235,10 +235,11 @@ Probes probes_of(const std::vector<double>& exchanges, const std::vector<double>
           .drift = std::abs(of_exchanges) > std::abs(of_additions) ? of_exchanges : of_additions};
 }
 
-/// Pairs at distances 1, 2, 4, … while they divide p; then, among the ranks left (an odd number), dissemination: in
-/// round k every one tells the one 2^k further on. On one node, and on nodes whose size is a power of two, all do alike
-/// in every round, so in virtual time they leave together, and no rank's head start counts as time of what follows. On
-/// nodes of, say, six, some messages of a round stay in their node and others leave it, and so ranks leave apart.
+/// Pairs at distances 1, 2, 4, … while they divide p; then, among the remaining ranks (an odd number), dissemination:
+/// in round k each rank sends to the one 2^k further. On one node, and on nodes whose size is a power of two, all ranks
+/// do the same in every round. In virtual time they leave together, so no rank's head start counts as time of the next
+/// operation. On nodes of six, for example, some messages of a round stay in their node and others leave it, so ranks
+/// leave at different times.
 void barrier(Rank me, Slice token, Slice received) {
   int stride = 1;
   for (; me.size() / stride % 2 == 0; stride *= 2) {
@@ -255,7 +256,8 @@ void barrier(Rank me, Slice token, Slice received) {
 std::vector<Measurement> measure(const RunOptions& options, const std::vector<Contender>& contenders,
                                  const Plan& plan) {
   std::vector<Measurement> measurements;
-  double round = 0;              // seconds of a sample of each; alike on all processes, so all choose the same samples
+  double round = 0;              // seconds of one sample of each contender; equal on all processes, so all take the
+                                 // same number of samples
   std::vector<int> acts_before;  // by contender
   for (const Contender& contender : contenders) {
     measurements.push_back(

@@ -1,4 +1,4 @@
-// What a machine file says a rank's arithmetic takes, without doing it: predictions on backends whose time is real.
+// Prices a rank's arithmetic by a machine file without running it: for predictions on backends with real time.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace lockstep::bench {
 
-/// Seconds of the work that `prepare` returns, all operations one after the other as the machine prices them; what
-/// `prepare` itself does is not counted. One rank, no memory, no messages: a group of one.
+/// Seconds of the work that `prepare` returns: all operations one after the other, with the machine's prices. The work
+/// of `prepare` itself does not count. One rank, no memory, no messages: a group of one.
 double priced_seconds(const Machine& machine, const std::function<std::function<void()>(Rank)>& prepare);
 
 }  // namespace lockstep::bench

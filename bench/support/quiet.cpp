@@ -7,12 +7,12 @@
 namespace lockstep::bench {
 namespace {
 
-/// Seconds of a probe by its table; 0 where there is none.
+/// Seconds of a probe in its table; 0 if there is none.
 double calibrated_seconds(const std::vector<SizePrice>& table) {
   return table.empty() ? 0 : line_at(table, Probes::kBytes, 0).at(Probes::kBytes);
 }
 
-/// By how much the probe took longer than calibrated; NaN where there is nothing to compare.
+/// Relative slowdown of the probe against its calibration; NaN if there is nothing to compare.
 double slower(const std::vector<SizePrice>& calibrated, double seconds) {
   if (calibrated.empty() || seconds == 0) return std::nan("");
   return seconds / calibrated_seconds(calibrated) - 1;
@@ -20,7 +20,7 @@ double slower(const std::vector<SizePrice>& calibrated, double seconds) {
 
 bool small(double change) { return std::isnan(change) || std::abs(change) <= Probes::kSame; }
 
-double larger(double a, double b) { return std::abs(b) > std::abs(a) ? b : a; }  // NaN is not
+double larger(double a, double b) { return std::abs(b) > std::abs(a) ? b : a; }  // a comparison with NaN is false
 
 }  // namespace
 

@@ -1,5 +1,4 @@
-// Whether the computer was quiet while something was measured: as it was when it was calibrated, and the same
-// throughout.
+// Checks that the computer was quiet during a measurement: in the calibrated state, and in the same state throughout.
 #pragma once
 
 #include <cmath>
@@ -18,23 +17,23 @@ inline const Row::Value* find(const Row& row, std::string_view name) {
   return nullptr;
 }
 
-/// A number of the row; NaN where it has none of that name.
+/// Returns a number of the row; NaN if it has none of that name.
 inline double number(const Row& row, std::string_view name) {
   const Row::Value* value = find(row, name);
   return value && std::holds_alternative<double>(*value) ? std::get<double>(*value) : std::nan("");
 }
 
-/// What the calibration's tables (which may be empty) say that the probes take.
+/// Sets the expected times of the probes to those of the calibration's tables (which may be empty).
 void expect_probes(Plan& plan, const MeasuredPrices& calibrated);
 
-/// Whether the probes took what the tables say, and the same throughout.
+/// True if the probes took as long as in the tables, and the same throughout.
 bool is_quiet(const MeasuredPrices& calibrated, const Probes& probes);
 
-/// Into the row: how many turns were left out, how far the run's probes drifted, how far they are from the
-/// calibration's tables (which may be empty), and whether that is little.
+/// Adds to the row: the number of turns left out, the drift of the run's probes, their difference from the
+/// calibration's tables (which may be empty), and whether these are small.
 void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& options, const Probes& probes);
 
-/// A sentence about the rows that were not quiet; empty where there are none.
+/// Returns a sentence about the rows that were not quiet; empty if there are none.
 std::string what_was_not_quiet(const std::vector<Row>& rows);
 
 }  // namespace lockstep::bench

@@ -10,8 +10,8 @@
 namespace lockstep::bench {
 namespace {
 
-/// Of each rank from when it began its act. Of what it had begun before, the messages are left out: their other ends
-/// may not be here. `origins`: where each rank's time is 0.
+/// Cuts each rank's trace to its act. Operations that began before it lose their messages, whose other ends may be
+/// missing. `origins`: each rank's time 0.
 Trace cut(const Trace& whole, const std::vector<Values>& acts, const std::vector<double>& origins) {
   Trace trace{.queues = whole.queues, .events = {}, .closures = whole.closures};
   trace.modelled = whole.modelled;
@@ -57,7 +57,7 @@ RecordedAct record_act(RunOptions options, const Contender& contender) {
   });
   outcome.check();
   if (!is_judge()) return {};
-  // Clocks of processes do not begin together: where time is real, each rank's act begins at 0.
+  // Clocks of processes have different origins: in real time each rank's act begins at 0.
   double first = outcome.values[0][0], seconds = 0;
   for (const Values& act : outcome.values) first = std::min(first, act[0]);
   std::vector<double> origins;

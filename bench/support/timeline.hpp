@@ -1,4 +1,4 @@
-// What a benchmark measures, once more with a trace: for ./lab view bench and for the report.
+// Records a benchmark's operation again with a trace: for ./lab view bench and for the report.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace lockstep::bench {
 
-/// One act, of each rank from when it begins it to when it has ended it; on the judge alone.
+/// The trace of one act, for each rank from its beginning to its end; only on the judge.
 struct RecordedAct {
   Trace trace;
   double seconds = 0;
 };
-/// After a barrier (where time is real, after warming up too), and without what came before. Of more than 128 ranks the
-/// first 16.
+/// Records an act after a barrier (and, in real time, after warm-up), without the operations before it. Records only
+/// the first 16 ranks if there are more than 128.
 RecordedAct record_act(RunOptions options, const Contender& contender);
 
-/// Of each contender that is `drawn`, PREFIX_NAME.trace and PREFIX_NAME.svg, with - for each / of its name; `what`
-/// stands in titles. How many.
+/// Writes PREFIX_NAME.trace and PREFIX_NAME.svg for each contender that is `drawn`, with - for each / of its name;
+/// `what` is part of the titles. Returns the number of contenders.
 int write_timelines(const std::string& prefix, const std::string& what, const RunOptions& options,
                     const std::vector<Contender>& contenders);
 

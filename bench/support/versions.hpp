@@ -1,4 +1,4 @@
-// What a benchmark is linked with and runs on, as its backend knows it.
+// Properties of a benchmark's libraries and hardware, reported by its backend.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace lockstep::bench {
 
-/// Of the arithmetic's libraries and the backend's.
+/// Versions of the arithmetic's libraries and the backend's.
 std::vector<std::pair<std::string, std::string>> library_versions();
 
-/// What else decides its speed: fields for the context of results.
+/// Other properties that affect its speed: fields for the context of results.
 std::vector<std::pair<std::string, std::string>> surroundings();
 
-/// Of this process's GPU; 0 where the backend computes on the host.
+/// Memory of this process's GPU in bytes; 0 if the backend computes on the host.
 double gpu_memory_bytes();
 
 }  // namespace lockstep::bench
