@@ -1,5 +1,5 @@
-// What the forward pass leaves for the backward, by kind of attention and by what is computed again instead: bytes by
-// formula and from the ledger, FLOP as the runtime counts them, and the time of a forward and backward pass.
+// Activations that the forward pass keeps for the backward, by kind of attention and by recomputation: bytes by formula
+// and from the ledger, FLOP as the runtime counts them, and the time of a forward and backward pass.
 //
 //   ./lab bench activations --model gpt2-124m --batch 8 --machine dgx-a100 --phantom
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ constexpr Mode kModes[] = {{AttentionKind::flash, Recompute::none},
                            {AttentionKind::materialised, Recompute::none},
                            {AttentionKind::materialised, Recompute::selective},
                            {AttentionKind::materialised, Recompute::full}};
-/// The first mode of the same attention: nothing recomputed.
+/// The first mode with the same attention: nothing recomputed.
 std::size_t baseline_of(std::size_t mode) { return kModes[mode].attention == AttentionKind::flash ? 0 : 2; }
 
 struct Shape {
@@ -66,7 +66,7 @@ Shape shape_of(const ActivationsOptions& o) {
   return shape;
 }
 
-/// A model, its activations as the mode says, and one batch.
+/// A model, its activations in the given mode, and one batch.
 struct Pass {
   Rank me;
   Gpt gpt;
@@ -96,7 +96,8 @@ struct Pass {
   }
 };
 
-/// Gradients of each mode against those of the mode of the same attention that keeps everything: the same to the bit.
+/// Compares each mode's gradients with those of the mode with the same attention that keeps everything: equal to the
+/// bit.
 Prepared prepare(Rank me, const Shape& shape, std::size_t mode) {
   auto pass = std::make_shared<Pass>(me, shape, kModes[mode]);
   return {.act = [pass] { pass->act(); },
@@ -108,7 +109,7 @@ Prepared prepare(Rank me, const Shape& shape, std::size_t mode) {
               }};
 }
 
-/// What one pass takes, from the ledger of a run of its own.
+/// The costs of one pass, from the ledger of a separate run.
 struct Counted {
   std::uint64_t bytes = 0;
   double flop = 0;

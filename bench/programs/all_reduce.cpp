@@ -1,21 +1,21 @@
-// All-reduce algorithms against each other, and on MPI against the library's own and Gloo's:
+// Compares all-reduce algorithms, and on MPI also the library's own and Gloo's:
 //
 //   ./lab bench all_reduce --backend sim --machine dgx-a100 --ranks 8 --bytes 1KiB:64MiB
 //   ./lab bench all_reduce --backend mpi --ranks 4 --bytes 64KiB --algorithm ring,library --json out.json
 //   ./lab bench all_reduce --backend cuda --ranks 2,4,8 --bytes 1MiB,256MiB
 //   ./lab bench all_reduce --backend sim --machine dgx-a100-hdr --ranks 16 --algorithm all,auto --phantom
 //
-// `auto` takes for each size the algorithm that the prices (the machine file's, or measured ones) predict as the
-// fastest, and says from which size on it takes which. Where the fastest changes is printed below the table, predicted
-// and measured.
+// `auto` uses for each size the algorithm that is predicted to be fastest with the prices of the machine file, or with
+// measured ones, and prints its thresholds. The sizes at which the fastest algorithm changes, predicted and measured,
+// are printed below the table.
 //
-// On one GPU (cuda) ranks share one memory, and its bandwidth is the bound: a message is a copy, which reads and writes
-// each byte (2); an addition reads two and writes one (3). What all steps of an algorithm move that way, over the rate
-// of a copy measured in the same run, is its traffic bound. Were each receive-and-add one pass (read both, write one: 3
-// in place of 2 + 3), that would be the fused bound.
+// On one GPU (cuda) ranks share one memory, whose bandwidth is the limit. A message is a copy, which reads and writes
+// each byte (2 accesses); an addition reads two and writes one (3). An algorithm's traffic bound is the total of these
+// accesses over the rate of a copy measured in the same run. The fused bound assumes that receive-and-add is one pass
+// (read both, write one: 3 instead of 2 + 3).
 //
-// On MPI the yardstick is memory_copy: each rank copies, within its own memory, as many bytes as any all-reduce has to
-// bring to it. Between processes that share memory no message is cheaper. There, `pipelined` is measured too.
+// On MPI the baseline is memory_copy: each rank copies, within its own memory, as many bytes as any all-reduce must
+// bring to it. Between processes that share memory no message is cheaper. `pipelined` is also measured there.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,15 +49,15 @@ struct Algorithm {
   Sum sum;
   std::function<double(const LinkPrices&, int ranks, double bytes)> seconds;  // empty: no formula
   bool counted = true;
-  bool choosable = false;                // `auto` may take it: its formula is a straight line in the bytes
-  std::function<Sum(Rank)> set_up = {};  // where groups are needed first: makes `sum`, on every rank
-  std::function<Apart(Rank, std::size_t elements, const Plan&)> apart = {};  // in processes of its own
+  bool choosable = false;                // candidate for `auto`: its formula is a straight line in the bytes
+  std::function<Sum(Rank)> set_up = {};  // for algorithms that need groups first: makes `sum`, on every rank
+  std::function<Apart(Rank, std::size_t elements, const Plan&)> apart = {};  // runs in its own processes
 };
 
-/// What is priced link by link; none where α, β and γ are measured.
+/// Set if prices are per link; null if α, β and γ are measured.
 using MachineOrNone = std::shared_ptr<const Machine>;
 
-/// 21.3's formulas, for each step the links that its distance crosses.
+/// A formula of 21.3, and one that takes the links of each step's distance.
 using Formula = double (*)(week21::CostModel, int, double);
 using FormulaOfMachine = double (*)(const Machine&, int, double);
 Algorithm butterfly(const char* name, const Sum& sum, const MachineOrNone& machine, Formula flat,
@@ -72,7 +72,7 @@ Algorithm butterfly(const char* name, const Sum& sum, const MachineOrNone& machi
           .choosable = true};
 }
 
-/// 21.4 with g ranks a node.
+/// 21.4 with g ranks per node.
 Algorithm hierarchical(const MachineOrNone& machine, int g) {
   return {.name = "hierarchical",
           .seconds =
@@ -109,13 +109,13 @@ std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
 bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
 bool on_processes() { return std::string_view(backend_name()) == "mpi"; }
 
-/// What an algorithm's steps read and write on one GPU, all ranks together.
+/// Memory accesses of an algorithm's steps on one GPU, in bytes, all ranks together.
 struct MemoryTraffic {
-  double as_written = 0;  // a copy for each message, and every addition apart
+  double as_written = 0;  // a copy for each message, and a separate pass for each addition
   double fused = 0;       // receive-and-add in one pass
 };
-/// Each sum of p arrays takes p − 1 additions of the whole array, wherever they happen; but in recursive doubling all
-/// ranks do the same ones, and only what spare ranks get back is not added.
+/// A sum of p arrays takes p − 1 additions of the whole array in any algorithm. In recursive doubling, however, all
+/// ranks compute the same sums, and only the results that spare ranks receive are not added.
 MemoryTraffic memory_traffic(const Measurement& measurement, const std::string& algorithm, int ranks, double bytes) {
   const auto sent = static_cast<double>(measurement.bytes_sent);
   const double added =
@@ -123,7 +123,7 @@ MemoryTraffic memory_traffic(const Measurement& measurement, const std::string& 
   return {.as_written = 2 * sent + 3 * added, .fused = 2 * (sent - added) + 3 * added};
 }
 
-/// Adds the bounds to a row of one GPU. The yardstick is the last of the group.
+/// Adds the bounds to a row of one GPU. The baseline is the last of the group.
 void set_bounds(Row& row, const std::vector<Measurement>& group, std::size_t i, const std::string& algorithm, int ranks,
                 double bytes) {
   const double rate = 2 * ranks * bytes / group.back().seconds.value;
@@ -136,7 +136,7 @@ void set_bounds(Row& row, const std::vector<Measurement>& group, std::size_t i, 
   row.set("fraction_of_fused_bound", traffic.fused / rate / seconds);
 }
 
-/// What rank r puts into element i: small whole numbers, so that any order of adding gives the same sum.
+/// Rank r's value of element i: small whole numbers, so that any order of additions gives the same sum.
 float input(int rank, std::size_t element) { return static_cast<float>(rank % 7 + static_cast<int>(element % 5)); }
 
 std::vector<float> inputs(int rank, std::size_t elements) {
@@ -163,34 +163,34 @@ Prepared prepare(const Algorithm& algorithm, std::size_t elements, Rank me, Purp
   return {.act = [=] { sum(me, data); }, .right = [=] { return is_the_sum(to_host(me, data), me.size()); }};
 }
 
-/// The algorithms of one number of ranks against each other.
+/// The algorithms for one number of ranks.
 class Contest {
  public:
-  /// `per_node` 0: as the machine says.
+  /// `per_node` 0: the machine's.
   Contest(Bench& bench, int ranks, int per_node, const std::vector<std::string>& names);
   void add_size(Bench& bench, std::uint64_t bytes);
-  /// What `auto` takes for which size; empty where it is not asked for.
+  /// The thresholds of `auto`; empty if it was not requested.
   const std::string& thresholds() const { return thresholds_; }
-  /// Where the fastest changes: predicted, and as measured.
+  /// Prints the sizes at which the fastest algorithm changes, predicted and measured.
   void print_crossovers() const;
 
  private:
   bool asked(const std::string& name, const std::vector<std::string>& names) const;
-  /// What stands for `algorithm` at this size: for `auto`, the one that it takes.
+  /// Returns the algorithm that runs at this size: for `auto`, the one that it chooses.
   const Algorithm& at_size(const Algorithm& algorithm, double bytes) const;
   Contender contender(const Algorithm& algorithm, std::uint64_t bytes) const;
   void finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t bytes, Row& row);
 
   int ranks_, per_node_ = 0;
   MachineOrNone machine_;
-  std::vector<std::pair<double, double>> by_library_;  // bytes, and seconds that NCCL takes on this machine
-  bool measured_processes_;                            // on MPI, no time being slept through
+  std::vector<std::pair<double, double>> by_library_;  // bytes, and seconds with NCCL on this machine
+  bool measured_processes_;                            // on MPI, without emulated times
   std::string where_;                                  // "16 ranks of dgx-a100-hdr"
   std::string thresholds_;
   LinkPrices prices_;
   std::vector<Algorithm> all_, contenders_;  // `auto` among the latter has no `sum`
-  std::vector<Stretch> fastest_;             // of those that `auto` may take
-  std::vector<Timed> timed_;                 // of those that are ours
+  std::vector<Stretch> fastest_;             // of the candidates for `auto`
+  std::vector<Timed> timed_;                 // of our own algorithms
 };
 
 const Algorithm& named(const std::vector<Algorithm>& all, const std::string& name) {
@@ -204,7 +204,7 @@ bool Contest::asked(const std::string& name, const std::vector<std::string>& nam
   if (has(name)) return true;
   if (name == "auto" || !(names.empty() || has("all"))) return false;
   if (name == "pipelined") return on_processes();
-  return name != "hierarchical" || (per_node_ > 1 && per_node_ < ranks_);  // else it is the ring
+  return name != "hierarchical" || (per_node_ > 1 && per_node_ < ranks_);  // otherwise it is the ring
 }
 
 Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::string>& names) : ranks_(ranks) {
@@ -237,7 +237,7 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   const bool chooses = asked("auto", names);
   if (shares_memory() && !chooses) return;  // nothing is predicted from α and β
   prices_ = bench.prices(ranks);
-  LinkPrices straight = prices_;  // thresholds are where lines cross
+  LinkPrices straight = prices_;  // thresholds are intersections of straight lines
   straight.tables = {};
   std::vector<Priced> priced;
   for (const Algorithm& a : chooses ? all_ : contenders_)

@@ -1,6 +1,6 @@
-// Which all-reduce for which size. Every prediction of the α-β-γ model is a straight line in the bytes: latency at 0,
-// bytes' price as its slope. So the fastest for each size is the lowest of some lines, and the thresholds between them
-// follow from the machine's prices; none is a constant.
+// The choice of an all-reduce by size. Every prediction of the α-β-γ model is a straight line in the bytes: the latency
+// at 0, and the price per byte as its slope. So the fastest algorithm for each size has the lowest line, and the
+// thresholds follow from the machine's prices; no threshold is a constant.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,20 +17,20 @@
 
 namespace lockstep::bench {
 
-/// A contender for `auto`: its name and its predicted seconds, linear in the bytes.
+/// A candidate for `auto`: its name and its predicted seconds, linear in the bytes.
 struct Priced {
   std::string name;
   std::function<double(double bytes)> seconds;
 };
 
-/// From so many bytes on (up to the next stretch's), `name` is the fastest.
+/// `name` is the fastest from this many bytes up to the next stretch.
 struct Stretch {
   std::string name;
   double from_bytes = 0;
 };
 
-/// The lowest line for each size, from 0 bytes upwards. Of lines that begin alike the flatter counts; equal ones: the
-/// first.
+/// The lowest line for each size, from 0 bytes upwards. Of lines with the same start the flatter one wins, of equal
+/// ones the first.
 inline std::vector<Stretch> fastest_by_size(const std::vector<Priced>& all) {
   constexpr double kFar = 1 << 30;
   const auto slope = [](const Priced& p) { return (p.seconds(kFar) - p.seconds(0)) / kFar; };
@@ -46,9 +46,9 @@ inline std::vector<Stretch> fastest_by_size(const std::vector<Priced>& all) {
     double crossing = std::numeric_limits<double>::infinity();
     for (const Priced& p : all) {
       const double gain = slope(*lowest) - slope(p);
-      if (!(gain > 1e-9 * slope(*lowest))) continue;  // as steep, but for rounding
+      if (!(gain > 1e-9 * slope(*lowest))) continue;  // equally steep, except for rounding
       const double at = (p.seconds(0) - lowest->seconds(0)) / gain;
-      const bool together = next && at <= crossing * (1 + 1e-9);  // several cross at one size: the flattest stays
+      const bool together = next && at <= crossing * (1 + 1e-9);  // several cross at one size: the flattest wins
       if (at < crossing * (1 - 1e-9) || (together && slope(p) < slope(*next))) crossing = at, next = &p;
     }
     lowest = next;
@@ -57,14 +57,14 @@ inline std::vector<Stretch> fastest_by_size(const std::vector<Priced>& all) {
   return stretches;
 }
 
-/// Whose stretch holds `bytes`.
+/// Returns the stretch that contains `bytes`.
 inline const Stretch& stretch_of(const std::vector<Stretch>& stretches, double bytes) {
   std::size_t i = 0;
   while (i + 1 < stretches.size() && stretches[i + 1].from_bytes <= bytes) ++i;
   return stretches[i];
 }
 
-/// "recursive_doubling up to 86.2 KiB, rabenseifner up to 3.1 MiB, then hierarchical".
+/// Returns "recursive_doubling up to 86.2 KiB, rabenseifner up to 3.1 MiB, then hierarchical".
 inline std::string words_of(const std::vector<Stretch>& stretches) {
   std::string text;
   for (std::size_t i = 0; i < stretches.size(); ++i) {
@@ -82,8 +82,8 @@ struct Timed {
   double bytes = 0, seconds = 0;
 };
 
-/// "recursive_doubling up to 64 KiB, rabenseifner from 128 KiB, …": the fastest of each size, as measured. Empty where
-/// there is nothing to compare: one name or one size.
+/// Returns the fastest algorithm of each size, as measured: "recursive_doubling up to 64 KiB, rabenseifner from 128
+/// KiB, …". Empty if there is only one name or one size.
 inline std::string words_of_measured(const std::vector<Timed>& all) {
   std::map<double, const Timed*> fastest;  // by size
   for (const Timed& timed : all) {
@@ -104,8 +104,8 @@ inline std::string words_of_measured(const std::vector<Timed>& all) {
   return text;
 }
 
-/// g for a hierarchical all-reduce of `ranks`: those that the links inside the slowest one join, or the largest number
-/// of neighbours among them that divides `ranks` (1: a flat ring across, `ranks`: one inside).
+/// Returns g for a hierarchical all-reduce of `ranks`: the ranks within the slowest links, or the largest number of
+/// neighbours among them that divides `ranks` (1: a flat ring across, `ranks`: one ring inside).
 inline int ranks_per_node(const Machine& machine, int ranks) {
   const int level = ranks == 1 ? 0 : machine.level_between(0, ranks - 1);
   return level == 0 ? ranks : std::gcd(ranks, machine.levels[static_cast<std::size_t>(level) - 1].ranks);

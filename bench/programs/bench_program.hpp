@@ -1,4 +1,4 @@
-// A benchmark program from outside, as ./lab bench calls it.
+// Runs a benchmark program as ./lab bench does.
 #pragma once
 
 #include "common/support/tests/program_testing.hpp"
@@ -9,17 +9,17 @@ class BenchProgram : public ProgramTest {
  protected:
   explicit BenchProgram(const char* backend = "sim") : backend_(backend) {}
 
-  /// The exit code; what it said is in out and err.
+  /// Returns the exit code; the output is in out and err.
   int start(const std::string& arguments, const std::string& benchmark = "all_reduce") {
     return execute(before_ + " " LOCKSTEP_PROGRAMS "/bench_" + benchmark + "_" + backend_ + " " + arguments);
   }
-  /// The rows of a run that succeeds.
+  /// Returns the rows of a successful run.
   Json rows_of(const std::string& arguments, const std::string& benchmark) {
     EXPECT_EQ(start(arguments + " --json " + file("rows.json"), benchmark), 0) << err_;
     return documented_rows(file("rows.json"));
   }
 
-  std::string backend_, before_;  // what starts it
+  std::string backend_, before_;  // the command that starts it
 };
 
 }  // namespace lockstep::bench

@@ -1,4 +1,4 @@
-// How an all-reduce on MPI stands beside the libraries' own and beside a plain copy, all measured turn by turn.
+// Compares an all-reduce on MPI with the libraries' own and with a plain copy, all measured in turns.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-/// A yardstick: every rank copies so many elements, all at once.
+/// A baseline: every rank copies so many elements, all at once.
 inline Contender copying(const char* name, std::size_t elements) {
   return {.name = name,
           .prepare = [=](Rank me, Purpose) -> Prepared {
@@ -21,9 +21,9 @@ inline Contender copying(const char* name, std::size_t elements) {
           .counted = false};
 }
 
-/// Into the row of contender `i`: how near it comes to the yardstick, which is the last of the group, and how many
-/// times as fast as each library (not counted by the ledgers) it is: the median of a quotient for each turn, so that
-/// what disturbs both counts little; of a library that took no turns, the quotient of the medians.
+/// Adds comparisons to the row of contender `i`: its speed relative to the baseline, which is the last of the group,
+/// and relative to each library (a contender that the ledgers do not count). Uses the median of the quotients of each
+/// turn, so that disturbances of both cancel; for a library that took no turns, the quotient of the medians.
 inline void set_comparisons(Row& row, const std::vector<Measurement>& group, std::size_t i) {
   if (i + 1 == group.size()) return;
   row.set("fraction_of_copy_bound", group.back().seconds.value / group[i].seconds.value);

@@ -1,10 +1,10 @@
-// Measures messages, additions, matrix products and operations of layers on this computer and writes a machine file
-// that every benchmark then predicts from; it times no collective and no training step.
+// Measures messages, additions, matrix products and operations of layers on this computer and writes a machine file,
+// from which every benchmark then predicts. It times no collective and no training step.
 //
 //   ./lab calibrate
 //   ./lab calibrate --backend cuda --output outputs/machines/gpu.json
 //
-// In the simulator it reads back the constants of the machine that is simulated.
+// In the simulator it recovers the constants of the simulated machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,10 +24,10 @@ namespace {
 
 constexpr int kMostPasses = 9;
 
-/// What no measurement says: of the machine that is simulated, of the GPU, or of this host.
+/// Values that are not measured: those of the simulated machine, of the GPU, or of this host.
 Unmeasured unmeasured(const RunOptions& options) {
   if (simulated())
-    return {.memory_bytes = std::min(options.machine.memory_bytes, 1e16),  // a file holds no infinity
+    return {.memory_bytes = std::min(options.machine.memory_bytes, 1e16),  // a file cannot contain infinity
             .memory_source = "of the machine that is simulated",
             .eager_bytes = options.machine.eager_bytes,
             .eager_source = "of the machine that is simulated"};
@@ -46,7 +46,7 @@ std::string name_of(const Reading& reading) {
   return fmt::format("{} × {} × {} {}", reading.m, reading.k, reading.n, to_string(reading.dtype));
 }
 
-/// Points whose passes differ: what is predicted from them is no better than they are.
+/// Reports the points whose passes differ: predictions from them are no better than they are.
 void say_who_disagrees(const Readings& readings) {
   if (!is_judge()) return;
   int count = 0;
@@ -62,7 +62,7 @@ void say_who_disagrees(const Readings& readings) {
   if (count > 0) fmt::print("calibrate again when the computer is quiet\n");
 }
 
-/// Prints the points beside what the machine predicts for them, and returns them as rows.
+/// Prints measured and predicted times of the points, and returns them as rows.
 std::vector<Row> compare(const Machine& machine, const Readings& readings) {
   std::vector<Row> rows;
   const auto add = [&](const char* kind, const std::vector<Reading>& points, auto predict) {
@@ -103,8 +103,8 @@ void calibrate(Bench& bench, std::string output) {
   if (bench.ranks() == std::vector<int>{1} || bench.ranks().size() != 1)
     throw Error(Verdict::usage, "calibrate needs a single number of ranks, at least 2, since a message needs two");
   if (output.empty()) output = calibrated_file(backend_name());
-  // On every process, though one writes: a process that refuses alone would leave the others waiting for it.
-  std::error_code none;  // a folder that cannot be made cannot be written to either, which the next line says
+  // On every process, although only one writes: if one process rejected the path alone, the others would wait for it.
+  std::error_code none;  // ignored: if the folder cannot be made, the next line reports that it cannot be written to
   std::filesystem::create_directories(std::filesystem::path(output).parent_path(), none);
   check_writable(output);
   RunOptions options = bench.run_options(bench.ranks().front());
@@ -121,7 +121,7 @@ void calibrate(Bench& bench, std::string output) {
   bench.about().set("machine_file", output);
   if (is_judge()) {
     write_atomically(output, machine_file(fit, readings, context, rows));
-    (void)read_machine(output);  // what is written can be read
+    (void)read_machine(output);  // checks that the file can be read
     const bool usual = output == calibrated_file(backend_name());
     fmt::print("wrote {}; {}\n", output,
                usual ? fmt::format("every benchmark on this host predicts --backend {} from it", backend_name())

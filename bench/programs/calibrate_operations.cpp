@@ -8,7 +8,7 @@ std::vector<NamedAct> calibrated_operations(Rank me) {
   constexpr std::size_t kRows = 256, kColumns = 192, kVocabulary = 256;
   const AttentionShape shape{.batch = 4, .positions = 64, .heads = 6, .head_size = 32};
   std::uint64_t tensor = 0;
-  const auto some = [&](std::size_t elements) {  // of values as in training, so that no branch is always the same one
+  const auto some = [&](std::size_t elements) {  // with values as in training, so that branches vary
     Slice slice = me.allocate(elements, DType::f32, Category::buffer);
     random_normal(me, slice, {.seed = 1, .tensor = ++tensor}, 0, 1);
     return slice;

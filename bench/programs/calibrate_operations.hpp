@@ -1,4 +1,4 @@
-// Operations that are neither bound by memory nor one product, for ./lab calibrate: what they do with a rank's memory.
+// Operations for ./lab calibrate that are neither bound by memory nor a single product.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ struct NamedAct {
   std::function<void()> act;
 };
 
-/// Each operation once, on a few hundred rows of a few hundred floats.
+/// Returns each operation once, on a few hundred rows of a few hundred floats.
 std::vector<NamedAct> calibrated_operations(Rank me);
 
 }  // namespace lockstep::bench

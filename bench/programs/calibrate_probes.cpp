@@ -16,11 +16,11 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr int kRepeats = 4;  // acts a sample
+constexpr int kRepeats = 4;  // acts per sample
 constexpr std::size_t kFewestPasses = 3;
-constexpr double kBudgetSeconds = 25;                 // of all passes through messages, and through products
-constexpr double kLongFlop = 1e8;                     // such a product fills a sample alone
-constexpr std::size_t kCold = std::size_t{16} << 20;  // elements that no cache holds
+constexpr double kBudgetSeconds = 25;                 // for all passes through messages, and for all through products
+constexpr double kLongFlop = 1e8;                     // a longer product is a sample of its own
+constexpr std::size_t kCold = std::size_t{16} << 20;  // elements; no cache holds them
 constexpr std::size_t kMessages[] = {1, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};  // elements
 constexpr std::size_t kCopies[] = {64, 1024, 8192, 65536, 262144, 1048576, 4194304};
 
@@ -43,7 +43,7 @@ Values time_product(Rank me, const Tokens& tokens, const Reading& shape) {
   return timed_samples(me, tokens, act, shape.flop() < kLongFlop ? kRepeats : 1);
 }
 
-/// Every point of a kind in turn, on all ranks at once.
+/// Times all points of a kind in turn, on all ranks at once.
 class Pass {
  public:
   explicit Pass(Rank me) : me_(me), acts_(me, has_tables() ? kCold : kCopies[std::size(kCopies) - 1]) {}
@@ -72,7 +72,7 @@ class Pass {
   void add(const Values& samples, double acts = 1) {
     for (const double seconds : samples) samples_.push_back(seconds / acts);
   }
-  /// Each sample goes through all of it once.
+  /// Each sample goes once through the whole footprint.
   void add_within(std::size_t footprint) {
     const auto part = static_cast<std::size_t>(kFootprintPart) / 4;
     add(acts_.samples(acts_.additions_within(part, footprint), static_cast<int>(footprint / part)));
@@ -84,7 +84,8 @@ class Pass {
   Values samples_;
 };
 
-/// What calibrated_operations() does, each with its FLOP: on a machine with one FLOP a second and nothing else to pay.
+/// Returns the operations of calibrated_operations() with their FLOP, which are their seconds on a machine with one
+/// FLOP per second and no other costs.
 std::vector<Reading> planned_operations() {
   Machine counting = Machine::uniform(0, 0, 0);
   counting.peak_flop_per_second.fill(1);
@@ -101,7 +102,7 @@ std::vector<Reading> planned_operations() {
 
 using Points = std::vector<Reading*>;
 
-/// In the order of a pass.
+/// Returns the points in the order of a pass.
 Points points_of_links(Readings& readings) {
   Points points;
   for (auto* of_kind : {&readings.messages, &readings.one_way, &readings.additions, &readings.copies,
@@ -116,8 +117,9 @@ Points points_of_arithmetic(Readings& readings) {
   return points;
 }
 
-/// Pass after pass through points that one call of `times` measures, until all agree, `most` are taken, or the time is
-/// over. Where a point is the `probe`, the passes count in which it is as it mostly was. Returns how many count.
+/// Makes passes through the points that one call of `times` measures, until all points agree, `most` passes have been
+/// made, or the time is over. If a point is the `probe`, only passes count in which it is near its usual value. Returns
+/// the number of passes that count.
 int take_passes(const RunOptions& options, const Points& points, int most, const Reading* probe,
                 const std::function<Values(Rank)>& times) {
   std::vector<std::vector<double>> passes(points.size());
@@ -189,7 +191,7 @@ Readings measured_readings(const RunOptions& options, int most) {
   const int passes = simulated() ? 1 : most;
   const auto probe = std::find_if(readings.messages.begin(), readings.messages.end(),
                                   [](const Reading& message) { return message.bytes == Probes::kBytes; });
-  // Apart from products, which make cores hot, and so slower for a while.
+  // Separate from products, which heat the cores and so slow them down for a while.
   readings.passes = take_passes(options, points_of_links(readings), 2 * passes, &*probe,
                                 [&](Rank me) { return Pass(me).links(readings); });
   take_passes(options, points_of_arithmetic(readings), passes, nullptr,

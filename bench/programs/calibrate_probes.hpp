@@ -1,4 +1,4 @@
-// What ./lab calibrate measures, point by point.
+// The points that ./lab calibrate measures.
 #pragma once
 
 #include <string_view>
@@ -14,11 +14,11 @@ inline bool on_gpu() {
   return std::string_view(backend_name()) == "cuda" || std::string_view(backend_name()) == "nccl";
 }
 
-/// The points to be measured on this backend, without their seconds.
+/// Returns the points to be measured on this backend, without their seconds.
 Readings planned_readings();
 
-/// Measures them all, pass after pass through all points, until those of every point agree or `most` passes are over.
-/// Of each pass the slowest rank counts, of the passes the median.
+/// Measures all points in passes until each point's passes agree, or for at most `most` passes. The slowest rank counts
+/// in each pass, then the median of the passes.
 Readings measured_readings(const RunOptions& options, int most);
 
 }  // namespace lockstep::bench

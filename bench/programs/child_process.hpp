@@ -1,4 +1,4 @@
-// A process that a benchmark starts beside its own.
+// A child process of a benchmark.
 #pragma once
 
 #include <spawn.h>
@@ -13,10 +13,11 @@
 
 namespace lockstep::bench {
 
-/// It has ended when this does.
+/// The process has ended when the object is destroyed.
 class ChildProcess {
  public:
-  /// words[0], looked for as a shell would. `connect` says where its standard streams go. Throws where it cannot start.
+  /// Starts words[0], searched for as a shell does. `connect` redirects its standard streams. Throws if it cannot
+  /// start.
   ChildProcess(std::vector<std::string> words, const std::function<void(posix_spawn_file_actions_t*)>& connect) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -36,7 +37,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Waits, asleep, for its end.
+  /// Waits, asleep, for its end. Returns true if its exit code is 0.
   bool succeeds() {
     int status = 0;
     waitpid(process_, &status, 0);

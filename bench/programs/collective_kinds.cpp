@@ -7,13 +7,13 @@
 namespace lockstep::bench {
 namespace {
 
-/// What rank `rank` holds at `element` of what it gives: below 2^20, exact in fp32, hardly ever the same twice.
+/// Rank `rank`'s input value at `element`: below 2^20, exact in fp32, rarely the same twice.
 float held(int rank, std::size_t element) {
   return static_cast<float>(mix(static_cast<std::uint64_t>(rank) << 40 | element) % (1U << 20U));
 }
 
-/// To be added: a part for the rank and one for the place, small enough that any order gives the same sum to 2^14
-/// ranks.
+/// A value for sums: one part for the rank and one for the element, so small that any order gives the same sum for up
+/// to 2^14 ranks.
 int of_rank(int rank) { return static_cast<int>(mix(static_cast<std::uint64_t>(rank)) % 512); }
 int of_place(std::size_t element) { return static_cast<int>(mix(~static_cast<std::uint64_t>(element)) % 512); }
 
@@ -27,7 +27,7 @@ std::vector<float> inputs(Rank me, Collective collective, std::size_t count) {
 
 std::vector<float> expected(Rank me, Collective collective, std::size_t count) {
   const auto p = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.rank());
-  const std::size_t part = count / p;  // of what comes from one rank, where something comes from each
+  const std::size_t part = count / p;  // length of one rank's part, if every rank contributes one
   int of_ranks = 0;
   for (int rank = 0; rank < me.size(); ++rank) of_ranks += of_rank(rank);
   const auto value = [&](std::size_t i) {

@@ -9,9 +9,9 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kLeastSegment = 4096;  // bytes: below, a message costs the same
+constexpr double kLeastSegment = 4096;  // bytes; shorter messages cost the same
 
-/// Messages to the rank `distance` further on, from every rank.
+/// Messages from every rank to the rank `distance` further.
 std::vector<Hop> shift(int ranks, int distance) {
   std::vector<Hop> round;
   for (int r = 0; r < ranks; ++r) round.push_back({r, (r + distance) % ranks});
@@ -24,9 +24,9 @@ std::vector<Hop> chain_links(int ranks) {
   return round;
 }
 
-/// Seconds of all messages that any one port carries; `machine` has several levels of them.
+/// Total time of the messages through the busiest port; `machine` has several levels.
 double busiest_port(const Machine& machine, const std::vector<Hop>& round, double bytes) {
-  std::map<std::tuple<int, int, bool>, double> seconds;  // of level, port, whether it is an ingress port
+  std::map<std::tuple<int, int, bool>, double> seconds;  // by level, port, ingress
   double most = 0;
   for (const Hop& hop : round)
     for (int level = 0; level <= machine.level_between(hop.from, hop.to); ++level) {
@@ -38,7 +38,7 @@ double busiest_port(const Machine& machine, const std::vector<Hop>& round, doubl
   return most;
 }
 
-/// The most messages of a round that one rank sends, or that one receives.
+/// The largest number of messages of a round that one rank sends, or that one rank receives.
 int most_of_a_rank(const std::vector<Hop>& round) {
   std::map<int, int> sent, received;
   int most = 0;
@@ -46,7 +46,7 @@ int most_of_a_rank(const std::vector<Hop>& round) {
   return most;
 }
 
-/// What a message takes beside the time that it holds its ports.
+/// Time of a message during which it does not occupy its ports.
 double alpha_of(const CollectivePrices& prices, Hop hop, double bytes) {
   if (!prices.machine) return prices.links.one_way_at(bytes).alpha;
   return prices.machine->alpha(prices.machine->level_between(hop.from, hop.to));
@@ -57,7 +57,7 @@ double addition_seconds(const CollectivePrices& prices, double bytes) {
   return around.launch + bytes * around.gamma;
 }
 
-/// Reads and writes, where an addition reads twice.
+/// A copy has two memory accesses, an addition three.
 double copy_seconds(const CollectivePrices& prices, double bytes) {
   const LinkPrices around = prices.links.at(bytes);
   return around.launch + bytes * around.gamma * 2 / 3;
@@ -86,7 +86,7 @@ double ring_all_gather_seconds(const CollectivePrices& prices, int ranks, double
 }
 
 double star_seconds(const CollectivePrices& prices, int ranks, double bytes) {
-  double port = 0, last = 0;  // when it is free, and when the array that left last arrives
+  double port = 0, last = 0;  // times at which the port becomes free and the last array arrives
   for (int peer = 1; peer < ranks; ++peer) {
     const Hop hop{0, peer};
     last = port + round_seconds(prices, {hop}, bytes, true);
@@ -96,7 +96,7 @@ double star_seconds(const CollectivePrices& prices, int ranks, double bytes) {
 }
 
 double tree_seconds(const CollectivePrices& prices, int ranks, double bytes) {
-  std::vector<double> has_it(static_cast<std::size_t>(ranks));  // when a rank has the array and a free port
+  std::vector<double> has_it(static_cast<std::size_t>(ranks));  // time at which a rank has the array and a free port
   for (int distance = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))) / 2; distance > 0; distance /= 2)
     for (int r = 0; r + distance < ranks; r += 2 * distance) {
       const Hop hop{r, r + distance};

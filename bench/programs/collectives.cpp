@@ -1,12 +1,12 @@
-// Reduce-scatter, all-gather, broadcast and all-to-all, each by the algorithms there are for it, beside the library's
-// own (MPI's or NCCL's); with the bandwidths that nccl-tests reports:
+// Reduce-scatter, all-gather, broadcast and all-to-all, each with several algorithms and the library's own (MPI's or
+// NCCL's). Reports the bandwidths that nccl-tests defines:
 //
 //   ./lab bench collectives --machine dgx-a100 --ranks 8 --bytes 1KiB:64MiB
 //   ./lab bench collectives --backend mpi --ranks 2 --bytes 64KiB,1MiB --json out.json
 //   ./lab bench collectives --collective broadcast --algorithm tree,chain --ranks 16 --machine dgx-a100-hdr --phantom
 //
-// Every result is compared with its definition before it is timed. On MPI the yardstick is memory_copy: each rank
-// copies, within its own memory, as many bytes as any algorithm has to bring to it.
+// Every result is compared with its definition before it is timed. On MPI the baseline is memory_copy: each rank
+// copies, within its own memory, as many bytes as any algorithm must bring to it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 namespace lockstep::bench {
 namespace {
 
-/// An algorithm and its price; `segments` of a chain, else 0.
+/// An algorithm and its price; `segments` is that of a chain, otherwise 0.
 struct Priced {
   CollectiveAlgorithm algorithm;
   std::function<double(const CollectivePrices&, int ranks, double bytes)> seconds;  // empty: no formula
@@ -92,7 +92,7 @@ void check_names(const CollectiveOptions& o) {
     throw Error(Verdict::usage, "--segments must be a count; 0 uses the number predicted to be fastest");
 }
 
-/// As nccl-tests does: the largest size not above the one asked for whose elements p divides.
+/// Returns, like nccl-tests, the largest size up to the requested one whose elements p divides.
 std::size_t divisible_elements(std::uint64_t bytes, int ranks) {
   const std::size_t elements = f32_elements(bytes), p = static_cast<std::size_t>(ranks);
   if (elements < p)
@@ -100,7 +100,7 @@ std::size_t divisible_elements(std::uint64_t bytes, int ranks) {
   return elements / p * p;
 }
 
-/// The collectives of one number of ranks.
+/// The collectives for one number of ranks.
 class Collectives {
  public:
   Collectives(Bench& bench, CollectiveOptions options, int ranks) : o_(std::move(options)), ranks_(ranks) {
@@ -112,7 +112,7 @@ class Collectives {
     if (!shares_memory()) prices_ = {bench.prices(ranks), machine_};
   }
 
-  /// Whether there was something to measure: not every algorithm is one of every collective.
+  /// Returns true if there was something to measure: not every algorithm applies to every collective.
   bool add(Bench& bench, Collective collective, std::uint64_t size) const {
     const std::size_t elements = divisible_elements(size, ranks_);
     const double bytes = 4.0 * static_cast<double>(elements);
@@ -166,7 +166,7 @@ class Collectives {
 
   CollectiveOptions o_;
   int ranks_;
-  std::shared_ptr<const Machine> machine_;  // priced link by link; none where tables or a ping-pong say what links take
+  std::shared_ptr<const Machine> machine_;  // for prices per link; null if tables or a ping-pong give the prices
   bool yardstick_ = false;                  // wall-clock time of processes that share memory
   CollectivePrices prices_;
 };

@@ -1,8 +1,9 @@
-// Sums of compressed gradients beside the ring: bytes and seconds over the number of ranks, and where compression
-// loses.
+// Sums of compressed gradients compared with the ring: bytes and seconds over the number of ranks, and where
+// compression loses.
 //
-// Beside exercise 21.9's methods stands topk+int8: the largest elements as they are, int8 in two steps for the rest.
-// `relative_error` says what each makes of a gradient with few large elements: bytes alone choose no method.
+// In addition to exercise 21.9's methods there is topk+int8: the largest elements exactly, the rest with int8 in two
+// steps. `relative_error` shows the error of each on a gradient with few large elements, since bytes alone do not
+// decide.
 //
 //   ./lab bench compression --machine pcie-box-10gbe --ranks 2,4,8,16,32,64 --bytes 25MiB --phantom
 //   ./lab bench compression --backend mpi --ranks 2 --bytes 4MiB --density 0.01
@@ -27,7 +28,7 @@ using week21::Compression;
 using week21::Method;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t kErrorElements = 1 << 16;  // that relative_error is taken of, at most
+constexpr std::size_t kErrorElements = 1 << 16;  // largest array for relative_error
 
 struct CompressionOptions {
   std::string bytes = "25MiB";
@@ -60,8 +61,8 @@ std::vector<Named> methods_of(const CompressionOptions& o) {
 
 std::size_t kept(const Compression& how, std::size_t elements) { return week21::top_k_count(elements, how.density); }
 
-/// What every rank has, so that every method's sum is exact: for top-k, nothing beyond what it keeps; else one
-/// magnitude everywhere, which eight bits hold; for both, a magnitude for each.
+/// Every rank's input, for which each method's sum is exact. Top-k: nothing beyond the elements that it keeps. Others:
+/// one magnitude everywhere, which eight bits represent. Mixed: one magnitude for each part.
 std::vector<float> input(const Named& method, std::size_t elements) {
   std::vector<float> values(elements, 0.0f);
   const std::size_t filled = method.how.method == Method::top_k ? kept(method.how, elements) : elements;
@@ -70,7 +71,7 @@ std::vector<float> input(const Named& method, std::size_t elements) {
   return values;
 }
 
-/// What adds up: made once, with what it keeps between steps.
+/// Makes the sum once, with the state that it keeps between steps.
 week21::AllReduce sum_of(const Named& method, Rank me, const Parameters& parameters) {
   const Compression& how = method.how;
   if (!method.mixed) return week21::compressed_all_reduce(me, parameters, how);
@@ -79,7 +80,7 @@ week21::AllReduce sum_of(const Named& method, Rank me, const Parameters& paramet
   };
 }
 
-/// ‖sum − exact sum‖ / ‖exact sum‖ of one act on rank 0, of gradients with few large elements.
+/// ‖sum − exact sum‖ / ‖exact sum‖ of one act on rank 0, for gradients with few large elements.
 double relative_error(const RunOptions& options, const Named& method, std::size_t elements) {
   std::vector<double> exact(elements);
   for (int rank = 0; rank < options.ranks; ++rank)
@@ -120,14 +121,14 @@ Prepared prepare(const Named& method, std::size_t elements, Rank me, Purpose pur
               }};
 }
 
-/// What a rank computes between its messages, with arrays as long as on `ranks` of them.
+/// A rank's arithmetic between its messages, with arrays as long as on `ranks` ranks.
 void compute(Rank me, const Compression& how, Slice data, int ranks) {
   const std::size_t n = data.size(), k = kept(how, n), blocks = (n + how.block - 1) / how.block;
   const auto buffer = [&](std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); };
   if (how.method == Method::top_k) {
     Slice values = buffer(k, DType::f32), indices = buffer(k, DType::i32), error = buffer(n, DType::f32);
     Slice sent = buffer(k, DType::f32), sent_indices = buffer(k, DType::i32);
-    top_k(me, values, indices, data);  // as much as with error feedback, in another order
+    top_k(me, values, indices, data);  // as much work as with error feedback, in another order
     add(me, error, data);
     scatter_add(me, error, values, indices, -1);
     copy(me, sent, values);
@@ -143,7 +144,7 @@ void compute(Rank me, const Compression& how, Slice data, int ranks) {
     for (int r = 0; r < ranks; ++r) add_dequantised(me, data, numbers, scales, how.block);
     return;
   }
-  // Two steps: every chunk quantised and mine kept; p of mine added up, and the sum quantised; p chunks put together.
+  // Two steps: quantise every chunk and keep this rank's; add up p of them and quantise the sum; assemble p chunks.
   const std::size_t chunk = (n + static_cast<std::size_t>(ranks) - 1) / static_cast<std::size_t>(ranks);
   const std::size_t of_chunk = (chunk + how.block - 1) / how.block;
   Slice part = data.cut(0, chunk), few = numbers.cut(0, chunk), its = scales.cut(0, of_chunk);
@@ -158,8 +159,8 @@ void compute(Rank me, const Compression& how, Slice data, int ranks) {
   for (int r = 0; r < ranks; ++r) add_dequantised(me, part, few, its, how.block);
 }
 
-/// Of the mixed method, beside int8's: the largest chosen and taken out, p of them added up, and both sums put
-/// together.
+/// Additional arithmetic of the mixed method: chooses and removes the largest elements, adds up p of them, and adds
+/// both sums.
 void compute_largest(Rank me, const Compression& how, Slice data, int ranks) {
   const std::size_t k = kept(how, data.size());
   const auto buffer = [&](std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); };
@@ -173,7 +174,7 @@ void compute_largest(Rank me, const Compression& how, Slice data, int ranks) {
   add(me, data, sums);
 }
 
-/// Seconds of `compute`, on one rank; where time is real, the median of nine.
+/// Seconds of `compute` on one rank; in real time the median of nine.
 double compute_seconds(RunOptions options, const Named& method, std::size_t elements, int ranks) {
   options.ranks = 1;
   const bool virtual_time = std::string_view(backend_name()) == "sim";
@@ -200,9 +201,9 @@ double ranks_to_break_even(const Named& method) {
   return method.mixed ? mixed_ranks_to_break_even(method.how) : week21::ranks_to_break_even(method.how);
 }
 
-/// The arithmetic, two all-gathers of p − 1 messages each, and before them in two steps a batch to all peers. Each rank
-/// has a link of its own: where ranks of a node share one, that batch crosses it for all of them at once, a ring for
-/// one.
+/// Predicts the arithmetic and two all-gathers of p − 1 messages each; in two steps, first a batch to all peers.
+/// Assumes that each rank has its own link. If ranks of a node share one, it carries the batches of all of them, but
+/// only one rank's messages of a ring.
 double predicted_seconds(const Named& method, const LinkPrices& prices, int ranks, std::size_t elements,
                          double compute) {
   const Compression& how = method.how;

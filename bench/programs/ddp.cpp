@@ -1,4 +1,4 @@
-// The data-parallel training step: what communication costs, and how much of it overlap hides.
+// The data-parallel training step: the cost of communication, and the part of it that overlap hides.
 //
 //   ./lab bench ddp --machine dgx-a100 --ranks 8 --model gpt2-124m --phantom --bucket-bytes 1MiB,25MiB
 //   ./lab bench ddp --backend mpi --ranks 4 --emulate laptop
@@ -91,7 +91,7 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
               row.set("buckets", serial.buckets.size());
               row.set("compute_seconds", compute).set("communication_seconds", communication);
               row.set("exposed_seconds", exposed);
-              // Outside 0 to 1 something else weighs more than communication (noise, shared cores): no fraction.
+              // Outside 0 to 1 other effects (noise, shared cores) outweigh communication: no fraction is reported.
               const double hidden = communication > 0 ? 1 - exposed / communication : std::nan("");
               row.set("hidden_fraction", hidden >= -0.05 && hidden <= 1.05 ? hidden : std::nan(""));
               row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);

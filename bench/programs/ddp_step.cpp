@@ -27,7 +27,7 @@ ChunkRange microbatch(const StepShape& shape, int rank, int ranks, int i) {
   return {shard.offset + part.offset, part.size};
 }
 
-/// Everything one rank needs for a step.
+/// One rank's model, optimizer and data for a step.
 class Step {
  public:
   Step(Rank me, const StepShape& shape, Variant variant, Purpose purpose)
@@ -58,7 +58,7 @@ class Step {
     if (purpose_ == Purpose::time) update();
   }
 
-  /// Forward and backward of all microbatches; `ready` is called in the last one.
+  /// Runs forward and backward of all microbatches; calls `ready` in the last one.
   void compute(const GradientReady& ready) {
     for (int i = 0; i < shape_.microbatches; ++i) pass(i, i + 1 == shape_.microbatches ? ready : GradientReady{});
   }
@@ -86,7 +86,7 @@ class Step {
       week21::average(me_, bucket.gradients, week21::ring_all_reduce);
   }
 
-  /// The gradient of the whole batch, on this rank alone.
+  /// Computes the gradient of the whole batch on this rank alone.
   std::vector<float> whole_batch() {
     fill(me_, gpt_.parameters().gradients, 0);
     const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length);
@@ -98,7 +98,7 @@ class Step {
     return to_host(me_, gpt_.parameters().gradients);
   }
 
-  /// ‖a − b‖ / ‖b‖; NaN, which is no small distance, where a value is not finite.
+  /// ‖a − b‖ / ‖b‖; NaN, which fails every comparison, if a value is not finite.
   static double distance(const std::vector<float>& a, const std::vector<float>& b) {
     double difference = 0, norm = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -120,7 +120,7 @@ class Step {
   std::unique_ptr<Ddp> ddp_;
 };
 
-/// One step on one rank, as numbers: seconds, end of the backward pass, then for each bucket seconds and bytes.
+/// One step on one rank, as numbers: seconds, end of the backward pass, then for each bucket its ready time and bytes.
 Values serial_step_of(Rank me, Step& step, std::size_t parameters) {
   std::vector<double> ready(parameters, 0);
   const double begin = me.now();
@@ -133,19 +133,19 @@ Values serial_step_of(Rank me, Step& step, std::size_t parameters) {
     values.push_back(*std::max_element(first, first + static_cast<std::ptrdiff_t>(bucket.count)));
     values.push_back(static_cast<double>(bucket.gradients.bytes()));
   }
-  // Buckets are averaged in order, so none starts before the one before it is complete.
+  // Buckets are averaged in order, so none starts before its predecessor is complete.
   for (std::size_t i = 4; i < values.size(); i += 2) values[i] = std::max(values[i], values[i - 2]);
   return values;
 }
 
-/// What averaging one bucket takes, and how much of it is arithmetic.
+/// Time to average one bucket, and the arithmetic in it.
 struct BucketPrice {
   double seconds = 0;
   double arithmetic = 0;
 };
-/// `cold`, from 0 to 1: how cold the bucket's gradients are, which were untouched since the last step.
-/// Then a ring's first message and all its additions read memory; what they wrote, its other messages find in a cache,
-/// but for what the bucket is too long for.
+/// `cold`, from 0 to 1: how cold the bucket's gradients are, which have not been touched since the last step. If they
+/// are, a ring's first message and all its additions read from memory. Its other messages find the results of the
+/// additions in a cache, except for the part of the bucket that does not fit.
 BucketPrice price(double bytes, const LinkPrices& prices, int ranks, double cold) {
   if (ranks == 1) return {};
   const double p = ranks;
@@ -153,7 +153,8 @@ BucketPrice price(double bytes, const LinkPrices& prices, int ranks, double cold
   const LinkPrices chunk = prices.at(bytes / p, cold * (first + (1 - first) * too_long), cold);
   const LinkPrices whole = prices.at(bytes, 0, too_long);
   const week21::CostModel cost{chunk.alpha, chunk.beta, chunk.gamma, chunk.launch};
-  const double scaling = whole.launch + bytes * whole.gamma * 2 / 3;  // a read and a write, where adding has three
+  const double scaling = whole.launch + bytes * whole.gamma * 2 / 3;  // a read and a write, where an addition has three
+                                                                      // accesses
   const double adding = (p - 1) * (bytes / p * chunk.gamma + chunk.launch);
   return {week21::ring_all_reduce_seconds(cost, ranks, bytes) + scaling, adding + scaling};
 }
@@ -194,7 +195,7 @@ SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int r
     return samples[samples.size() / 2];
   });
   outcome.check();
-  const Values& values = *std::max_element(outcome.values.begin(), outcome.values.end());  // of the slowest rank
+  const Values& values = *std::max_element(outcome.values.begin(), outcome.values.end());  // the slowest rank's
   SerialStep serial{.buckets = {},
                     .backward_end = values[1],
                     .seconds = values[0],

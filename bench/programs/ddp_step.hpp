@@ -1,5 +1,5 @@
-// One data-parallel training step of a GPT, made to be measured with and without its communication, and a prediction of
-// it from a serial step and the price of a message.
+// One data-parallel training step of a GPT, to be measured with and without its communication, and its prediction from
+// a serial step and the prices of messages.
 #pragma once
 
 #include <string>
@@ -15,49 +15,49 @@ namespace lockstep::bench {
 struct StepShape {
   GptConfig model;
   std::size_t sequences = 0;  // of the global batch; rank r takes chunk r of p
-  std::size_t length = 0;     // tokens of each
-  int microbatches = 1;       // of each rank's shard; one averaging for all of them
-  week21::DdpOptions ddp;     // its `overlap` is set by the variant below
+  std::size_t length = 0;     // tokens per sequence
+  int microbatches = 1;       // of each rank's shard; averaged once for all of them
+  week21::DdpOptions ddp;     // the variant below sets its `overlap`
 };
 
-/// What is left of a DDP step.
+/// The parts of a DDP step that run.
 enum class Variant {
-  compute,        // forward, backward and optimizer, nothing sent
+  compute,        // forward, backward and optimizer without communication
   sequential,     // gradients averaged while the rank does nothing else
-  overlapped,     // gradients averaged on a second queue during the backward pass
-  communication,  // the averages alone
+  overlapped,     // gradients averaged on a second stream during the backward pass
+  communication,  // averaging alone
 };
 std::string to_string(Variant variant);
 
-/// For `measure`. Verified: the averaged gradients against those of the whole batch, computed on one rank.
+/// Prepares a step for `measure`. Verified by comparing the averaged gradients with those of the whole batch on one
+/// rank.
 Prepared prepare_step(Rank me, const StepShape& shape, Variant variant, Purpose purpose);
 
-/// A step on one rank without messages: when each bucket's gradients are ready, and how long it takes.
+/// A step on one rank without messages: its duration, and when each bucket's gradients are ready.
 struct SerialStep {
   struct BucketReady {
-    double seconds = 0;  // since the step began
+    double seconds = 0;  // since the beginning of the step
     double bytes = 0;
   };
   std::vector<BucketReady> buckets;
   double backward_end = 0;
   double seconds = 0;
-  double memory_bytes = 0;  // all that it touches
+  double memory_bytes = 0;  // all memory that it touches
 };
-/// Runs the largest shard of `ranks` on one rank; where time is real, the step of median length out of seven. On MPI
-/// all ranks do so at once, each for itself, since they share the memory's bandwidth, and the slowest one counts.
+/// Runs the largest shard of `ranks` on one rank; in real time takes the step of median length out of seven. On MPI all
+/// ranks do so at once, each for itself, since they share the memory's bandwidth, and the slowest one counts.
 SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int ranks);
 
-/// Seconds of the variant on `ranks`: the serial step, and for each bucket a ring all-reduce by 21.5's formula and a
-/// multiplication by 1/p; overlapped, a bucket starts when its gradients are ready and the one before is done, and its
-/// additions lengthen the backward pass. Without spare cores a rank's messages are copied by the core that computes,
-/// and nothing is hidden. Where prices are tables, a step that touches more than the caches hold finds its gradients
-/// cold.
+/// Predicts the variant's time on `ranks`: the serial step, and for each bucket a ring all-reduce by 21.5's formula and
+/// a multiplication by 1/p. With overlap a bucket starts when its gradients are ready and its predecessor is done, and
+/// its additions lengthen the backward pass. Without spare cores the core that computes also copies a rank's messages,
+/// so nothing is hidden. With tables, a step that touches more than the caches hold finds its gradients cold.
 double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPrices& prices, int ranks,
                          bool spare_cores);
-/// Whether a rank has a core that does not compute, or its time is modelled.
+/// True if a rank has a core that does not compute, or if its time is modelled.
 bool has_spare_cores(const RunOptions& options);
 
-/// Contenders, one a variant, in the order given.
+/// Returns one contender per variant, in the given order.
 std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const StepShape& shape,
                                        const SerialStep& serial, const LinkPrices& prices, const RunOptions& options);
 

@@ -1,5 +1,6 @@
-// One rank of Gloo's all-reduce, in a process of its own: MPI's processes, which spin while they wait, sleep meanwhile.
-// Started by library_gloo.cpp, which it talks to over a socket, its standard input (gloo_socket.hpp):
+// One rank of Gloo's all-reduce, in its own process; MPI's processes, which spin while they wait, sleep in the
+// meantime. Started by library_gloo.cpp, with which it communicates over a socket, its standard input
+// (gloo_socket.hpp):
 //
 //   gloo_rank RANK RANKS ELEMENTS WARM_UP SAMPLES BUDGET_SECONDS HOSTNAME
 //
@@ -26,8 +27,8 @@ namespace {
 
 constexpr int kSocket = 0;  // standard input
 
-/// Where the ranks leave addresses for each other. All of them set as often, so a `set` is an all-gather, which the
-/// process that started this one does with MPI.
+/// Store through which ranks exchange addresses. All ranks call `set` equally often, so one call is an all-gather,
+/// which the parent process performs with MPI.
 class SocketStore final : public gloo::rendezvous::Store {
  public:
   void set(const std::string& key, const std::vector<char>& data) override {
@@ -41,13 +42,13 @@ class SocketStore final : public gloo::rendezvous::Store {
   }
   std::vector<char> get(const std::string& key) override { return entries_.at(key); }
   using Store::wait;
-  void wait(const std::vector<std::string>&) override {}  // what all have set is here
+  void wait(const std::vector<std::string>&) override {}  // `set` has already received everyone's values
 
  private:
   std::map<std::string, std::vector<char>> entries_;
 };
 
-/// Gloo takes its store by reference, and from 2025 on as a shared pointer.
+/// Gloo takes its store by reference, and since 2025 as a shared pointer.
 template <typename Context, typename Device>
 void connect_full_mesh(Context& context, std::shared_ptr<SocketStore> store, Device& device) {
   if constexpr (requires { context.connectFullMesh(store, device); })
@@ -68,17 +69,17 @@ std::shared_ptr<gloo::Context> connected(int rank, int ranks, const std::string&
   return context;
 }
 
-/// A rank alone has no messages, and Gloo nothing that could be called.
+/// A single rank has no messages, and Gloo no call for it.
 void sum(const std::shared_ptr<gloo::Context>& context, std::vector<float>& data) {
   if (data.empty() || context->size == 1) return;
   gloo::AllreduceOptions options(context);
-  options.setOutput(data.data(), data.size());  // and its input
+  options.setOutput(data.data(), data.size());  // also the input
   options.setReduceFunction(
       [](void* total, const void* a, const void* b, std::size_t count) { gloo::sum<float>(total, a, b, count); });
   gloo::allreduce(options);
 }
 
-/// Seconds of one sum on this rank, after all have arrived.
+/// Seconds of one sum on this rank, after a barrier.
 double timed(const std::shared_ptr<gloo::Context>& context, std::vector<float>& data) {
   if (context->size > 1) {
     gloo::BarrierOptions options(context);
@@ -89,7 +90,7 @@ double timed(const std::shared_ptr<gloo::Context>& context, std::vector<float>& 
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Small whole numbers, so that any order of adding gives the same sum.
+/// Small whole numbers, so that any order of additions gives the same sum.
 float input(int rank, std::size_t element) { return static_cast<float>(rank % 7 + static_cast<int>(element % 5)); }
 
 bool sums_right(const std::shared_ptr<gloo::Context>& context, std::size_t elements) {
@@ -112,7 +113,7 @@ int measure(const std::vector<std::string>& arguments) {
   std::vector<float> data(elements, 0.0f);  // so that repeated sums stay finite
   double seconds = timed(context, data);
   for (int i = 0; i < number(3); ++i) seconds = timed(context, data);
-  std::vector<float> of_all{static_cast<float>(seconds)};  // so that every rank takes as many samples
+  std::vector<float> of_all{static_cast<float>(seconds)};  // so that every rank takes the same number of samples
   sum(context, of_all);
   const double affordable = std::stod(arguments.at(5)) / std::max(1e-9, static_cast<double>(of_all[0]) / context->size);
   const int samples = std::min(number(4), std::max(5, static_cast<int>(std::min(affordable, 1e6))));
@@ -137,7 +138,7 @@ int main(int argc, char** argv) {
     try {
       write_message(kSocket, GlooMessage::error);
       write_text(kSocket, error.what());
-    } catch (const std::exception&) {  // nobody is there to be told
+    } catch (const std::exception&) {  // the parent has gone
     }
     return 1;
   }

@@ -1,4 +1,4 @@
-// What a rank of MPI and the process that runs Gloo for it say to each other, over a pair of sockets.
+// Messages between a rank of MPI and the process that runs Gloo for it, over a pair of sockets.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,8 +10,8 @@
 
 namespace lockstep::bench {
 
-/// What Gloo's process says: an address of its own (key and value), for which it gets those of all ranks; at the end
-/// whether its sum was right and the seconds of its samples, or what went wrong.
+/// Messages from Gloo's process: one of its addresses (key and value), answered with those of all ranks; at the end,
+/// whether its sum was correct and the seconds of its samples, or an error message.
 enum class GlooMessage : std::uint64_t { address, samples, error };
 
 inline void write_bytes(int socket, const void* bytes, std::size_t size) {

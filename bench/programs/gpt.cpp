@@ -1,15 +1,15 @@
-// One training step of a GPT on one rank: tokens a second, and how much of the computer's arithmetic that is. On MPI
-// also on several, with 21.7's buckets overlapped; and beside PyTorch's, where that is installed.
+// One training step of a GPT on one rank: tokens per second, and the fraction of the computer's arithmetic rate that
+// this is. On MPI also on several ranks, with 21.7's overlapped buckets. Also PyTorch's step, if it is installed.
 //
 //   ./lab bench gpt --model tiny --dtype fp32
 //   ./lab bench gpt --backend mpi --ranks 1,2 --model small --batch 32 --pytorch eager,compiled
 //   ./lab bench gpt --backend cuda --model gpt2-124m --vocabulary 50304 --batch 16 --machine dgx-h200
 //   ./lab bench gpt --machine dgx-h200 --phantom --model gpt2-124m,gpt2-355m --batch 16 --sequence 1024
 //
-// Model FLOP are what the model needs, whatever the program does: 6 a matrix parameter and token (N without positions,
-// norms and biases; a tied head counts once), and 6 L C T a token for attention, whose causal mask leaves half of the
-// 12 L C T of PaLM's formula (arXiv 2204.02311, appendix B). Beside the step, one large product of matrices in the same
-// dtype is measured in the same run: no step can be faster than its model FLOP at that rate.
+// Model FLOP are those that the model requires of any program: 6 per matrix parameter and token (N without positions,
+// norms and biases; a tied head counts once), plus 6 L C T per token for attention, half of PaLM's 12 L C T (arXiv
+// 2204.02311, appendix B) because of the causal mask. The same run also measures one large matrix product in the same
+// dtype: no step can be faster than its model FLOP at that rate.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -34,11 +34,11 @@ struct GptProgramOptions {
   std::vector<std::string> models{"tiny"};
   std::string dtype;                 // "": fp32 on MPI, else bf16
   int batch = 8;                     // sequences
-  int sequence = 0;                  // tokens of each; 0: the model's context
+  int sequence = 0;                  // tokens per sequence; 0: the model's context
   int vocabulary = 0;                // 0: the model's
-  int operations = 0;                // how many of a step's operations to time, the longest first
-  int matmul = 0;                    // rows and columns of the product; 0: 8192 on a GPU, real or priced, else 1024
-  std::vector<std::string> pytorch;  // how its step runs: eager, compiled
+  int operations = 0;                // number of a step's operations to time, the longest first
+  int matmul = 0;                    // rows and columns of the product; 0: 8192 on a GPU, real or simulated, else 1024
+  std::vector<std::string> pytorch;  // modes of its step: eager, compiled
 };
 
 double tokens(const StepShape& shape) { return static_cast<double>(shape.sequences * shape.length); }
@@ -61,7 +61,7 @@ std::size_t matmul_size(const GptProgramOptions& o, bool phantom) {
   return static_cast<std::size_t>(o.matmul ? o.matmul : gpu ? 8192 : 1024);
 }
 
-/// Everything that a rank needs for a step of its own.
+/// One rank's model, optimizer and data for a step on its own.
 class OneRankStep {
  public:
   OneRankStep(Rank me, const StepShape& shape)
@@ -76,7 +76,7 @@ class OneRankStep {
 
   void act() { serial_step(me_, gpt_, optimizer_, std::span(&batch_, 1), saved_, scalars_, {}); }
 
-  /// After the first step: a new model knows nothing, so its loss is near ln V; and after some steps it knows more.
+  /// Checks the loss: after the first step near ln V, because a new model knows nothing; after some steps lower.
   bool right() {
     const float first = read(me_, scalars_.loss, 0);
     for (int i = 0; i < 3; ++i) act();
@@ -100,7 +100,7 @@ Prepared prepare_step(Rank me, const StepShape& shape, Purpose purpose) {
   return {.act = [step] { step->act(); }, .right = [step] { return step->right(); }};
 }
 
-/// c = a · b with n × n matrices of small random values, so that no chip saves power on zeros.
+/// c = a · b with n × n matrices of small random values; with zeros a chip would save power.
 Prepared prepare_matmul(Rank me, std::size_t n, DType dtype) {
   std::array<Slice, 3> slices;
   for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -111,7 +111,7 @@ Prepared prepare_matmul(Rank me, std::size_t n, DType dtype) {
           .right = {}};
 }
 
-constexpr std::size_t kStep = 0, kMatmul = 1;  // contenders; after them PyTorch's steps
+constexpr std::size_t kStep = 0, kMatmul = 1;  // indices of the contenders; PyTorch's steps follow
 
 std::vector<Contender> contenders_of(Bench& bench, const GptProgramOptions& o, const RunOptions& options,
                                      const std::string& model, const PyTorch& pytorch) {
@@ -170,7 +170,7 @@ std::vector<int> ranks_of(const Bench& bench) {
   return std::string_view(backend_name()) == "mpi" ? bench.ranks() : std::vector<int>{1};
 }
 
-/// What the options ask of the backend; and the PyTorch that they ask for.
+/// Checks the options against the backend, and finds PyTorch if it is requested.
 PyTorch check(Bench& bench, const GptProgramOptions& o) {
   const std::string_view backend = backend_name();
   if (backend != "mpi") bench.want_one_rank("--backend mpi measures several, and ./lab bench ddp");

@@ -1,5 +1,5 @@
-// ./lab bench hsdp: full sharding (22.4) beside hybrid sharding (22.8): bytes by level of links, memory and time of a
-// training step, by formula and as run.
+// ./lab bench hsdp: compares full sharding (22.4) with hybrid sharding (22.8): bytes by level of links, memory and time
+// of a training step, by formula and in a run.
 //
 //   ./lab bench hsdp --machine dgx-a100-10gbe --ranks 16 --model gpt2-355m --microbatches 1,4 --phantom
 //   ./lab bench hsdp --machine dgx-h100 --ranks 8 --model gpt2-355m --within 2,4,8 --phantom
@@ -38,8 +38,8 @@ struct HsdpOptions {
 /// One way to shard, on one number of ranks.
 struct Sharding {
   std::string name;
-  Hybrid shape;  // of the machine's nodes where full, else of the groups that hold the state once
-  int node = 1;  // ranks of a node
+  Hybrid shape;  // full: of the machine's nodes; hybrid: of the groups that hold one copy of the state
+  int node = 1;  // ranks per node
   bool full = false;
 };
 
@@ -94,7 +94,7 @@ class Replica {
     fsdp_->step(kRate);
   }
 
-  /// How far this rank's shares are from those of one rank that takes the same step alone, over how far that went.
+  /// Distance of this rank's shard from that of one rank that takes the same step alone, relative to the step's length.
   double error() {
     Gpt whole(me_, gpt_.config(), 1);
     fill(me_, whole.parameters().gradients, 0);
@@ -140,15 +140,15 @@ class Replica {
   Activations saved_;
   Slice loss_;
   std::unique_ptr<week22::Fsdp> fsdp_;
-  week22::Hsdp* hsdp_ = nullptr;  // the same, where it is one
+  week22::Hsdp* hsdp_ = nullptr;  // fsdp_, if it is an Hsdp
   std::vector<Batch> batches_;
 };
 
-/// What a rank returns, by place.
+/// Indices of a rank's results.
 constexpr std::size_t kSeconds = 0, kCommunication = 1, kInside = 2, kAcross = 3, kState = 4, kError = 5;
 
-/// The second step of a rank: seconds, those in collectives, bytes by level of links, bytes of state; and the first
-/// one's error.
+/// Runs two steps on a rank. Results of the second: seconds, those in collectives, bytes by level of links, bytes of
+/// state; and the error of the first.
 Values run_steps(Rank me, const Step& step, const Sharding& sharding, int prefetch, bool verify) {
   Replica replica(me, step, sharding, prefetch);
   replica.step();
@@ -176,7 +176,7 @@ double most(const Outcome& outcome, std::size_t field) {
   for (const Values& seen : outcome.values) value = std::max(value, seen[field]);
   return value;
 }
-/// Of the ranks of a node together, on average over the nodes.
+/// Total over the ranks of a node, averaged over the nodes.
 double of_a_node(const Outcome& outcome, std::size_t field, int node) {
   double sum = 0;
   for (const Values& seen : outcome.values) sum += seen[field];
@@ -188,8 +188,9 @@ struct Prediction {
   LevelBytes sent;
 };
 
-/// The formulas of 22.1 and 22.8, unit by unit. Bytes by level are those of the machine's nodes: where the state is cut
-/// over fewer ranks than a node has, what crosses to another group may stay inside it.
+/// Applies the formulas of 22.1 and 22.8 to each unit. Bytes by level are those of the machine's nodes. There is no
+/// prediction if the state is sharded over fewer ranks than a node has: traffic between groups may then stay inside the
+/// node.
 Prediction predict(const Sharding& sharding, const Step& step, const Machine& machine) {
   const Hybrid& shape = sharding.shape;
   const week21::CostModel all = week21::cost_model(machine, shape.ranks()),
@@ -268,7 +269,7 @@ void measure_all(Bench& bench, const HsdpOptions& o) {
   step.config.storage = parse_storage(o.dtype);
   if (!bench.has_machine()) throw Error(Verdict::usage, "add --machine: its nodes and links matter here");
   for (const int ranks : bench.ranks()) {
-    shardings_of(o, bench.run_options(ranks).machine, ranks, 1);  // refuses before anything is printed
+    shardings_of(o, bench.run_options(ranks).machine, ranks, 1);  // throws before anything is printed
     if (is_judge())
       fmt::print(
           "{} in {}, {}, {} ranks; bytes are totals over the ranks of a node\n"

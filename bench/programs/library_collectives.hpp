@@ -1,4 +1,4 @@
-// The backend's library's own collectives beside ours, as references to beat; never offered to lab code.
+// The collectives of the backend's library, as baselines; not available to lab code.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace lockstep::bench {
 
-/// Empty where the backend has no such library.
+/// Empty if the backend has no such library.
 std::optional<CollectiveAlgorithm> library_collective(Collective collective);
 
 }  // namespace lockstep::bench

@@ -1,4 +1,4 @@
-// MPI's own: MPI_Reduce_scatter_block, MPI_Allgather, MPI_Bcast and MPI_Alltoall.
+// MPI's collectives: MPI_Reduce_scatter_block, MPI_Allgather, MPI_Bcast and MPI_Alltoall.
 #include <mpi.h>
 
 #include "bench/programs/library_collectives.hpp"
@@ -8,7 +8,7 @@
 namespace lockstep::bench {
 namespace {
 
-/// `call(arrays, world)`, and its status checked.
+/// Runs `call(arrays, world)` and checks its status.
 template <class Call>
 CollectiveAlgorithm algorithm(Call call, bool in_place) {
   return {.name = "library",

@@ -1,5 +1,5 @@
-// NCCL's own: ncclReduceScatter, ncclAllGather, ncclBroadcast; an all-to-all is a group of its sends and receives, as
-// nccl-tests has it.
+// NCCL's collectives: ncclReduceScatter, ncclAllGather, ncclBroadcast; an all-to-all is a group of its sends and
+// receives, as in nccl-tests.
 #include <nccl.h>
 
 #include "bench/programs/library_collectives.hpp"

@@ -1,4 +1,4 @@
-// Ranks of one process have no library that moves what they hold.
+// For ranks in one process: no library has collectives for them.
 #include "bench/programs/library_collectives.hpp"
 
 namespace lockstep::bench {

@@ -1,4 +1,4 @@
-// One GPU has no library that adds up what its own ranks hold; and the versions of CUDA.
+// For ranks on one GPU: no library has an all-reduce for them. Also the versions of CUDA.
 #include <cublas_api.h>
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
-// Gloo's all-reduce beside MPI's own: what PyTorch takes between CPUs. It has its own messages, over TCP, and its own
-// threads, and runs in processes of its own (gloo_rank.cpp), one for each rank of MPI: MPI only tells these each
-// other's addresses. While they are measured the ranks sleep, and before the ranks go on they have ended, so that
-// neither has the cores that the other needs.
+// Gloo's all-reduce, which PyTorch uses between CPUs, as another baseline on MPI. It has its own messages, over TCP,
+// and its own threads. It runs in separate processes (gloo_rank.cpp), one per rank of MPI; MPI only exchanges their
+// addresses. The ranks sleep while they are measured, and the processes end before the ranks continue, so that neither
+// takes the other's cores.
 #include <fmt/format.h>
 #include <gloo/config.h>
 #include <sys/socket.h>
@@ -47,7 +47,7 @@ class GlooProcess {
   ChildProcess process_;
 };
 
-/// The loopback where one host has all ranks; else the address that the host's name has.
+/// The loopback address if one host has all ranks; otherwise the address of the host's name.
 std::string address(Rank me) {
   int ranks = 0, here = 0;
   static_cast<mpi::MpiRank&>(me.backend()).with_world([&](MPI_Comm world) {
@@ -60,7 +60,7 @@ std::string address(Rank me) {
   return here == ranks ? "127.0.0.1" : "-";
 }
 
-/// Hands the address that this rank's process has to those of all ranks.
+/// Exchanges the addresses of the ranks' processes.
 void tell_addresses(Rank me, const GlooProcess& process) {
   const std::string key = read_text(process.socket()), value = read_text(process.socket());
   std::vector<std::string> keys, values;
@@ -100,7 +100,7 @@ Apart measure_apart(Rank me, std::size_t elements, const Plan& plan) {
     apart.seconds.resize(read_number(process.socket()));
     read_bytes(process.socket(), apart.seconds.data(), apart.seconds.size() * sizeof(double));
     return apart;
-  } catch (const Error&) {  // of another rank
+  } catch (const Error&) {  // on another rank
     throw;
   } catch (const std::runtime_error& error) {
     throw Error(Verdict::fail, fmt::format("Gloo failed (--algorithm without gloo goes on): {}", error.what()));

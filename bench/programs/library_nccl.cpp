@@ -1,4 +1,4 @@
-// NCCL's own all-reduce, its version, and what it finds: settings, links between GPUs, network interfaces.
+// NCCL's own all-reduce, its version, and its environment: settings, links between GPUs, network interfaces.
 #include <cublas_api.h>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -20,14 +20,14 @@
 namespace lockstep::bench {
 namespace {
 
-/// This rank's own. Another must not become the thread's: it would get a context, and what comes next.
+/// Returns this rank's GPU. Another one must not become current: it would get a context and the subsequent allocations.
 cuda::Gpu my_gpu() {
   int mine = 0;
   cuda::check(cudaGetDevice(&mine), "cudaGetDevice");
   return cuda::open_gpu(mine);
 }
 
-/// Names of the entries of a folder, sorted, with blanks between them.
+/// Returns the names of a folder's entries, sorted and separated by blanks.
 std::string names_in(const char* folder) {
   std::vector<std::string> names;
   std::error_code none;
@@ -45,7 +45,8 @@ std::string settings() {
   return text;
 }
 
-/// A line for each GPU of this host: which others it reaches directly (1), over PCIe or NVLink, and which not (0).
+/// Returns a line for each GPU of this host: 1 for each other GPU that it reaches directly, over PCIe or NVLink, else
+/// 0.
 std::string peers() {
   std::string text;
   const int count = cuda::count_gpus();

@@ -1,4 +1,4 @@
-// Where Gloo is not installed: no library stands beside MPI's own all-reduce.
+// Used if Gloo is not installed: MPI's own all-reduce is the only library.
 #include "bench/programs/library_all_reduce.hpp"
 
 namespace lockstep::bench {

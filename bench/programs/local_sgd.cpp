@@ -1,4 +1,4 @@
-// ./lab bench local_sgd: what a rank sends for a step of training, and what the model loses by it. A GPT is trained on
+// ./lab bench local_sgd: bytes that a rank sends per training step, and the loss in model quality. A GPT is trained on
 // text by DDP, by the compressed sums of 21.9, and by 21.12's local SGD and DiLoCo; each sees the same batches.
 //
 //   ./lab bench local_sgd --ranks 4 --steps 400
@@ -43,7 +43,7 @@ struct LocalOptions {
 struct Named {
   std::string name;
   Compression how;                // of gradients
-  std::optional<OuterSgd> outer;  // instead of sums of gradients
+  std::optional<OuterSgd> outer;  // replaces sums of gradients
 };
 
 std::vector<Named> methods_of(const LocalOptions& o) {
@@ -63,7 +63,7 @@ std::vector<Named> methods_of(const LocalOptions& o) {
   return all;
 }
 
-/// One rank's training: the model, its own AdamW, and room for its part of each batch.
+/// One rank's training: the model, its own AdamW, and memory for its part of each batch.
 struct Replica {
   Rank me;
   Gpt gpt;
@@ -92,7 +92,7 @@ struct Replica {
     fill(me, scalars.loss, 0);
     accumulate_gradients(me, gpt, {&batch, 1}, saved, scalars.loss, 1 / static_cast<float>(batch.rows()));
   }
-  /// Over text that none has trained on; each rank by itself.
+  /// Loss on text that no rank has trained on; computed by each rank alone.
   double validation_loss(const Corpus& corpus) {
     fill(me, scalars.loss, 0);
     for (std::size_t i = 0; i < kValidationBatches; ++i) {
@@ -104,10 +104,10 @@ struct Replica {
   }
 };
 
-/// What a rank returns, by place.
+/// Indices of a rank's results.
 constexpr std::size_t kLoss = 0, kBytes = 1, kSeconds = 2, kStateBytes = 3, kSquares = 4;
 
-/// Trains; validation loss, and bytes and seconds of the steps alone.
+/// Trains. Returns the validation loss, and bytes and seconds of the steps alone.
 Values train(Rank me, const Named& method, const LocalOptions& o, const GptConfig& config, const Corpus& corpus) {
   const ChunkRange shard = chunk_range(static_cast<std::size_t>(o.batch), me.rank(), me.size());
   const auto seed = static_cast<std::uint64_t>(o.seed);
@@ -139,7 +139,7 @@ Values train(Rank me, const Named& method, const LocalOptions& o, const GptConfi
           static_cast<double>(read(me, replica.scalars.squares, 0))};
 }
 
-/// Seconds of a step that communicates nothing.
+/// Seconds of a step without communication.
 double compute_seconds(RunOptions options, LocalOptions o, const GptConfig& config, const Corpus& corpus, int ranks) {
   options.ranks = 1;
   o.steps = 5;

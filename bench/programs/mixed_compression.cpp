@@ -28,7 +28,7 @@ double mixed_bytes_sent(const Compression& how, int ranks, double elements) {
 }
 
 double mixed_ranks_to_break_even(const Compression& how) {
-  // (p − 1)·8·density + 2(p − 1)/p·(1 + 4/block) = 2(p − 1)/p·4
+  // Solves (p − 1)·8·density + 2(p − 1)/p·(1 + 4/block) = 2(p − 1)/p·4.
   const double eight_bits = 1 + 4 / static_cast<double>(how.block);
   return (4 - eight_bits) / (4 * how.density);
 }

@@ -1,5 +1,4 @@
-// Where the time of a program's step goes on a GPU: its operations, each timed by events, added up by the line that
-// calls it.
+// Profile of a program's step on a GPU: its operations, each timed by events, summed by the line that calls them.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +19,7 @@ struct OperationTotal {
   double calls = 0, seconds = 0, flop = 0, bytes = 0;
 };
 
-/// Of `steps` steps after two that are not counted, the longest first. The events make a step a little longer.
+/// Profiles `steps` steps after two that are not counted; the longest first. The events make a step slightly longer.
 inline std::vector<OperationTotal> operations_of(RunOptions options,
                                                  const std::function<std::function<void()>(Rank)>& prepare) {
   constexpr int kSteps = 3;
@@ -53,7 +52,7 @@ inline std::vector<OperationTotal> operations_of(RunOptions options,
   return all;
 }
 
-/// Prints the longest `most` of them, and gives each a row of the results.
+/// Prints the longest `most` of them, and adds a row for each to the results.
 inline void report_operations(Bench& bench, const std::string& model, const std::vector<OperationTotal>& all,
                               std::size_t most) {
   double seconds = 0;

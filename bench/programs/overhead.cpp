@@ -1,6 +1,6 @@
-// The communication-overhead chart: how much of a data-parallel step goes into averaging gradients, for models of
+// The communication-overhead chart: the fraction of a data-parallel step spent on averaging gradients, for models of
 // several sizes over links of several bandwidths. Communication is simulated (on MPI: measured, over this computer's
-// link), computing is 6 FLOP a parameter and token.
+// link); computing takes 6 FLOP per parameter and token.
 //
 //   ./lab bench overhead --ranks 2 --parameters 100e6,1e9 --links 25,235 --json chart.json
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ Prepared prepare(Rank me, std::size_t elements, Purpose purpose) {
               }};
 }
 
-/// The machine whose ranks are joined by one link of this bandwidth, and add at an A100's memory bandwidth.
+/// Returns a machine with one link level of this bandwidth, whose ranks add at an A100's memory bandwidth.
 Machine linked(double latency, double bytes_per_second) {
   Machine machine = Machine::uniform(latency, 1 / bytes_per_second, 3 / 2e12);
   machine.name = fmt::format("{:g} GB/s", bytes_per_second / 1e9);

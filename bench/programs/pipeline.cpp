@@ -1,12 +1,12 @@
-// The bubble of every schedule, formula beside measurement; where stages' time goes; and what each schedule holds in
-// memory. Stages take the time they are told to: in the simulator in virtual time, on MPI by wall clock (emulated).
+// The bubble of every schedule, by formula and measured; how stages spend their time; and the memory that each schedule
+// needs. Stages take prescribed times: virtual time in the simulator, wall-clock time on MPI (emulated).
 //
 //   ./lab bench pipeline                                          p = 2, 4, 8 and m = 1 … 32
 //   ./lab bench pipeline --schedule gpipe,1f1b --stages 4 --comm-ms 0,0.1,0.3
 //   ./lab bench pipeline --stages 4 --microbatches 8 --last-stage 1,1.5,2    unequal stages, the same work in all
 //   ./lab bench pipeline --published                              against the bubble rates of arXiv 2401.10241
-//   ./lab bench pipeline --backend mpi --ranks 2 --microbatches 1,4,8 --schedule gpipe --forward-ms 10 --backward-ms 10
-//   --weight-ms 10
+//   ./lab bench pipeline --backend mpi --ranks 2 --microbatches 1,4,8 --schedule gpipe --forward-ms 10
+//       --backward-ms 10 --weight-ms 10
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct PipelineOptions {
   bool published = false;
 };
 
-/// One schedule at one shape, and the times of all stages but the last, which takes `last_stage` times as long.
+/// One schedule for one shape, and the times of all stages except the last, which takes `last_stage` times as long.
 struct Case {
   std::string name;
   PipelineShape shape;
@@ -46,11 +46,12 @@ struct Case {
   bool halves() const { return week24::splits_backwards(name); }
 };
 
-/// Elements of activations that a microbatch leaves on a stage, all its chunks: 64 MiB where memory is phantom.
+/// Elements of activations that a microbatch keeps on a stage, in all its chunks: 64 MiB in phantom memory.
 std::size_t kept_elements() { return simulated() ? std::size_t{1} << 24 : 4096; }
 
-/// Idle of the ideal, hops apart, the ideal being the work of the slowest stage. A microbatch needs Σ of all stages;
-/// GPipe and 1F1B then end one each slowest stage's time, naive pipelines one each Σ. NaN: no formula.
+/// Idle fraction of the ideal time, which is the work of the slowest stage; hops not counted. The first microbatch
+/// takes Σ over all stages. After it GPipe and 1F1B complete one per time of the slowest stage, naive pipelines one per
+/// Σ. NaN: no formula.
 double predicted_of_ideal(const Case& c) {
   const double slowest = std::max(1.0, c.last_stage), others = (c.shape.stages - 1 + c.last_stage) / slowest - 1;
   if (c.name == "naive") return others;
@@ -58,8 +59,8 @@ double predicted_of_ideal(const Case& c) {
   if (c.last_stage >= 1 && (c.name == "gpipe" || c.name == "1f1b")) return others / c.shape.microbatches;
   return std::nan("");
 }
-/// Of the longest span: the first stage's own, which has the whole bubble; with zero bubble (p − 1)(F + B − W) and
-/// (p − 1)(F + B − 2W), for m ≥ 2p − 1; of a V nothing where F = B = W.
+/// Idle fraction of the longest span. That is the first stage's, which contains the whole bubble. With zero bubble it
+/// is (p − 1)(F + B − W) and (p − 1)(F + B − 2W), for m ≥ 2p − 1; in a V it is zero if F = B = W.
 double predicted_of_span(const Case& c) {
   const double work = c.shape.microbatches * c.turn() * std::max(1.0, c.last_stage);
   double idle = predicted_of_ideal(c) * work;
@@ -72,7 +73,7 @@ double predicted_of_span(const Case& c) {
   return idle / (work + idle);
 }
 
-/// Where each stage's time went, and what it held.
+/// Time and memory of each stage.
 struct StageAccount {
   std::vector<double> busy, ends, waiting, wire, activations, in_flight;
 };
@@ -164,7 +165,7 @@ void print(const Case& c, const Row& row) {
       value(row, "peak_in_flight"), format_bytes(value(row, "activation_bytes_peak")));
 }
 
-/// The bubble of each schedule from the times that a paper measured, beside the bubble that it publishes.
+/// Compares the bubbles of the schedules, with the times that a paper measured, with its published bubbles.
 void compare_with_published(Bench& bench) {
   if (!simulated())
     throw Error(Verdict::usage, "--published compares the simulator with published rates: leave out --backend");
@@ -192,8 +193,8 @@ std::vector<int> stages_of(const Bench& bench, const PipelineOptions& o) {
   return simulated() ? std::vector{2, 4, 8} : bench.ranks();
 }
 
-/// The schedule's shape on p stages; none where it cannot be: interleaving needs p to divide m, and both it and a V
-/// need another stage to hand to.
+/// Returns the schedule's shape on p stages; nothing if it is impossible. Interleaving requires p to divide m, and both
+/// interleaving and a V require another stage to send to.
 std::optional<PipelineShape> shape_on(const PipelineOptions& o, const std::string& name, int p, int m) {
   const bool interleaves = name == "interleaved";
   if ((interleaves && m % p != 0) || (p == 1 && (interleaves || name == "zb-v"))) return std::nullopt;
@@ -207,7 +208,7 @@ void measure_shapes(Bench& bench, const PipelineOptions& o, double hop, double l
       for (const std::string& name : o.schedules) {
         const std::optional<PipelineShape> shape = shape_on(o, name, p, m);
         if (!shape) continue;
-        const double share = p / (p - 1 + last_stage) / 1e3;  // so that all stages together have the same work
+        const double share = p / (p - 1 + last_stage) / 1e3;  // keeps the total work of all stages constant
         const Case c{name, *shape, {o.forward_ms * share, o.backward_ms * share, o.weight_ms * share, hop}, last_stage};
         const Row row = row_of(c);
         if (is_judge()) print(c, row);
@@ -215,7 +216,7 @@ void measure_shapes(Bench& bench, const PipelineOptions& o, double hop, double l
       }
 }
 
-/// Each schedule once, of the first shape asked for; of none, 4 stages and 8 microbatches.
+/// Draws each schedule once: of the first requested shape, or of 4 stages and 8 microbatches.
 void draw_schedules(Bench& bench, const PipelineOptions& o, double hop, double last_stage) {
   if (bench.timeline().empty()) return;
   if (!simulated()) throw Error(Verdict::usage, "--timeline is for the simulator: leave out --backend");
@@ -238,7 +239,7 @@ void measure_pipelines(Bench& bench, const PipelineOptions& o) {
     if (!(ms >= 1e-3) || ms > 1e6) throw Error(Verdict::usage, fmt::format("{} {}: milliseconds from 0.001", name, ms));
   if (o.chunks < 2 || o.chunks > 64) throw Error(Verdict::usage, "--chunks: of interleaved, from 2 to 64");
   for (const std::string& name : o.schedules)
-    week24::make_schedule(name, week24::shape_of(name, 2, 2));  // names, before anything runs
+    week24::make_schedule(name, week24::shape_of(name, 2, 2));  // checks the names before anything runs
   std::vector<double> hops, factors;
   for (const std::string& text : o.comm_ms) hops.push_back(number_in("--comm-ms", text, 0, 1e6) / 1e3);
   for (const std::string& text : o.last_stage) factors.push_back(number_in("--last-stage", text, 0.01, 100));

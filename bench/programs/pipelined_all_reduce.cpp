@@ -9,16 +9,16 @@
 namespace lockstep::bench {
 namespace {
 
-/// The reduce-scatter's: every rank's chunk is cut into as many segments as there are blocks, and the segments of one
-/// block go round together. Batch k holds step t of block k − 2t: a block's steps are two batches apart, so that what
-/// one brings is added while the next is on its way.
+/// Schedule of the reduce-scatter. Every rank's chunk is split into one segment per block, and the segments of one
+/// block travel around the ring together. Batch k contains step t of block k − 2t: a block's steps are two batches
+/// apart, so that a segment is added while the next one is in flight.
 struct Schedule {
   int ranks;
   int blocks;
   int steps() const { return ranks - 1; }
   int batches() const { return blocks + 2 * (steps() - 1); }
   int block_of(int batch, int step) const { return batch - 2 * step; }
-  /// The steps of a batch are those whose block there is: first_step … end_step − 1.
+  /// A batch contains the steps whose block exists: first_step … end_step − 1.
   int first_step(int batch) const { return std::max(0, (batch - blocks + 2) / 2); }
   int end_step(int batch) const { return std::min(steps(), batch / 2 + 1); }
 };
@@ -28,7 +28,7 @@ Schedule schedule(int ranks, double bytes, std::size_t segment_bytes) {
   return {ranks, blocks < kFewestBlocks ? 1 : blocks};
 }
 
-/// One rank's part of it.
+/// One rank's part of the reduce-scatter.
 class ReduceScatter {
  public:
   ReduceScatter(Rank me, Slice data, Schedule schedule) : me_(me), data_(std::move(data)), schedule_(schedule) {
@@ -52,9 +52,9 @@ class ReduceScatter {
   }
   Slice outgoing(int batch, int step) const { return segment(batch, step, me_.rank() - step - 1); }
   Slice incoming(int batch, int step) const { return segment(batch, step, me_.rank() - step - 2); }
-  /// Segments of scratch: for every step, of this batch and of the next. One block has a step at a time.
+  /// Scratch, in segments: one per step, for this batch and the next. A single block has only one step at a time.
   int places() const { return schedule_.blocks == 1 ? 1 : 2 * schedule_.steps(); }
-  /// Where `incoming` waits to be added.
+  /// Buffer in which `incoming` waits to be added.
   Slice received(int batch, int step) const {
     const int place = (batch % 2 * schedule_.steps() + step) % places();
     return scratch_.cut(place * longest_, incoming(batch, step).size());
@@ -78,11 +78,12 @@ class ReduceScatter {
   Rank me_;
   Slice data_, scratch_;
   Schedule schedule_;
-  std::size_t longest_ = 0;  // elements of a segment
+  std::size_t longest_ = 0;  // elements of the longest segment
   std::vector<Transfer> transfers_;
 };
 
-/// Each rank has the sum of its own chunk; whole chunks go round, since nothing is to be hidden.
+/// Starts with each rank holding the sum of its own chunk. Whole chunks travel, since there is no work to hide them
+/// behind.
 void all_gather(Rank me, const Slice& data) {
   const int p = me.size(), next = (me.rank() + 1) % p, previous = (me.rank() + p - 1) % p;
   for (int step = 0; step < p - 1; ++step)
@@ -93,7 +94,7 @@ void all_gather(Rank me, const Slice& data) {
 }  // namespace
 
 void pipelined_all_reduce(Rank me, Slice data, std::size_t segment_bytes) {
-  if (me.size() == 1) return;  // nobody to add
+  if (me.size() == 1) return;  // no other rank
   Scope scope = me.region("pipelined_all_reduce", data.bytes());
   ReduceScatter(me, data, schedule(me.size(), static_cast<double>(data.bytes()), segment_bytes)).run();
   all_gather(me, data);
@@ -107,7 +108,8 @@ double pipelined_all_reduce_seconds(week21::CostModel cost, int ranks, double by
   if (ranks == 1) return 0;
   const Schedule plan = schedule(ranks, bytes, segment_bytes);
   const double segment = bytes / plan.blocks / ranks;
-  double before = 0, arrived = 0, added = 0;  // ends: of the additions two batches back, of messages, of additions
+  double before = 0, arrived = 0, added = 0;  // end times of the additions two batches before, of messages, of
+                                              // additions
   for (int batch = 0; batch < plan.batches(); ++batch) {
     const int messages = std::max(0, plan.end_step(batch) - plan.first_step(batch));  // and as many additions
     if (messages > 0) arrived = std::max(arrived, before) + cost.alpha + messages * segment * cost.beta;

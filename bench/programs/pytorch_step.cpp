@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kScript = LOCKSTEP_SOURCE_DIR "/bench/programs/pytorch_step.py";
 
-/// A process whose output goes into a file.
+/// A process whose output is written to a file.
 class Child : public ChildProcess {
  public:
   Child(const std::vector<std::string>& words, const std::string& output)
@@ -32,7 +32,7 @@ class Child : public ChildProcess {
         }) {}
 };
 
-/// A folder that is removed with this.
+/// A temporary folder, removed by the destructor.
 class Scratch {
  public:
   Scratch() : path_(temporary_folder() + "/lockstep_pytorch.XXXXXX") {
@@ -55,7 +55,7 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-/// A port of this computer that nobody listens at, chosen by rank 0 and known to all; a float has all its digits.
+/// Returns an unused port of this computer, chosen by rank 0 and known to all; a float represents it exactly.
 int common_port(Rank me) {
   Slice port = me.allocate(1, DType::f32, Category::buffer);
   if (me.rank() == 0) {
@@ -134,7 +134,7 @@ PyTorch find_pytorch() {
     try {
       Child child({python, "-c", "import torch; print(torch.__version__)"}, output);
       if (child.succeeds()) return {python, last_line(read_file(output))};
-    } catch (const std::runtime_error&) {  // there is no such program
+    } catch (const std::runtime_error&) {  // the program does not exist
     }
   }
   return {};

@@ -1,5 +1,5 @@
-// PyTorch's training step of the same model and shape beside ours: pytorch_step.py, in a process of its own for each
-// rank, which waits asleep meanwhile.
+// PyTorch's training step for the same model and shape: pytorch_step.py, in a separate process for each rank, which
+// sleeps in the meantime.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 namespace lockstep::bench {
 
 struct PyTorch {
-  std::string python;   // the interpreter that has it
-  std::string version;  // "" where none has
+  std::string python;   // the interpreter that has PyTorch
+  std::string version;  // "" if none has
 };
-/// LOCKSTEP_PYTORCH, else python3 on PATH, else Debian's.
+/// Tries LOCKSTEP_PYTORCH, then python3 on PATH, then Debian's.
 PyTorch find_pytorch();
 
-/// `model`: a preset's name. `how`: "eager" or "compiled". With several ranks DistributedDataParallel over Gloo.
+/// `model`: a preset's name. `how`: "eager" or "compiled". Uses DistributedDataParallel over Gloo with several ranks.
 Contender pytorch_contender(const PyTorch& pytorch, const std::string& model, const StepShape& shape,
                             const std::string& how);
 

@@ -74,8 +74,8 @@ RingMeasured measure_ring(const RunOptions& options, const RingCase& c, RingPass
   return measured;
 }
 
-/// The machine's price of a rank's chunks of queries against those of another rank, of which causality leaves the pairs
-/// in `visible`: 2 halves and a whole at home, 4 or 2 wholes elsewhere.
+/// The machine's price for a rank's queries and another rank's keys, chunk by chunk; the causal mask leaves the pairs
+/// in `visible`: 2 halves and a whole one at home, 4 or 2 whole ones elsewhere.
 double step_seconds(const Machine& machine, const RingCase& c, RingPass pass, bool home, int whole) {
   return priced_seconds(machine, [&](Rank me) {
     const auto arrays = std::make_shared<RingArrays>(me, c, pass);
@@ -98,8 +98,8 @@ double step_seconds(const Machine& machine, const RingCase& c, RingPass pass, bo
   });
 }
 
-/// By formula: p steps of the slowest rank, each with a message behind it but the last; backward, the gradients'
-/// messages after each step. What is filled at the beginning is left out.
+/// Predicts p steps of the slowest rank, each of which but the last hides a message; in the backward, also the
+/// gradients' messages after each step. Does not include filling arrays at the beginning.
 double predicted_seconds(const RunOptions& options, const LinkPrices& link, const RingCase& c, RingPass pass) {
   const double home = step_seconds(options.machine, c, pass, true, 1);
   if (c.ranks == 1) return home;

@@ -1,5 +1,5 @@
-// Ring attention for ./lab bench tp --ring-attention: one layer's attention over a sequence that p ranks share, in both
-// cuts, forward and backward: virtual time and memory, beside what the machine file says of their parts.
+// Ring attention for ./lab bench tp --ring-attention: one layer's attention over a sequence that p ranks share, split
+// in both ways, forward and backward. Reports virtual time and memory, and the machine file's predictions.
 #pragma once
 
 #include "bench/support/bench.hpp"
@@ -12,7 +12,7 @@ struct RingAttentionOptions {
   DType dtype = DType::bf16;
 };
 
-/// A row for each length, cut and pass on `options`, the simulator's. One sequence.
+/// Reports a row for each length, split and pass on `options`, the simulator's. One sequence.
 void report_ring_attention(Bench& bench, RunOptions options, const RingAttentionOptions& o);
 
 }  // namespace lockstep::bench

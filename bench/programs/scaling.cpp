@@ -21,14 +21,14 @@ namespace {
 
 struct ScalingOptions {
   std::string model = "tiny";
-  int batch = 16;    // sequences: of all ranks (strong), of each rank (weak)
+  int batch = 16;    // sequences: of all ranks (strong), per rank (weak)
   int sequence = 0;  // tokens; 0: the model's context
 };
 
-/// What has been measured so far, by kind of scaling.
+/// Measurements so far, by kind of scaling.
 struct Curve {
   double serial_seconds = std::nan("");
-  std::vector<week21::Measurement> points;  // of p ≥ 2 ranks with a core each: T(p) in units of the T(1) beside it
+  std::vector<week21::Measurement> points;  // for p ≥ 2 ranks with a core each: T(p) / the T(1) measured with it
 };
 
 StepShape shape_of(const ScalingOptions& o, bool strong, int ranks) {
@@ -53,8 +53,8 @@ void describe(Row& row, const Curve& curve, bool strong, int ranks, double secon
   row.set("fits_cores", cores);
 }
 
-/// T(1) beside T(p), in turn with it: rank 0 alone takes the serial step while the others wait, so that whatever slows
-/// this computer down slows both.
+/// Measures T(1) in turns with T(p): rank 0 alone takes the serial step while the others wait, so that anything that
+/// slows down this computer affects both.
 Contender serial_contender(const StepShape& shape, const SerialStep& serial) {
   auto prepare = [shape](Rank me, Purpose purpose) -> Prepared {
     const Rank alone = me.split(me.rank() == 0 ? 0 : -1, 0);
@@ -97,7 +97,7 @@ void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, st
   });
 }
 
-/// The law of one curve, into the context and onto the terminal; where it describes nothing, why.
+/// Reports the law of one curve, in the context and on the terminal; if it does not fit, the reason.
 void fit(Bench& bench, const std::string& law, const Curve& curve, bool weak) {
   const scaling::LawFit fit = scaling::fit_law(weak, 1, curve.points);
   if (is_judge()) fmt::print("{}\n", fit.sentence);

@@ -1,12 +1,12 @@
-// What the simulator itself costs on this computer: messages a second and memory, by algorithm and ranks.
+// Cost of the simulator itself on this computer: messages per second and memory, by algorithm and ranks.
 //
 //   ./lab bench simulator --ranks 64,256,1024,4096
 //   ./lab bench simulator --machine dgx-a100-hdr --ranks 1024 --algorithm rabenseifner,all_to_all --json out.json
 //
-// Each row is measured in processes of its own, so that its peak of memory is its own, by their CPU time: a simulation
-// is one thread, and on a quiet computer that is the time it takes. The rate is that of a run whose ranks play the
-// algorithm again and again; the run with one turn says what a run costs that is over soon, and the run with none what
-// a rank costs. Beside the rate and the memory stands whether they are what the simulator aims at.
+// Each row is measured in its own processes, so that its peak of memory is its own, and by their CPU time: a simulation
+// is one thread, so on a quiet computer that is its duration. The rate is that of a run whose ranks repeat the
+// algorithm many times; the run that plays it once gives the cost of a short run, and the run that does not play it the
+// cost of a rank. The table also shows whether rate and memory meet the simulator's goals.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -26,8 +26,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kGoalRate = 3e6;                                   // messages a second
-constexpr double kGoalBytesPerRank = 20e3, kGoalBytesPerPeer = 76;  // of an all-to-all of 1,024 ranks, 100 MB
+constexpr double kGoalRate = 3e6;                                   // messages per second
+constexpr double kGoalBytesPerRank = 20e3, kGoalBytesPerPeer = 76;  // all-to-all of 1,024 ranks: 100 MB in total
 
 struct SimulatorOptions {
   std::vector<std::string> algorithms;
@@ -36,12 +36,12 @@ struct SimulatorOptions {
   bool data = false;
 };
 
-/// Of one run: all of it, from nothing to the memory given back.
+/// Cost of one run, from its start until its memory is released.
 struct Cost {
   double cpu_seconds = 0;
   double seconds = 0;  // virtual
   std::uint64_t messages = 0;
-  std::uint64_t grown_bytes = 0;  // resident memory at its peak, less what there was before the run
+  std::uint64_t grown_bytes = 0;  // peak of resident memory minus that before the run
   std::uint64_t peak_bytes = 0;
 };
 
@@ -79,7 +79,7 @@ Cost cost_of_run(const RunOptions& options, const Pattern& pattern, std::size_t 
   return cost;
 }
 
-/// In a process of its own.
+/// Measures a run in a separate process.
 Cost cost_apart(const RunOptions& options, const Pattern& pattern, std::size_t elements, int turns) {
   int ends[2];
   if (pipe(ends) != 0) throw Error(Verdict::fail, "the simulator's cost: no pipe");
@@ -104,7 +104,7 @@ Cost cost_apart(const RunOptions& options, const Pattern& pattern, std::size_t e
   return cost;
 }
 
-/// The run whose time is the median.
+/// The run with the median time.
 Cost median_cost(const RunOptions& options, const Pattern& pattern, std::size_t elements, int turns) {
   constexpr std::size_t kRuns = 5;
   std::vector<Cost> costs;
@@ -130,7 +130,7 @@ void measure_pattern(Bench& bench, const RunOptions& options, const Pattern& pat
   const std::uint64_t bytes = parse_byte_sizes(o.bytes).front();
   const std::size_t elements = f32_elements(bytes);
   const Cost none = median_cost(options, pattern, elements, 0), one = median_cost(options, pattern, elements, 1);
-  if (one.messages == 0) return;  // of one rank
+  if (one.messages == 0) return;  // with one rank
   const int turns = 1 + static_cast<int>(o.messages / static_cast<double>(one.messages));
   const Cost many = turns > 1 ? median_cost(options, pattern, elements, turns) : one;
   const double ranks = options.ranks, rate = static_cast<double>(many.messages) / many.cpu_seconds;
@@ -142,7 +142,7 @@ void measure_pattern(Bench& bench, const RunOptions& options, const Pattern& pat
              options.ranks, many.messages, turns, many.cpu_seconds, rate / 1e6, verdict(rate >= kGoalRate),
              rate_of_one / 1e6, per_rank * 1e6, memory / 1e3, verdict(memory <= most),
              static_cast<double>(one.peak_bytes) / 1e6);
-  std::fflush(stdout);  // large runs take their time
+  std::fflush(stdout);  // large runs take long
   Row row;
   row.set("backend", backend_name()).set("machine", options.machine.name).set("ranks", options.ranks);
   row.set("algorithm", pattern.name).set("bytes", bytes).set("phantom", options.phantom).set("seconds", one.seconds);

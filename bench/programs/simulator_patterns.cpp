@@ -12,7 +12,7 @@
 namespace lockstep::bench {
 namespace {
 
-/// A binomial tree: sums go up, the sum comes down.
+/// A binomial tree: reduces to the root, then broadcasts.
 void tree_all_reduce(Rank me, const Slice& data) {
   const int p = me.size(), r = me.rank();
   Slice scratch = me.allocate(data.size(), data.dtype(), Category::buffer);
@@ -30,7 +30,8 @@ void tree_all_reduce(Rank me, const Slice& data) {
     if (r + bit < p) me.exchange({send(r + bit, data)});
 }
 
-/// Every rank has a part for every other one. In step d it sends to the rank d further on, and hears of the one d back.
+/// Every rank has a part for every other one. In step d it sends to the rank d further, and receives from the rank d
+/// before.
 void all_to_all(Rank me, const Slice& data) {
   const int p = me.size(), r = me.rank();
   Slice received = me.allocate(data.size(), data.dtype(), Category::buffer);
@@ -58,7 +59,7 @@ Pattern plain(const char* name, F act, bool meets_all = false) {
   return {name, [act](Rank me, const Slice& data) -> Turn { return [=] { act(me, data); }; }, meets_all};
 }
 
-/// With the largest nodes that are no larger than their number.
+/// Uses the largest node size that is at most the number of nodes.
 Turn hierarchical(Rank me, const Slice& data) {
   int g = 1;
   while (4 * g * g <= me.size() && me.size() % (2 * g) == 0) g *= 2;

@@ -1,4 +1,4 @@
-// What ranks say to each other: the course's collectives and a few that it does not have, for the simulator's cost.
+// Communication patterns for measuring the simulator: the course's collectives and some others.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-/// One collective on one rank, groups and memory being there already.
+/// One collective on one rank; groups and memory already exist.
 using Turn = std::function<void()>;
 
 struct Pattern {

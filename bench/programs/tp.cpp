@@ -1,11 +1,10 @@
-// Tensor parallelism: which collectives a forward and backward pass has, counted by the ledger and not on paper; what
-// they cost; and what overlap and sequence parallelism change.
+// Tensor parallelism: the collectives in a forward and backward pass, counted by the ledger; their cost; and the effect
+// of overlap and sequence parallelism.
 //
 //   ./lab bench tp                           12 layers, d_model 512, 8 × 512 tokens, bf16, two ranks of every machine
 //   ./lab bench tp --machine pcie-box --ranks 2,4 --d-model 512,1024,2048
 //   ./lab bench tp --machine dgx-a100-hdr --ranks 8,16 --heads 32 --d-model 4096   inside a node, and across two
-//   ./lab bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192,32768   one layer's, its sequence cut over ranks
-//   (23.6)
+//   ./lab bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192,32768   one layer's, over ranks (23.6)
 //   ./lab bench tp --machine dgx-a100 --ranks 8 --published              against Megatron's iteration times
 #include <fmt/format.h>
 
@@ -38,7 +37,7 @@ struct TpProgramOptions {
   std::vector<std::string> ring_attention;  // lengths of sequences
 };
 
-/// Collectives of one place, of the rank that spent most time in them.
+/// Collectives of one place, on the rank that spent most time in them.
 struct Place {
   std::string name;
   std::uint64_t collectives = 0, bytes = 0;
@@ -58,8 +57,8 @@ std::vector<Place> places_of(const Outcome& outcome) {
   return places;
 }
 
-/// Seconds of one collective by formula: a ring all-reduce, or half of one, and the copy of own rows (two thirds of the
-/// three accesses of γ), for a gather or a scatter.
+/// Predicted seconds of one collective: a ring all-reduce; for a gather or a scatter half of one, and the copy of this
+/// rank's rows (two thirds of the three accesses of γ).
 double formula(const std::string& place, const LinkPrices& prices, int ranks, double bytes) {
   week21::CostModel cost{prices.alpha, prices.beta, prices.gamma, prices.launch};
   const double half = (ranks - 1) * (cost.alpha + bytes / ranks * cost.beta);
@@ -70,14 +69,15 @@ double formula(const std::string& place, const LinkPrices& prices, int ranks, do
   return place.ends_with("scatter") ? whole - half + own_rows : whole;
 }
 
-/// What a collective beside other work saves: the less of that work and of its own time on the links. Its additions
-/// need the same engine.
+/// Time saved by overlapping a collective with other work: the smaller of that work and of the collective's time on the
+/// links. Its additions need the same engine as the work.
 double saved_beside(double collective, const LinkPrices& prices, int ranks, double bytes, double beside) {
   const double additions = (ranks - 1) * (prices.launch + bytes / ranks * prices.gamma);
   return std::min(beside, collective - additions);
 }
 
-/// A row for each place, and their sum. Seconds predicted and in the ledger of all; and how many of them overlap saves.
+/// Totals over places, each of which gets a row: seconds predicted, seconds in the ledger, and seconds that overlap
+/// saves.
 struct Account {
   double predicted = 0, measured = 0, saved = 0;
   double parameter_bytes = 0;
@@ -141,7 +141,7 @@ StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
   return shape;
 }
 
-/// Bytes of this model's tensors that every rank has whole.
+/// Bytes of this model's replicated tensors.
 double replicated_bytes(const GptConfig& serial, int ranks) {
   GptConfig own = serial;
   own.tensor = {0, ranks};
@@ -154,7 +154,7 @@ double replicated_bytes(const GptConfig& serial, int ranks) {
 
 void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
   const int ranks = options.ranks;
-  options.phantom = std::string_view(backend_name()) == "sim";  // nothing is compared: no values are needed
+  options.phantom = std::string_view(backend_name()) == "sim";  // nothing is compared, so no values are needed
   if (is_judge())
     fmt::print("{}, d_model {}, {} × {} tokens on {}{}: all-reduces of one step\n",
                counted(shape.model.layers, "layer"), shape.model.d_model, shape.sequences, shape.length,
@@ -211,7 +211,7 @@ void compare_with_published(Bench& bench) {
                                          {2, model(30, 18, 2304), 1.026},
                                          {4, model(36, 24, 3072), 1.162},
                                          {8, model(42, 32, 4096), 1.343}}};
-  double slower = 1;  // than the machine file says arithmetic is: fitted on one GPU, where nothing communicates
+  double slower = 1;  // arithmetic relative to the machine file: fitted on one GPU, where nothing communicates
   for (const Published& published : all) {
     RunOptions options = bench.run_options(published.gpus);
     options.phantom = true;

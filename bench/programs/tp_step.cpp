@@ -12,14 +12,14 @@
 namespace lockstep::bench {
 namespace {
 
-/// Everything one rank needs for a forward and backward pass.
+/// One rank's model and data for a forward and backward pass.
 class Pass {
  public:
   Pass(Rank me, const StepShape& shape, Variant variant)
       : Pass(me, shape, variant, {me.rank(), me.size(), variant == Variant::sequence},
              variant == Variant::compute ? me.split(me.rank(), 0) : me) {}
 
-  /// With the part `part` of the layers, whose sums go over `group`: alone, the sum of one.
+  /// With the part `part` of the layers, summed over `group`; with a group of one, no sums.
   Pass(Rank me, const StepShape& shape, Variant variant, TensorShard part, Rank group)
       : me_(me), gpt_(me, config_of(shape.model, part), /*seed=*/1) {
     const bool alone = group.size() != part.ranks;

@@ -1,9 +1,8 @@
-// ZeRO's stages beside each other: what each holds of parameters, gradients and optimizer state, by formula and by the
-// ledger; what it sends; and how long a step takes, against plain data parallelism (stage 0).
+// Compares ZeRO's stages: memory for parameters, gradients and optimizer state, by formula and by the ledger; bytes
+// sent; and the time of a step, relative to plain data parallelism (stage 0).
 //
 //   ./lab bench zero --ranks 1,2,4,8 --json zero.json
-//   ./lab bench zero --params 100e6 --ranks 2                                       really allocated; also --backend
-//   mpi
+//   ./lab bench zero --params 100e6 --ranks 2                  really allocated; also --backend mpi
 //   ./lab bench zero --params 7e9,13e9 --phantom --ranks 8 --machine dgx-a100
 #include <fmt/format.h>
 
@@ -63,7 +62,8 @@ std::vector<Named> models_of(const ZeroOptions& o) {
   return models;
 }
 
-/// Too large to be computed with for long on a laptop's cores: it is weighed in one step, and not timed.
+/// True if a model takes too long to compute on a laptop's cores: its memory is measured in one step, and it is not
+/// timed.
 bool large(const GptConfig& model) { return model.parameters() > 20'000'000; }
 
 ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
@@ -84,7 +84,7 @@ ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
   return shape;
 }
 
-/// Refuses what cannot be allocated: all ranks' state and activations, in this computer.
+/// Throws if this computer cannot hold all ranks' state and activations.
 void check_memory(const RunOptions& options, const ZeroShape& shape, int stage) {
   if (options.phantom) return;
   const auto parameters = static_cast<double>(shape.model.parameters());
@@ -119,7 +119,7 @@ void print_memory(const std::string& model, const std::vector<Row>& rows) {
                  text(row, "reason"));
 }
 
-/// Bytes of parameters, gradients and optimizer state at rest, by stage.
+/// Prints bytes of parameters, gradients and optimizer state at rest, by stage.
 void print_totals(const std::vector<Row>& rows) {
   struct Total {
     std::string stage;
@@ -166,10 +166,10 @@ void weigh_all(Bench& bench, const ZeroOptions& o) {
   }
 }
 
-/// Rank 0 alone has samples; the rows of other processes are written nowhere.
+/// Only rank 0 has samples; the rows of other processes are not written.
 double middle(const std::vector<double>& samples) { return samples.empty() ? std::nan("") : median(samples).value; }
 
-/// Steps of all stages, in turn.
+/// Times steps of all stages, in turns.
 void time_all(Bench& bench, const ZeroOptions& o) {
   for (const Named& model : models_of(o)) {
     if (large(model.config) && !bench.run_options(1).phantom) {

@@ -40,7 +40,7 @@ week25::EngineModel engine_model(Gpt& gpt, std::uint64_t seed) {
                        Slice part) { initialise_part(me, config, table[i], i, first, std::move(part), seed); }};
 }
 
-/// Forward and backward of one microbatch under the engine's hooks: gradients (+=), and loss[0] += factor · Σ over
+/// Forward and backward of one microbatch with the engine's hooks: gradients (+=), and loss[0] += factor · Σ over
 /// tokens.
 void run_pass(Rank me, const Gpt& gpt, const Batch& batch, Activations& saved, Slice loss, float factor,
               const Engine::Hooks& hooks) {
@@ -51,7 +51,7 @@ void run_pass(Rank me, const Gpt& gpt, const Batch& batch, Activations& saved, S
   if (hooks.end_backward) hooks.end_backward();
 }
 
-/// Everything one rank needs.
+/// One rank's model, engine and data.
 class Step {
  public:
   Step(Rank me, const ZeroShape& shape, int stage, Purpose purpose, Waits* waits)
@@ -70,7 +70,7 @@ class Step {
   static EngineOptions options_of(const ZeroShape& shape, int stage) {
     EngineOptions options = shape.engine;
     options.zero = stage;
-    options.adamw.epsilon = 1e-3f;  // a step follows the size of the gradient, so that a wrong one shows
+    options.adamw.epsilon = 1e-3f;  // makes a step proportional to the gradient, so that a wrong one shows
     return options;
   }
 
@@ -84,7 +84,7 @@ class Step {
     if (purpose_ == Purpose::time && waits_ && me_.rank() == 0) note(before, ledger_of(me_));
   }
 
-  /// The values that this rank keeps, after one step, against the same step on the whole batch by this rank alone.
+  /// Compares this rank's parameters after one step with the same step on the whole batch on this rank alone.
   bool right() {
     Gpt gpt(me_, shape_.model, shape_.seed);
     const std::vector<float> first = to_host(me_, gpt.parameters().values);
@@ -112,7 +112,7 @@ class Step {
       for (std::size_t u = 0; u < units.size(); ++u)
         compare(units[u].offset + units[u].shard(me_.rank(), me_.size()).offset, kept[u]);
     }
-    // In 16 bits each gradient, and each sum of them, is rounded to 3 digits.
+    // In 16 bits each gradient, and each sum of gradients, is rounded to 3 digits.
     return std::sqrt(gap) < (shape_.model.storage == DType::f32 ? 1e-3 : 0.1) * std::sqrt(moved);
   }
 
@@ -152,13 +152,13 @@ class Step {
 constexpr Category kKinds[] = {Category::parameter, Category::gradient, Category::optimizer, Category::activation};
 constexpr std::size_t kKindCount = std::size(kKinds);
 
-/// What the layout of the units says, in elements; see Explained.
+/// The layout of the units, in elements; see Explained.
 struct Layout {
   std::vector<Unit> units;
   UsageOrder usage_order;
 };
 
-/// Elements of rank's chunks of all units.
+/// Elements in one rank's chunks of all units.
 std::size_t share(const Layout& layout, int rank, int ranks) {
   std::size_t sum = 0;
   for (const Unit& unit : layout.units) sum += unit.shard(rank, ranks).size;
@@ -171,7 +171,7 @@ std::size_t largest_share(const Layout& layout, int ranks) {
   return most;
 }
 
-/// Bytes that the formula does not know, and why.
+/// Bytes that the formula does not include, and the reason.
 struct Explained {
   double bytes = 0;
   std::string reason;
@@ -183,16 +183,16 @@ struct Explained {
   }
 };
 
-/// The most elements of whole gradients at one time in a backward pass of stage 3. A unit's are there from its first
-/// use until main has waited for its reduction, or for anything that the same queue was given after it: waiting for a
-/// unit that is gathered frees what was being reduced before.
+/// Largest number of elements in whole gradients at one time in a backward pass of stage 3. A unit's gradients exist
+/// from its first use until main has waited for its reduction, or for any later work on the same stream: waiting for a
+/// gathered unit also frees a unit whose reduction was issued before.
 std::size_t most_gradients(const Layout& layout, std::size_t ahead, bool overlap) {
   if (!overlap) return week22::most_elements(layout.units, layout.usage_order, Pass::backward, 0, false);
   const week22::UnitTimes times = week22::unit_times(layout.units, layout.usage_order, Pass::backward);
-  std::vector<std::size_t> gathered(layout.units.size(), 0), reduced;  // which piece of the queue's work, from 1 on
+  std::vector<std::size_t> gathered(layout.units.size(), 0), reduced;  // position in the stream's work, from 1
   std::vector<bool> open(layout.units.size(), false);
   std::size_t work = 0, started = 0, used = 0, sum = 0, most = 0;
-  std::vector<std::size_t> in_flight;  // of `reduced`: elements
+  std::vector<std::size_t> in_flight;  // elements, as in `reduced`
   const auto wait = [&](std::size_t until) {
     for (std::size_t i = 0; i < reduced.size(); ++i)
       if (reduced[i] <= until) in_flight[i] = 0;
@@ -270,7 +270,7 @@ double formula_of(const ZeroShape& shape, int stage, int ranks, Category kind) {
 GptConfig model_of_size(double parameters) {
   if (!(parameters >= 1e4) || !(parameters <= 1e14))
     throw Error(Verdict::usage, fmt::format("--params {:g}: from 1e4 to 1e14", parameters));
-  // Kaplan et al. (arXiv 2001.08361): 12 L d²; depth about d / 64, as GPT-2 and GPT-3 have.
+  // Kaplan et al. (arXiv 2001.08361): 12 L d²; depth about d / 64, as in GPT-2 and GPT-3.
   GptConfig model{.layers = 1, .heads = 1, .d_model = 64, .vocabulary = 1, .context = 1024};
   const double width = std::cbrt(0.85 * parameters * 64 / 12);
   model.d_model = std::max<std::size_t>(16, static_cast<std::size_t>(width / 64) * 64);

@@ -1,4 +1,4 @@
-// One training step of a GPT whose training state is divided by a ZeRO stage: made to be timed, and to be weighed.
+// One training step of a GPT whose training state is sharded by a ZeRO stage, for measuring its time and its memory.
 #pragma once
 
 #include <vector>
@@ -12,27 +12,27 @@ namespace lockstep::bench {
 struct ZeroShape {
   GptConfig model;
   std::uint64_t seed = 1;
-  week25::EngineOptions engine;  // its stage is set by whoever uses it
-  std::size_t sequences = 1;     // of each rank and microbatch
-  std::size_t length = 0;        // tokens of each
+  week25::EngineOptions engine;  // the caller sets its stage
+  std::size_t sequences = 1;     // per rank and microbatch
+  std::size_t length = 0;        // tokens per sequence
   int microbatches = 1;
 };
 
-/// A GPT of about so many parameters: depth and width grow together, and the vocabulary makes up for the rest.
+/// Returns a GPT of about so many parameters: depth and width grow together, and the vocabulary makes up the rest.
 GptConfig model_of_size(double parameters);
 
-/// For `measure`: a window and a step. Verified against the whole batch on one rank; rank 0's main queue's seconds of
-/// waiting, and all its seconds of communication, in the timed acts are written to `waits`.
+/// Waits in the timed acts of a window and a step for `measure`: seconds of waiting on rank 0's main stream, and
+/// seconds of communication. The contender is verified against the whole batch on one rank.
 struct Waits {
-  double exposed = 0;        // seconds that main waited, in one act
-  double communication = 0;  // seconds in collectives, on any queue, in one act
-  double optimizer = 0;      // seconds in AdamW, in one act
-  std::vector<double> all_exposed, all_communication, all_optimizer;  // one an act
+  double exposed = 0;                                                 // seconds that main waited, per act
+  double communication = 0;                                           // seconds in collectives, on any stream, per act
+  double optimizer = 0;                                               // seconds in AdamW, per act
+  std::vector<double> all_exposed, all_communication, all_optimizer;  // one per act
 };
 Prepared prepare_zero(Rank me, const ZeroShape& shape, int stage, Purpose purpose, Waits* waits);
 
-/// The memory of a step, on the rank that holds most: for each kind of state, at rest and at its peak, the formula
-/// Ψ/p beside what the ledger counted, and what explains the difference, to the byte. One row each: stage, ranks,
+/// Returns the memory of a step on the rank that needs most. For each kind of state, at rest and at its peak: the
+/// formula Ψ/p, the bytes in the ledger, and an explanation of the difference to the byte. One row each: stage, ranks,
 /// category, moment ("resident" or "peak"), predicted_bytes, measured_bytes, explained_bytes, reason.
 std::vector<Row> weigh(const RunOptions& options, const ZeroShape& shape, int stage);
 
