@@ -189,8 +189,8 @@ class Contest {
   std::string thresholds_;
   LinkPrices prices_;
   std::vector<Algorithm> all_, contenders_;  // `auto` among the latter has no `sum`
-  std::vector<Stretch> fastest_;             // of the candidates for `auto`
-  std::vector<Timed> timed_;                 // of our own algorithms
+  std::vector<Stretch> fastest_;             // among the candidates for `auto`
+  std::vector<Timed> timed_;                 // our own algorithms
 };
 
 const Algorithm& named(const std::vector<Algorithm>& all, const std::string& name) {

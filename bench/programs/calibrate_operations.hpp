@@ -10,7 +10,7 @@
 namespace lockstep::bench {
 
 struct NamedAct {
-  std::string name;  // of the operation
+  std::string name;  // the operation's
   std::function<void()> act;
 };
 

@@ -50,9 +50,7 @@ void pairwise_all_to_all(Rank me, Slice to, Slice from) {
   for (int i = 1; i < p; ++i) {
     const int next = (r + i) % p, previous = (r + p - i) % p;
     const Ticket ticket = me.start({send(next, chunk(from, next, p)), receive(previous, chunk(to, previous, p))});
-    if (i == 1)
-      copy(me, chunk(to, r, p), chunk(from, r, p));  // this rank's own chunk, while the first message is in
-                                                     // flight
+    if (i == 1) copy(me, chunk(to, r, p), chunk(from, r, p));  // its own chunk, with the first message in flight
     me.wait(ticket);
   }
 }

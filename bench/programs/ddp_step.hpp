@@ -14,9 +14,9 @@ namespace lockstep::bench {
 
 struct StepShape {
   GptConfig model;
-  std::size_t sequences = 0;  // of the global batch; rank r takes chunk r of p
+  std::size_t sequences = 0;  // in the global batch; rank r takes chunk r of p
   std::size_t length = 0;     // tokens per sequence
-  int microbatches = 1;       // of each rank's shard; averaged once for all of them
+  int microbatches = 1;       // per rank; averaged once for all of them
   week21::DdpOptions ddp;     // the variant below sets its `overlap`
 };
 

@@ -42,7 +42,7 @@ struct LocalOptions {
 
 struct Named {
   std::string name;
-  Compression how;                // of gradients
+  Compression how;                // applied to gradients
   std::optional<OuterSgd> outer;  // replaces sums of gradients
 };
 

@@ -18,7 +18,7 @@ using week23::SequenceCut;
 enum class RingPass { forward, backward };
 
 struct RingCase {
-  AttentionShape shape;  // of the whole sequence
+  AttentionShape shape;  // the whole sequence's
   int ranks = 1;
   DType dtype = DType::bf16;
   SequenceCut cut = SequenceCut::contiguous;

@@ -103,7 +103,7 @@ class Bench {
   bool has_machine_ = false, machine_named_ = false;
   bool draws_itself_ = false;
   std::vector<std::shared_ptr<Group>> groups_;
-  std::size_t longest_name_ = 0;  // of a contender in the table
+  std::size_t longest_name_ = 0;  // length of the longest contender's name
   std::vector<Row> rows_;
   std::vector<Row> reported_;
 };

@@ -20,7 +20,7 @@ struct Reading {
   std::string operation;  // instead of these: an operation, and its work
   double work = 0;        // in FLOP
   double seconds = 0;
-  double spread = 0;  // of the passes: median distance from their median / that median
+  double spread = 0;  // median distance of the passes from their median / that median
   static constexpr double kAgreement = 0.05;
   bool agrees() const { return spread <= kAgreement; }
   void set_passes(const std::vector<double>& passes);
@@ -30,8 +30,8 @@ struct Reading {
 struct Readings {
   std::vector<Reading> messages;       // between two ranks, in both directions at once
   std::vector<Reading> one_way;        // the same in one direction: only to see how duplex the link is
-  std::vector<Reading> additions;      // of one slice to another, on all ranks at once
-  std::vector<Reading> copies;         // of a slice, likewise; only for comparison
+  std::vector<Reading> additions;      // one slice to another, on all ranks at once
+  std::vector<Reading> copies;         // one slice to another, likewise; only for comparison
   std::vector<Reading> cold_messages;  // messages and additions of arrays that no cache holds; none: no tables are made
   std::vector<Reading> cold_additions;
   std::vector<Reading> squares;     // f32 products of square matrices, by size: the efficiency curve

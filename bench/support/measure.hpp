@@ -57,7 +57,7 @@ struct Contender {
   /// has ended when it returns.
   std::function<Apart(Rank, const Plan&)> apart = {};
   bool drawn = true;       // has a timeline (timeline.hpp)
-  std::string title = {};  // of the timeline; empty: the measurement and the contender's name
+  std::string title = {};  // the timeline's; empty: the measurement and the contender's name
 };
 
 /// Times of the same small message and addition during a run, one of each before every turn. They change only if other
@@ -89,12 +89,12 @@ struct Measurement {
   double predicted_seconds = 0;  // NaN: none
   Median seconds;
   std::vector<double> samples;   // samples of the median; the same index is the same turn for all contenders
-  Probes probes;                 // of the run, the same for all in it
+  Probes probes;                 // the run's, the same for all contenders in it
   bool apart = false;            // measured in its own processes, without turns
   double waiting_cpu_share = 0;  // if so: the maximum over ranks (Apart)
   bool verified = false;         // false in a phantom run, which has no values, and if nothing can be compared
   bool counted = true;
-  std::uint64_t messages = 0;    // of one act, all ranks
+  std::uint64_t messages = 0;    // in one act, all ranks
   std::uint64_t bytes_sent = 0;  // likewise
   std::uint64_t bytes_sent_per_rank_max = 0;
   double wall_seconds = 0;  // simulator: duration of the run with the one act

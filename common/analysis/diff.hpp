@@ -20,7 +20,7 @@ struct CategoryDifference {
 struct Difference {
   TraceEvent::Kind kind = TraceEvent::Kind::compute;
   std::string name;
-  double seconds_a = 0, seconds_b = 0;  // of the pairs
+  double seconds_a = 0, seconds_b = 0;  // total of the pairs
   int pairs = 0;
   int only_a = 0, only_b = 0;  // events without a counterpart
   double only_seconds_a = 0, only_seconds_b = 0;

@@ -34,7 +34,7 @@ struct Deed {
   long long time;  // whole nanoseconds, as in files: an operation that follows immediately has the same time
   Kind kind;
   std::uint64_t position;
-  int index;  // of the event, or the flight
+  int index;  // index of the event, or the flight
 };
 
 class Follower {

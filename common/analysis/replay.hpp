@@ -26,7 +26,7 @@ struct WhatIf {
 struct Segment {
   enum class Kind : unsigned char { work, transfer };
   Kind kind = Kind::work;
-  int index = 0;  // of the work, or of the batch
+  int index = 0;  // index of the work, or of the batch
   double begin = 0;
   double end = 0;
 };

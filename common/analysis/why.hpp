@@ -23,7 +23,7 @@ WhatIf without(Cost cost);
 /// Time that a step saves if one cost is removed and the others stay.
 struct Gain {
   Cost cost = Cost::arithmetic;
-  double seconds = 0;  // of a step without the cost
+  double seconds = 0;  // duration of a step without the cost
   double gained = 0;   // fraction of the replayed step, between 0 and 1
 };
 
@@ -41,7 +41,7 @@ struct RankUse {
   double launch = 0;      // the part of them that is launch overhead
   double host = 0;        // seconds of main between operations; 0 in a modelled run
   double loading = 0;     // seconds of the host in regions called "data"
-  double waiting = 0;     // of main, as replayed
+  double waiting = 0;     // main's waits, as replayed
   double moving = 0;      // at least one of its batches was in flight
   double hidden = 0;      // the part of it during which it computed
   double wire = 0;        // price of the messages that it received, each alone on the slowest link of its group, plus

@@ -146,7 +146,7 @@ std::size_t find_word(std::string_view text, std::string_view word, std::size_t 
 /// Returns the prefix that two places have put before a message: "rank 0: " for "rank 0: rank 0: …"; "" if there is
 /// none.
 std::string_view said_twice_in(std::string_view message) {
-  std::size_t begin = 0;  // of a line, or after the preceding colon
+  std::size_t begin = 0;  // beginning of a line, or after the preceding colon
   for (std::size_t at = 0; at + 1 < message.size(); ++at) {
     if (message[at] == '\n' || (begin == at && message[at] == ' ')) begin = at + 1;
     if (message[at] != ':' || message[at + 1] != ' ') continue;

@@ -153,7 +153,7 @@ class StageRun {
   Rank me_;
   const Machine& folded_;
   bool follows_;               // true if the second of two steps is measured
-  std::map<int, int> levels_;  // of symmetric groups
+  std::map<int, int> levels_;  // link levels of symmetric groups
   Worker worker_;
   Seen seen_;
 };

@@ -60,7 +60,7 @@ double bound_of_stage(const PipelineShape& shape, const Alone& alone, int stage,
   const double most = limit > 0 ? std::min(forwards, limit * longest) : forwards;
   const double idle = std::max(0.0, back - begin - most);
   double bound = begin + idle + forwards + inputs + std::max(weights, alone.way_out(lowest));
-  bound = std::max(bound, begin + alone.held(lowest));  // of one microbatch
+  bound = std::max(bound, begin + alone.held(lowest));  // the round trip of one microbatch
   return limit > 0 ? std::max(bound, begin + held / limit) : bound;
 }
 

@@ -110,7 +110,7 @@ class MemoryFiles final : public Files {
  private:
   struct Node {
     std::string data;
-    std::map<std::string, int> names, safe;  // of a directory: now, and at its last sync
+    std::map<std::string, int> names, safe;  // a directory's: now, and at its last sync
   };
 
   /// Serialises operations; throws from the crash on.

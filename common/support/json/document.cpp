@@ -107,8 +107,8 @@ class JsonBuilder {
  private:
   struct Open {
     Json json;
-    std::string name;             // of the next member
-    std::set<std::string> names;  // of the members, if there are many
+    std::string name;             // the next member's
+    std::set<std::string> names;  // the members', if there are many
 
     bool has(const std::string& wanted) {
       constexpr std::size_t few = 16;

@@ -49,7 +49,7 @@ struct Context {
   std::string compiler;
   std::string build;                                          // CMake's build type
   std::vector<std::pair<std::string, std::string>> versions;  // versions of libraries: {"fmt", "9.1.0"}
-  std::string commit;  // of the source at build time, "-dirty" if files differed; "unknown" outside git
+  std::string commit;  // the source's at build time, "-dirty" if files differed; "unknown" outside git
   std::string date;    // UTC, "2026-11-21T08:30:00Z"
   std::string code;    // the answers that the program was linked with: whose_code()
   Row more;            // other things that a command knows, such as its options

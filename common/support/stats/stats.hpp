@@ -31,7 +31,7 @@ double mean(std::span<const double> samples);
 /// Result of a weighted least-squares fit, y ≈ Σ_j coefficients[j] · basis_j(x), and its quality.
 struct Fit {
   std::vector<double> coefficients;
-  std::vector<double> standard_errors;  // of each coefficient; 0 if there are as many coefficients as points
+  std::vector<double> standard_errors;  // one per coefficient; 0 if there are as many coefficients as points
   double r_squared = 0;                 // fraction of the (weighted) variance about the mean that is explained
   double degrees_of_freedom = 0;        // points − coefficients
 };

@@ -31,7 +31,7 @@ struct Pieces {
   double copy = 0;           // seconds: copying a boundary's gradient into its place
   double probabilities = 0;  // seconds: recomputing those of materialised attention
   double embed_parameters = 0, block_parameters = 0, head_parameters = 0, tied_parameters = 0;
-  double largest_parameters = 0;         // of a block's largest tensor
+  double largest_parameters = 0;         // elements of a block's largest tensor
   std::array<double, 4> layer_shares{};  // fraction of a block's matrices: qkv, projection, up, down
   double boundary_bytes = 0;             // one message between stages, and one block's input
   double block_bytes = 0;                // activations that a block keeps for its backward

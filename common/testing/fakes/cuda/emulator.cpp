@@ -315,7 +315,7 @@ class Emulator {
   std::size_t first_ready_ = 0, ready_count_ = 0;
   std::vector<std::size_t> order_of_blocks_;
   std::vector<char> shared_;                                          // dynamic shared memory
-  std::map<const void*, std::vector<SharedArray>> shared_arrays_of_;  // of kernels that have run
+  std::map<const void*, std::vector<SharedArray>> shared_arrays_of_;  // by kernel, for those that have run
   const std::vector<SharedArray>* shared_arrays_ = nullptr;
 
   const bool watched_ = order::watched();

@@ -63,7 +63,7 @@ struct State {
   std::vector<Operation> held;
   int questions = 0;
   std::thread set_up;
-  std::shared_ptr<Family> child;  // of its split communicators: an abort ends them, too
+  std::shared_ptr<Family> child;  // its split communicators': an abort ends them, too
 };
 
 constexpr int kMostCtas = 32;  // default limit
