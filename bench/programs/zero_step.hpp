@@ -21,8 +21,8 @@ struct ZeroShape {
 /// Returns a GPT of about so many parameters: depth and width grow together, and the vocabulary makes up the rest.
 GptConfig model_of_size(double parameters);
 
-/// Waits in the timed acts of a window and a step for `measure`: seconds of waiting on rank 0's main stream, and
-/// seconds of communication. The contender is verified against the whole batch on one rank.
+/// Prepares a window and a step for `measure`, verified against the whole batch on one rank. The timed acts write to
+/// `waits` the seconds that rank 0's main waited, and all its seconds of communication.
 struct Waits {
   double exposed = 0;                                                 // seconds that main waited, per act
   double communication = 0;                                           // seconds in collectives, on any stream, per act

@@ -27,7 +27,7 @@ struct EngineOptions {
   int microbatches = 1;       ///< per replica and step; if they are unequal, the first is the largest
   DType reduce = DType::f32;  ///< dtype in which gradients are summed; stages 1 and 2 use that of the gradients
   week21::MakeAllReduce make_all_reduce;  ///< stage 0: the all-reduce; empty: a ring that sums in `reduce`
-  bool local = false;  ///< stage 0: each rank steps by its own gradients; the caller averages parameters (21.12)
+  bool local = false;                     ///< stage 0: ranks step by their own gradients; 21.12 synchronises parameters
 };
 
 /// Returns the bucket sizes of stages 0 and 1: the first bucket is smaller, so that communication starts early.

@@ -267,8 +267,7 @@ Machine folded_machine(const Machine& machine, const MeshShape& mesh, const Axis
           fmt::format("stages are {} ranks apart, which do not divide the {} of a group of {}: their placement "
                       "differs between nodes",
                       stride, ranks, level.name));
-    const int sharing = &level == &folded.levels.front() ? ranks : width;  // a bus, or a port of a group one level
-                                                                           // further in
+    const int sharing = &level == &folded.levels.front() ? ranks : width;  // a bus, or an inner group's port
     if (level.shared && sharing != 0) level.bytes_per_second /= std::min({sharing, stride, mesh.ranks()});
     if (level.shared && sharing <= stride) level.shared = false;
     width = ranks;
