@@ -54,6 +54,9 @@ constexpr const char* kNoMatch =
 constexpr const char* kNarrowing = "The value may not fit the type: convert it on purpose, with static_cast<…>(…).";
 constexpr const char* kWrongType = "A value of one type was given where another is expected.";
 constexpr const char* kCapture = "A lambda uses a variable of the enclosing function: capture it, [name].";
+constexpr const char* kCaptureMember =
+    "A lambda uses a member of its class: copy it under a name of its own, [x = x_], and use the copy x.";
+constexpr const char* kNameless = "The object has no name, so it would be gone at once: NoSync quiet(ddp);";
 constexpr const char* kInclude = "The included file does not exist: paths start at the top of the repository.";
 
 // The first that fits wins: the particular ones of this suite stand before the general ones. GCC's words, then Clang's.
@@ -102,6 +105,8 @@ constexpr Phrase kPhrases[] = {
     {"does not name a type", kUnknownName},
     {"too few arguments", "The function takes more arguments than it was given: see its declaration."},
     {"too many arguments", "The function was given more arguments than it takes: see its declaration."},
+    {"NoSync::NoSync()", kNameless},
+    {"initialization of 'NoSync'", kNameless},
     {"no matching function", kNoMatch},
     {"no matching member function", kNoMatch},
     {"narrowing conversion", kNarrowing},
@@ -114,6 +119,8 @@ constexpr Phrase kPhrases[] = {
     {"const lockstep::Rank' as 'this'",
      "A const Rank can only be queried; to start work, copy it first: Rank me = tp.group;"},
     {"discards qualifiers", "This is const: only its const member functions can be called."},
+    {"'this' was not captured", kCaptureMember},
+    {"'this' cannot be implicitly captured", kCaptureMember},
     {"is not captured", kCapture},
     {"cannot be implicitly captured", kCapture},
     {"redefinition of", "This is defined twice."},

@@ -142,7 +142,10 @@ TEST(CompilerError, ComesWithOnePlainSentence) {
            {"expected ')' before ';' token", "never closed"},
            {"no return statement in function returning non-void [-Werror=return-type]", "must return a value"},
            {"non-void function does not return a value [-Werror,-Wreturn-type]", "must return a value"},
-           {"multiple definition of 'main'", "Delete your main()"}})
+           {"multiple definition of 'main'", "Delete your main()"},
+           {"'this' was not captured for this lambda function", "[x = x_]"},
+           {"'this' cannot be implicitly captured in this context", "[x = x_]"},
+           {"no matching function for call to 'lockstep::week21::NoSync::NoSync()'", "NoSync quiet(ddp);"}})
     EXPECT_NE(explain_compiler_error(message).find(words), std::string::npos) << message;
   EXPECT_NE(explain_compiler_error("'optional' is not a member of 'std'").find("#include"), std::string::npos);
   EXPECT_EQ(explain_compiler_error("something nobody has seen"), "");
