@@ -124,7 +124,7 @@ std::string message_table(const Trace& trace, std::size_t most_lines) {
   const std::size_t shown = std::min(rows.size(), most_lines);
   for (std::size_t i = 0; i < shown; ++i) table += rows[i] + "\n";
   if (shown < rows.size())
-    table += fmt::format("  … and {} line{} more: ./lab view in place of ./lab shows all\n", rows.size() - shown,
+    table += fmt::format("  … and {} line{} more, which ./lab view shows\n", rows.size() - shown,
                          rows.size() - shown == 1 ? "" : "s");
   return table;
 }

@@ -258,8 +258,9 @@ void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePla
   }
   if (ran > 0) ::testing::Test::RecordProperty(kHasCases, "yes");
   if (needed == 0) return;
-  const std::string words = fmt::format("cases with up to {} ranks need as many processes; there are {}", needed,
-                                        test_options().available_ranks);
+  const std::string words = fmt::format(
+      "cases with up to {} ranks need as many processes; there are {} (no points are lost; --ranks {} runs them)",
+      needed, test_options().available_ranks, needed);
   if (ran == 0) GTEST_SKIP() << words;
   static bool said = false;  // once per program, not per test
   if (is_judge() && !said) fmt::print("SKIPPED {}\n", words);

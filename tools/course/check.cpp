@@ -41,20 +41,23 @@ std::string coloured(const std::string& verdict) {
   return colour + verdict + s.off;
 }
 
-/// `together`: how many of the row's tests are of no single part.
-void print_row(const std::string& indent, const std::string& title, const Judgement& row, int together = 0) {
+/// `together`: how many of the row's tests are of no single part. `only`: the part that was asked for, "" for all.
+void print_row(const std::string& indent, const std::string& title, const Judgement& row, int together = 0,
+               const std::string& only = "") {
   const std::string label = label_of_check(indent, row.id, title);
   std::string tests;
   if (row.ok()) tests = fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds);
   if (row.ok() && together > 0) tests += fmt::format("; {} of all parts together", together);
+  if (row.ok() && !only.empty()) tests += fmt::format("; of {} only", only);
   if (row.ok() && row.skipped > 0) tests += fmt::format("; {} skipped: {}", row.skipped, row.left_out);
   fmt::print("{} {}{}{}{}\n", label, coloured(row.verdict), style().faint, tests, style().off);
 }
 
-void print_table(const Judged& judged) {
+void print_table(const Judged& judged, const std::string& part_asked_for) {
   int of_parts = 0;
   for (const Judgement& row : judged.parts) of_parts += row.passed;
-  print_row("", judged.exercise.title, judged.whole, judged.parts.empty() ? 0 : judged.whole.passed - of_parts);
+  print_row("", judged.exercise.title, judged.whole, judged.parts.empty() ? 0 : judged.whole.passed - of_parts,
+            part_asked_for);
   for (const Judgement& row : judged.parts) {
     auto part = std::find_if(judged.exercise.parts.begin(), judged.exercise.parts.end(),
                              [&](const Part& p) { return p.id == row.id; });
@@ -166,7 +169,7 @@ int check(const Paths& paths, const CheckOptions& options) {
       continue;
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
-    print_table(all.back());
+    print_table(all.back(), selection.part);
     print_notes(all.back());
     later.push_back(printed.take());
     if (all.back().whole.ok()) fmt::print("{}", std::exchange(later.back(), ""));
