@@ -32,6 +32,8 @@ class BucketedDdp : public Ddp {
   }
 
   void gradient_ready(std::size_t index) override {
+    if (used_here_.size() != parameters_.list.size())
+      usage_error("used_here_ has lost its entries: fill it with zeros, do not clear() it");
     used_here_.at(index) = 1.0f;
     mark(index);
   }
@@ -83,7 +85,7 @@ class BucketedDdp : public Ddp {
   Parameters parameters_;
   DdpOptions options_;
   std::vector<Bucket> buckets_;
-  AllReduce all_reduce_;          // of a bucket, in a region "bucket 2 of 5"
+  AllReduce all_reduce_;          // of a bucket, in a region "bucket 0 of 5" to "bucket 4 of 5"
   std::vector<bool> ready_;       // by parameter, in this pass
   std::vector<float> used_here_;  // by parameter, in this window: 1 or 0
   std::vector<bool> used_;        // by parameter, in the last window, by any rank
@@ -94,7 +96,7 @@ class BucketedDdp : public Ddp {
     std::map<std::size_t, std::string> names;  // by where the bucket begins
     for (const Bucket& bucket : buckets_)
       names.try_emplace(bucket.gradients.offset_bytes(),
-                        "bucket " + std::to_string(names.size() + 1) + " of " + std::to_string(buckets_.size()));
+                        "bucket " + std::to_string(names.size()) + " of " + std::to_string(buckets_.size()));
     return [all_reduce = std::move(all_reduce), block = parameters_.gradients.block(),
             names = std::make_shared<const std::map<std::size_t, std::string>>(std::move(names))](
                Rank me, const Slice& data, Location where) {

@@ -79,7 +79,7 @@ std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options
 }
 
 void run_window(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward) {
-  todo("21.7d", "all passes but the last inside a NoSync scope; finish() after each");
+  todo("21.7d", "all passes but the last inside a NoSync scope; finish() after each, in the same block");
 }
 
 }  // namespace lockstep::week21

@@ -146,7 +146,8 @@ class NoSync {
 std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options, AllReduce all_reduce);
 
 /// Part d. One window of `microbatches` ≥ 1 backward passes: pass i runs backward(i), which adds to the gradients and
-/// calls gradient_ready; only the last one communicates. finish() is called after each.
+/// calls gradient_ready; only the last one communicates. finish() is called after each, inside no_sync where
+/// its pass was: outside, it ends the window.
 void run_window(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward);
 
 }  // namespace lockstep::week21

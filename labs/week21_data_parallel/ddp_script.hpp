@@ -88,6 +88,11 @@ inline bool used_by_any(const ScriptedWindow& window, std::size_t index) {
   return false;
 }
 
+/// Used in the window before, but not in this one.
+inline bool used_before(ScriptedWindow window, std::size_t index) {
+  return !used_by_any(window, index) && window.window-- > 0 && used_by_any(window, index);
+}
+
 /// The first gradient that is not the average, or the first wrong `used`; "" when all is right.
 inline std::string wrong_values(const Case& c, const Outcome& outcome, const Script& script) {
   const Expected expected(c.size, script.options);
@@ -103,8 +108,11 @@ inline std::string wrong_values(const Case& c, const Outcome& outcome, const Scr
                                window.explain(outcome.values[rank][at], rank, i, e));
       for (std::size_t i = 0; script.options.find_unused && i < c.size; ++i, ++at)
         if (outcome.values[rank].at(at) != used_by_any(window, i))
-          return fmt::format("rank {}, window {}: used({}) is {}, but {} used it in this window", rank, w, i,
-                             outcome.values[rank][at] != 0, used_by_any(window, i) ? "some rank" : "no rank");
+          return fmt::format("rank {}, window {}: used({}) is {}, but {} used it in this window{}", rank, w, i,
+                             outcome.values[rank][at] != 0, used_by_any(window, i) ? "some rank" : "no rank",
+                             used_before(window, i)
+                                 ? ". Some rank did in the one before: is used_here_ zeroed at the end of each window?"
+                                 : "");
     }
   }
   return "";
@@ -119,14 +127,17 @@ inline std::string wrong_counts(const Case& c, const Outcome& outcome, const Scr
   for (int rank = 0; rank < c.ranks; ++rank) {
     const RegionTotal buckets = testing::visits_to(outcome.ledgers[rank], "bucket");
     const std::uint64_t seen = buckets.visits, seen_bytes = buckets.bytes;
+    const bool usage_sums = extra > 0 && seen_bytes == bytes + (seen - visits) * 4 * c.size;
     const std::string plan = fmt::format("{} windows of {} pass{} with {} bucket{}{}", script.windows, script.passes,
                                          script.passes == 1 ? "" : "es", expected.buckets,
                                          expected.buckets == 1 ? "" : "s", extra ? " and the usage" : "");
     if (seen != visits)
       return fmt::format("rank {} started {} all-reduce{} in {}: expected {}, one for each bucket and window. {}", rank,
                          seen, seen == 1 ? "" : "s", plan, visits,
-                         seen < visits       ? extra ? "Some bucket was never averaged, or the usage never summed."
-                                                     : "Some bucket was never averaged."
+                         seen < visits ? extra ? "Some bucket was never averaged, or the usage never summed."
+                                               : "Some bucket was never averaged."
+                         : usage_sums ? "The others are sums of the usage: was finish() called outside no_sync after a "
+                                        "pass inside it (part d)?"
                          : script.passes > 1 ? "Passes inside no_sync must not communicate."
                                              : "Some bucket was averaged more than once.");
     if (seen_bytes != bytes)

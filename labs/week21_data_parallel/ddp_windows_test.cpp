@@ -48,6 +48,43 @@ TEST(Lab21_7d, PassesRunInOrderAndOnlyTheLastOneCommunicates) {
   run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({1, 2, 4}), .unit = "microbatch"});
 }
 
+/// Notes of each finish() whether it came inside no_sync.
+class FinishRecorder final : public Ddp {
+ public:
+  void gradient_ready(std::size_t) override {}
+  void finish() override { inside.push_back(paused() ? 1 : 0); }
+  bool used(std::size_t) const override { return true; }
+  const std::vector<Bucket>& buckets() const override { return none_; }
+  Values inside;
+
+ private:
+  std::vector<Bucket> none_;
+};
+
+TEST(Lab21_7d, FinishComesInTheBlockOfItsPass) {
+  const auto program = [](Rank, const Case& c) {
+    FinishRecorder ddp;
+    run_window(ddp, static_cast<int>(c.size), [](int) {});
+    return ddp.inside;
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    for (const Values& inside : outcome.values) {
+      if (inside.size() != c.size)
+        return fmt::format("finish() was called {} times in a window of {} passes: it belongs after each",
+                           inside.size(), c.size);
+      for (std::size_t pass = 0; pass + 1 < c.size; ++pass)
+        if (inside[pass] == 0)
+          return fmt::format(
+              "finish() of pass {} of {} was called outside no_sync, which ends the window. Call it in the same block "
+              "as the pass",
+              pass, c.size);
+      if (inside.back() != 0) return "the last finish() was called inside no_sync, so nothing is averaged";
+    }
+    return "";
+  };
+  run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({1, 2, 4}), .unit = "microbatch"});
+}
+
 // Part e -------------------------------------------------------------------------------------------------------------
 
 constexpr DdpOptions kFindUnused{.bucket_bytes = 48, .first_bucket_bytes = 16, .overlap = false, .find_unused = true};

@@ -98,7 +98,7 @@ std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options
 }
 
 void run_window(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward) {
-  // lab 21.7d begin: all passes but the last inside a NoSync scope; finish() after each
+  // lab 21.7d begin: all passes but the last inside a NoSync scope; finish() after each, in the same block
   const auto pass = [&](int i) {
     backward(i);
     ddp.finish();
