@@ -22,30 +22,16 @@ std::string layer_of(const Parameter& tensor) { return tensor.name.substr(0, ten
 
 /// Does `next`, which follows `last` in the table, belong to the same unit? That unit has `elements` so far.
 bool together(const Parameter& last, const Parameter& next, std::size_t elements, Wrapping wrapping) {
-  // lab 22.4c begin: depending on the kind of wrapping: always; the same block; the same layer; not enough elements yet
-  switch (wrapping.kind) {
-    case Wrapping::Kind::whole_model: return true;
-    case Wrapping::Kind::each_block: return block_of(last) == block_of(next);
-    case Wrapping::Kind::each_layer: return layer_of(last) == layer_of(next);
-    case Wrapping::Kind::at_least: return elements < wrapping.elements;
-  }
-  return false;
-  // lab end
+  todo("22.4c", "depending on the kind of wrapping: always; the same block; the same layer; not enough elements yet");
 }
 
 }  // namespace
 
 std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {
   std::vector<Unit> units;
-  // lab 22.4c begin: walk through the table; where the next tensor does not belong to the unit (together), or there is
-  // none, close the unit with make_unit(table, its first tensor, its number of tensors)
-  for (std::size_t first = 0, i = 0; i < table.size(); ++i) {
-    const std::size_t elements = table[i].offset + table[i].size - table[first].offset;
-    if (i + 1 < table.size() && together(table[i], table[i + 1], elements, wrapping)) continue;
-    units.push_back(make_unit(table, first, i + 1 - first));
-    first = i + 1;
-  }
-  // lab end
+  todo("22.4c",
+       "walk through the table; where the next tensor does not belong to the unit (together), or there is none, "
+       "close the unit with make_unit(table, its first tensor, its number of tensors)");
   return units;
 }
 
@@ -56,33 +42,21 @@ class UnitFsdp final : public FsdpUnits {
   using FsdpUnits::FsdpUnits;
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    // lab 22.4b begin: update the shares, then zero those of the gradients. What gathers the new values, and when?
-    for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip, skipped);
-    for (const Slice& share : gradients_) fill(dp_, share, 0);
-    // lab end
+    todo("22.4b", "update the shares, then zero those of the gradients. What gathers the new values, and when?");
   }
 
  private:
   /// Starts to gather unit `u`: afterwards, once unsharded_[u].gathered is done, unsharded_[u].values is whole.
   void gather(std::size_t u) override {
     const Slice share = values_[u];
-    // lab 22.4a begin: unsharded_[u].values is memory for the whole unit, of options_.precision.compute and
-    // Category::parameter. In unsharded_[u].gathered, communicate in a region "all_gather" of its bytes: this rank's
-    // chunk of the unit is its share (convert), the others' chunks come from them
-    const Slice whole = dp_.allocate(model_.units[u].size, options_.precision.compute, Category::parameter);
-    unsharded_[u].values = whole;
-    unsharded_[u].gathered =
-        communicate("all_gather", whole.bytes(), [whole, mine = my_chunk(whole), share](Rank queue) {
-          convert(queue, mine, share);
-          week21::ring_all_gather(queue, whole);
-        });
-    // lab end
+    todo("22.4a",
+         "unsharded_[u].values is memory for the whole unit, of options_.precision.compute and Category::parameter. "
+         "In unsharded_[u].gathered, communicate in a region \"all_gather\" of its bytes: this rank's chunk of the "
+         "unit is its share (convert), the others' chunks come from them");
   }
 
   void release(std::size_t u) override {
-    // lab 22.4a begin: in either pass, nothing of the unit is held any longer
-    unsharded_[u] = {};
-    // lab end
+    todo("22.4a", "in either pass, nothing of the unit is held any longer");
   }
 
   /// Adds the average of `whole` over the ranks to this rank's share of it.
@@ -90,33 +64,23 @@ class UnitFsdp final : public FsdpUnits {
     const DType type = options_.precision.reduce;
     return communicate("reduce_scatter", whole.size() * bytes_of(type), [whole, share, type](Rank queue) {
       Slice sums = in_type(queue, whole, type);  // `whole`, or a copy in another type
-      // lab 22.4b begin: on `queue`: sum the chunk of `sums` that this rank keeps, average it, and add it to the share
-      // (in_type again: add wants one type)
-      const Slice mine = chunk(sums, queue.rank(), queue.size());
-      week21::ring_reduce_scatter(queue, sums);
-      scale(queue, mine, 1.0f / static_cast<float>(queue.size()));
-      add(queue, share, in_type(queue, mine, share.dtype()));
-      // lab end
+      todo("22.4b",
+           "on `queue`: sum the chunk of `sums` that this rank keeps, average it, and add it to the share (in_type "
+           "again: add wants one type)");
     });
   }
 
   /// Gathers units ahead of their use.
   void prefetch([[maybe_unused]] const std::vector<std::size_t>& order) override {
-    // lab 22.4d begin: units order[0] … order[used_ − 1] have been used or are about to be; gather further ones until
-    // options_.prefetch of them are ahead, or all are gathered. gathered_ counts those that were
-    const std::size_t until = std::min(order.size(), used_ + static_cast<std::size_t>(options_.prefetch));
-    for (; gathered_ < until; ++gathered_) gather(order[gathered_]);
-    // lab end
+    todo("22.4d",
+         "units order[0] … order[used_ − 1] have been used or are about to be; gather further ones until "
+         "options_.prefetch of them are ahead, or all are gathered. gathered_ counts those that were");
   }
 
   /// `values` if they have this type; else new memory that holds them in it.
   static Slice in_type(Rank queue, const Slice& values, DType type) {
     if (values.dtype() == type) return values;
-    // lab 22.4e begin: allocate (Category::buffer), convert
-    Slice converted = queue.allocate(values.size(), type, Category::buffer);
-    convert(queue, converted, values);
-    return converted;
-    // lab end
+    todo("22.4e", "allocate (Category::buffer), convert");
   }
 };
 
