@@ -5,7 +5,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "common/testing/regions.hpp"
+#include "common/testing/verdict.hpp"
 #include "labs/week22_zero/fsdp_testing.hpp"
 #include "labs/week22_zero/zero_steps.hpp"
 #include "labs/week22_zero/zero_timing.hpp"
@@ -215,7 +219,8 @@ TEST(Lab22_4d, NoMoreUnitsAheadThanAskedFor) {
 }
 
 TEST(Lab22_4d, GatheringHidesBehindTheModel) {
-  for (int prefetch : {1, 2}) {
+  double exposed[] = {0, 0, 0};  // collectives that main waited for, by units ahead
+  for (int prefetch : {0, 1, 2}) {
     const auto program = [=](Rank dp, const Case&) {
       TimedModel model(dp);
       FsdpOptions options = kPrefetch;
@@ -236,10 +241,19 @@ TEST(Lab22_4d, GatheringHidesBehindTheModel) {
         fsdp->end(Pass::backward);
       });
     };
-    // The first gathering of each pass and the last reduction.
-    run_timed(program, [](const Case&, const Timed& t) { return too_much_shows(t, 3, 3 * kTimedLayers, 0.95); });
+    // The first gathering of each pass and the last reduction; without prefetch all are on main, and only counted.
+    run_timed(program, [&](const Case&, const Timed& t) -> std::string {
+      const double one = t.communication / static_cast<double>(3 * kTimedLayers);
+      exposed[prefetch] = std::max(exposed[prefetch], t.waiting / one);
+      return prefetch == 0 ? "" : too_much_shows(t, 3, 3 * kTimedLayers, 0.95);
+    });
     if (HasFailure()) return;
   }
+  if (exposed[0] > 0)
+    testing::note(
+        fmt::format("{:.0f} of {} collectives are exposed without prefetch, {:.0f} with one unit ahead, {:.0f} "
+                    "with two",
+                    exposed[0], 3 * kTimedLayers, exposed[1], exposed[2]));
 }
 
 TEST(Lab22_4d, TheWeightsAreThoseOfDdpBitForBit) { equals_ddp(kPrefetch, 2); }
