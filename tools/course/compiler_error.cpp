@@ -96,6 +96,7 @@ constexpr Phrase kPhrases[] = {
     {"extraneous closing brace", kBraceTooMany},
     {"expected unqualified-id", kOutside},
     {"missing terminating", "A quotation mark is missing."},
+    {"did you mean 'lockstep::week21::", "It is in namespace week21: write week21:: before the name."},
     {"was not declared in this scope", kUnknownName},
     {"undeclared identifier", kUnknownName},
     {"is not a member of 'std'",
