@@ -219,7 +219,7 @@ TEST(Lab22_4d, NoMoreUnitsAheadThanAskedFor) {
 }
 
 TEST(Lab22_4d, GatheringHidesBehindTheModel) {
-  double exposed[] = {0, 0, 0};  // collectives that main waited for, by units ahead
+  double exposed[] = {0, 0, 0};  // main's waiting, in collectives, by units ahead
   for (int prefetch : {0, 1, 2}) {
     const auto program = [=](Rank dp, const Case&) {
       TimedModel model(dp);
@@ -251,8 +251,8 @@ TEST(Lab22_4d, GatheringHidesBehindTheModel) {
   }
   if (exposed[0] > 0)
     testing::note(
-        fmt::format("{:.0f} of {} collectives are exposed without prefetch, {:.0f} with one unit ahead, {:.0f} "
-                    "with two",
+        fmt::format("main waits as long as {:.1f} of {} collectives take without prefetch, {:.1f} with one unit ahead, "
+                    "{:.1f} with two",
                     exposed[0], 3 * kTimedLayers, exposed[1], exposed[2]));
 }
 
