@@ -26,6 +26,12 @@ set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 # What a skeleton leaves unused is not worth a warning.
 set(LOCKSTEP_SKELETON_OPTIONS -Werror=return-type -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
     $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-unused-private-field>)
+# For backtraces; where the user's flags ask for debug information, there is more in it.
+string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+set(LOCKSTEP_STUDENT_OPTIONS ${LOCKSTEP_SKELETON_OPTIONS})
+if(NOT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" MATCHES "(^| )-g")
+  list(PREPEND LOCKSTEP_STUDENT_OPTIONS -g1)
+endif()
 set(LOCKSTEP_MINE_DIR ${CMAKE_BINARY_DIR}/mine)  # use/, chosen/, verdicts/
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LOCKSTEP_COURSE})
 
@@ -138,7 +144,7 @@ function(lockstep_student_object object id source solution)
   if(NOT EXISTS ${source})
     set_source_files_properties(${source} PROPERTIES GENERATED TRUE)  # else CMake refuses; Ninja names it when asked
   endif()
-  target_compile_options(${object} PRIVATE -g1 ${LOCKSTEP_SKELETON_OPTIONS})
+  target_compile_options(${object} PRIVATE ${LOCKSTEP_STUDENT_OPTIONS})
   # Before the student's object, which is compared with it and compiled again when it changes. (A dependency on the target
   # ref.ID would order no compilations.)
   set(required ${LOCKSTEP_MINE_DIR}/required/${id})
