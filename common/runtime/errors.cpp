@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <new>
 
 namespace lockstep {
@@ -40,6 +41,11 @@ std::string closure_not_waited_for(std::string_view queue) {
 std::string slices_outlive_program(std::uint64_t allocations) {
   return fmt::format("USAGE: {} allocation{} outlive{} the program: a Slice was kept outside it", allocations,
                      allocations == 1 ? "" : "s", allocations == 1 ? "s" : "");
+}
+
+std::string below_zero(std::uint64_t elements) {
+  if (elements < std::uint64_t{1} << 60) return "";
+  return fmt::format(": sizes are unsigned, so 0 − 1 is {}", std::numeric_limits<std::uint64_t>::max());
 }
 
 std::string in_region(std::string_view name) { return name.empty() ? "" : fmt::format(" in region \"{}\"", name); }

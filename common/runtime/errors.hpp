@@ -18,6 +18,8 @@ std::string waited_on_wrong_queue(std::string_view started, std::string_view wai
 std::string scratch_left(std::uint64_t bytes);
 std::string closure_not_waited_for(std::string_view queue);
 std::string slices_outlive_program(std::uint64_t allocations);
+/// ": sizes are unsigned, …" if a number of elements is so large that a subtraction must have made it, or "".
+std::string below_zero(std::uint64_t elements);
 inline constexpr const char* kTicketOfAnotherRank = "this ticket belongs to another rank";
 inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waited for on main";
 inline constexpr const char* kTransfersNotWaitedFor =

@@ -6,6 +6,7 @@
 
 #include "common/runtime/backend.hpp"
 #include "common/runtime/convert.hpp"
+#include "common/runtime/errors.hpp"
 
 namespace lockstep {
 
@@ -50,6 +51,8 @@ Ticket Rank::run(Rank queue, std::function<void(Rank)> f, Location where) {
 }
 
 Slice Rank::allocate(std::size_t count, DType dtype, Category category, Location where) {
+  if (const std::string why = below_zero(count); !why.empty())
+    usage_error(fmt::format("allocate({} elements){}", count, why), where);
   return backend_->allocate(key_of(*this), count, dtype, category, where);
 }
 

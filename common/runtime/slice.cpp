@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "common/runtime/errors.hpp"
+
 namespace lockstep {
 
 std::string_view to_string(DType dtype) {
@@ -27,7 +31,9 @@ std::string_view to_string(Category category) {
 }
 
 void Slice::reaches_outside(std::size_t offset, std::size_t count, Location where) const {
-  usage_error(fmt::format("cut({}, {}) reaches outside a slice of {} elements", offset, count, size_), where);
+  usage_error(fmt::format("cut({}, {}) reaches outside a slice of {} elements{}", offset, count, size_,
+                          below_zero(std::max(offset, count))),
+              where);
 }
 
 }  // namespace lockstep
