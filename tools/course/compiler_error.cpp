@@ -160,6 +160,30 @@ std::string file_of_first_error(std::string_view log) {
   return std::string(position.substr(0, position.find(':')));
 }
 
+std::string explain_undefined(std::string_view log, std::string_view source) {
+  constexpr std::string_view kUndefined = "undefined reference to ";
+  const std::string name = file_name(source);
+  std::istringstream in{std::string(log)};
+  for (std::string line; std::getline(in, line);) {
+    line = with_plain_quotes(line);
+    const auto at = line.find(kUndefined);
+    // Without a line number both linkers name the file: "f.cpp:(.text+0x5): …", "f.cpp:function g(): error: …".
+    const bool here = at != line.npos && (line_in(line, source) > 0 || line.starts_with(name + ":") ||
+                                          line.find("/" + name + ":") < at || line.find(":" + name + ":") < at);
+    if (!here) continue;
+    std::string what = line.substr(at + kUndefined.size());  // 'f(int)' or, by ld, `f(int)'
+    std::erase(what, '\'');
+    std::erase(what, '`');
+    std::string text = name;
+    if (const int number = line_in(line, source); number > 0) text += ":" + std::to_string(number);
+    if (what.find('(') == what.npos) return text + ": you use " + what + ", which is declared but defined nowhere.";
+    return text + ": you call " + what +
+           ", but no definition with these arguments exists. Write one, or compare name, namespace and arguments with "
+           "those of your definition.";
+  }
+  return "";
+}
+
 std::string explain_compiler_error(std::string_view message) {
   for (const Phrase& phrase : kPhrases) {
     if (message.find(phrase.part) != message.npos) return phrase.words;

@@ -19,6 +19,10 @@ CompilerError first_error(std::string_view log, std::string_view source);
 /// The path of the file in which `log` has its first error; empty where it names none.
 std::string file_of_first_error(std::string_view log);
 
+/// The first function or variable that `source` uses and the linker (GNU's ld or gold) does not find, in a sentence for
+/// its author; empty where there is none.
+std::string explain_undefined(std::string_view log, std::string_view source);
+
 /// What the compiler's message means, in one plain sentence; empty where we have no better words.
 std::string explain_compiler_error(std::string_view message);
 

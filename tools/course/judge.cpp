@@ -106,6 +106,8 @@ Judgement does_not_compile(const Paths& paths, const Exercise& exercise, const s
   if (duplicate != log.npos) {
     judgement.message =
         explain("error: " + log.substr(duplicate, line_end - duplicate), paths.answer(exercise).string());
+  } else if (std::string undefined = explain_undefined(log, paths.answer(exercise).string()); !undefined.empty()) {
+    judgement.message = std::move(undefined);
   } else if (const std::string file = file_of_first_error(log); !file.empty()) {
     judgement.message = fmt::format(
         "its tests cannot be built, because a file that is given does not compile: {}\n"

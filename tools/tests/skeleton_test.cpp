@@ -114,6 +114,28 @@ TEST(CompilerError, OfAFileThatIsGivenIsNamedByThatFile) {
   EXPECT_EQ(file_of_first_error("ld: undefined reference to `f'\n"), "");
 }
 
+TEST(CompilerError, AHelperWithoutADefinitionIsNamedAsTheStudentCallsIt) {
+  const std::string call = "you call lockstep::f(int, lockstep::Rank), but no definition with these arguments exists.";
+  const auto explained = [](const std::string& log) { return explain_undefined(log, "/a/labs/f.cpp"); };
+  // gold, with lines and without; ld, with lines and without.
+  for (const auto& [position, log] : std::vector<std::pair<std::string, std::string>>{
+           {"f.cpp:7: ", "../../labs/f.cpp:7: error: undefined reference to 'lockstep::f(int, lockstep::Rank)'\n"},
+           {"f.cpp: ",
+            "a.dir/f.cpp.o:f.cpp:function g(): error: undefined reference to 'lockstep::f(int, "
+            "lockstep::Rank)'\n"},
+           {"f.cpp:7: ",
+            "ld: a.dir/f.cpp.o: in function `g()':\n/a/labs/f.cpp:7: undefined reference to "
+            "`lockstep::f(int, lockstep::Rank)'\ncollect2: error: ld returned 1 exit status\n"},
+           {"f.cpp: ",
+            "ld: a.dir/f.cpp.o: in function `g()':\nf.cpp:(.text+0x9): undefined reference to "
+            "`lockstep::f(int, lockstep::Rank)'\n"}})
+    EXPECT_EQ(explained(log).substr(0, position.size() + call.size()), position + call) << log;
+  EXPECT_EQ(explained("/a/labs/f.cpp:7: error: undefined reference to 'lockstep::kMost'\n"),
+            "f.cpp:7: you use lockstep::kMost, which is declared but defined nowhere.");
+  EXPECT_EQ(explained("/a/labs/other_f.cpp:7: error: undefined reference to 'f(int)'\n"), "");
+  EXPECT_EQ(explained("/a/labs/f.cpp:7:3: error: expected ';' before 'x'\n"), "");
+}
+
 TEST(CompilerError, TheFileMayBeNamedByAnotherPath) {
   const std::string log =
       "In file included from ../../labs/week/other_f.cpp:3:\n"
