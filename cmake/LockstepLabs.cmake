@@ -26,9 +26,11 @@ set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 # What a skeleton leaves unused is not worth a warning.
 set(LOCKSTEP_SKELETON_OPTIONS -Werror=return-type -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
     $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-unused-private-field>)
+# Mistakes show: an index beyond the end of a std::vector is a crash that names it, and GCC removes no endless loop.
+set(LOCKSTEP_ANSWER_OPTIONS -D_GLIBCXX_ASSERTIONS $<$<CXX_COMPILER_ID:GNU>:-fno-finite-loops>)
+set(LOCKSTEP_STUDENT_OPTIONS ${LOCKSTEP_ANSWER_OPTIONS} ${LOCKSTEP_SKELETON_OPTIONS})
 # For backtraces; where the user's flags ask for debug information, there is more in it.
 string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
-set(LOCKSTEP_STUDENT_OPTIONS ${LOCKSTEP_SKELETON_OPTIONS})
 if(NOT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}" MATCHES "(^| )-g")
   list(PREPEND LOCKSTEP_STUDENT_OPTIONS -g1)
 endif()

@@ -63,6 +63,21 @@ std::string on_a_busy_computer(const Ended& ended, const JudgeOptions& options) 
   return fmt::format(" of a computer to itself, {:.0f} s of this busy one", ended.seconds);
 }
 
+/// Which check of the standard library failed, in words, or "": it checks under _GLIBCXX_ASSERTIONS, as in answers.
+std::string failed_check(const std::string& output) {
+  const auto at = output.find(": Assertion '"), begin = output.rfind('\n', at) + 1;
+  if (at == output.npos) return "";
+  const std::string check = output.substr(begin, output.find('\n', at) - begin);
+  if (check.find("operator[](") != check.npos) {
+    for (const std::string container : {"std::vector", "std::array", "std::span", "std::deque"})
+      if (check.find(container + "<") < check.find("operator[](")) return "an index beyond the end of a " + container;
+    return "an index beyond the end";
+  }
+  if (check.find("empty()' failed") != check.npos) return "front(), back() or pop_back() of an empty container";
+  if (check.find("_M_is_engaged()' failed") != check.npos) return "the value of a std::optional that has none";
+  return "";
+}
+
 /// How a program ended that left no verdict on the test it was in, whose row says where it stands.
 Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options) {
   const std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
@@ -86,6 +101,8 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
         "{} died of signal {} ({}); ./lab check {} --debug stops there in gdb, where `bt` lists the calls that led "
         "there",
         test, signal, strsignal(signal), running.id);
+    if (const std::string check = failed_check(output.rest); signal == SIGABRT && !check.empty())
+      running.message += ". The standard library stopped it: " + check;
     if (signal == SIGSEGV)
       running.message +=
           ". Common causes: an index beyond the end of a std::vector, or a closure that captures by reference ([&]) "

@@ -207,6 +207,34 @@ TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Verdict, OfAnIndexBeyondTheEndSaysSo) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_beyond_{}", getpid());
+  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
+  testing::write_judgements(folder / "a.json", {{.id = "21.1", .verdict = "RUNNING", .test = "Lab21_1.Orders"}});
+  const auto program = folder / "program";
+  const auto explained = [&](const std::string& check) {  // what libstdc++ prints
+    write_text(program, "#!/bin/sh\ncd " + folder.string() + "\ncp a.json \"$3\"\necho \"/usr/include/x.h:7: " + check +
+                            " failed.\" >&2\nkill -ABRT $$\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    const auto rows = run_tests(paths, program, {"21.1"}, {.timeout_seconds = 20});
+    return rows.at(0).verdict + ": " + rows.at(0).message;
+  };
+  for (const auto& [check, words] : std::vector<std::pair<std::string, std::string>>{
+           {"int& std::vector<_Tp>::operator[](size_type) [with _Tp = int]: Assertion '__n < this->size()'",
+            "an index beyond the end of a std::vector"},
+           {"int& std::span<_Type>::operator[](size_type) const [with _Type = std::vector<int>]: Assertion '__idx < "
+            "size()'",
+            "an index beyond the end of a std::span"},
+           {"int& std::vector<_Tp>::back(): Assertion '!this->empty()'", "of an empty container"}}) {
+    const std::string told = explained(check);
+    EXPECT_TRUE(told.starts_with("CRASH: ")) << told;
+    EXPECT_NE(told.find("The standard library stopped it: "), told.npos) << told;
+    EXPECT_NE(told.find(words), told.npos) << told;
+  }
+  EXPECT_EQ(explained("f(): Assertion 'x'").find("The standard library stopped it"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Verdict, OfTwoRunsAtATimeAreApart) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_two_runs_{}", getpid());
   const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
