@@ -229,7 +229,7 @@ int mine_summary(const Paths& paths) {
     if (!state.passes && !state.untouched)
       others += fmt::format("{} {} {}", others.empty() ? ":" : ",", exercise.id, state.words);
   }
-  fmt::print("mine: {} of {} exercises pass{} (./lab)\n", passed, count, others);
+  fmt::print("mine: {} of {} exercises pass{} (`./lab list` shows them)\n", passed, count, others);
   return 0;
 }
 
