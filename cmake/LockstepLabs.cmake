@@ -27,7 +27,10 @@ set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 set(LOCKSTEP_SKELETON_OPTIONS -Werror=return-type -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
     $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-unused-private-field>)
 # Mistakes show: an index beyond the end of a std::vector is a crash that names it, and GCC removes no endless loop.
-set(LOCKSTEP_ANSWER_OPTIONS -D_GLIBCXX_ASSERTIONS $<$<CXX_COMPILER_ID:GNU>:-fno-finite-loops>)
+set(LOCKSTEP_ANSWER_OPTIONS -D_GLIBCXX_ASSERTIONS)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND LOCKSTEP_ANSWER_OPTIONS -fno-finite-loops)
+endif()
 set(LOCKSTEP_STUDENT_OPTIONS ${LOCKSTEP_ANSWER_OPTIONS} ${LOCKSTEP_SKELETON_OPTIONS})
 # For backtraces; where the user's flags ask for debug information, there is more in it.
 string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
@@ -172,6 +175,7 @@ function(lockstep_add_graded id)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND flags -fmax-errors=20 -fno-gnu-unique)
   endif()
+  list(APPEND flags ${LOCKSTEP_ANSWER_OPTIONS})
   list(JOIN flags "\n" flags)
   set(of_reference "$<TARGET_PROPERTY:ref.${id}")
   file(GENERATE OUTPUT ${grade}/compile/$<COMPILE_LANGUAGE>/${id} CONTENT "${CMAKE_CXX_COMPILER}
