@@ -79,6 +79,8 @@ class Grader {
     fs::create_directory(scratch_.path() / "unpacked");
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     grading.remarks = remarks();
+    if (submission_.empty() && submission_.misplaced.empty())
+      throw Error(Verdict::usage, "nothing in it is an answer. " + grading.remarks);
     compile_the_answers();
     link_the_answers();
     judge_the_answers(grading);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 #include "common/error.hpp"
@@ -26,9 +27,17 @@ std::uint64_t new_seed() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
+/// What a submission had when it was last graded on the same exercises, where that is more than it has now.
+std::optional<int> points_lost(const std::vector<SummaryRow>& before, const SummaryRow& now) {
+  for (const SummaryRow& row : before)
+    if (row.submission == now.submission && row.points > now.points && (!now.graded || row.most == now.most))
+      return row.points;
+  return {};
+}
+
 /// Whatever is wrong with one submission, its results, or their place, is its own row.
 SummaryRow grade_into(const Paths& paths, const GradeOptions& options, const std::string& submission,
-                      const fs::path& folder, const std::string& name) {
+                      const fs::path& folder, const std::string& name, const std::vector<SummaryRow>& before) {
   const std::string of = fingerprint(paths, options, submission);
   if (options.resume && !of.empty() && fs::exists(folder / (name + ".json")))
     for (const SummaryRow& known : read_summary(folder))
@@ -37,6 +46,8 @@ SummaryRow grade_into(const Paths& paths, const GradeOptions& options, const std
         return known;
       }
   Grading grading = grade_one(paths, options, submission);
+  if (const auto lost = points_lost(before, summary_row(name, grading)))
+    grading.remarks += fmt::format("When it was last graded, it had {} points.\n", *lost);
   try {
     report(options, grading, folder / (name + ".json"));
   } catch (const std::exception& error) {
@@ -58,18 +69,20 @@ int grade_several(const Paths& paths, const GradeOptions& options) {
     throw Error(Verdict::usage,
                 fmt::format("--out {} is a file; results of several submissions go into a folder.", folder.string()));
   make_folders_of(folder / "summary.csv");
-  (void)read_summary(folder);  // what cannot be joined is said before hours of grading
+  const std::vector<SummaryRow> before = read_summary(folder);  // what cannot be joined is said before hours of grading
   std::vector<std::string> names;
   std::vector<SummaryRow> rows;
   for (const std::string& submission : options.submissions) {
     names.push_back(name_for(submission, names));
     fmt::print("{}== {} ({} of {})\n", rows.empty() ? "" : "\n", submission, names.size(), options.submissions.size());
-    rows.push_back(grade_into(paths, options, submission, folder, names.back()));
+    rows.push_back(grade_into(paths, options, submission, folder, names.back(), before));
   }
   fmt::print("\n");
-  for (const SummaryRow& row : rows)
-    fmt::print("{} {:>4} of {}{}\n", padded(row.submission, 40), row.points, row.most,
-               row.graded ? "" : "  NOT GRADED");
+  for (const SummaryRow& row : rows) {
+    const auto lost = points_lost(before, row);
+    fmt::print("{} {:>4} of {}{}{}\n", padded(row.submission, 40), row.points, row.most,
+               row.graded ? "" : "  NOT GRADED", lost ? fmt::format("  was {}", *lost) : "");
+  }
   fmt::print("{}\n", (folder / "summary.csv").string());
   return std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) { return row.graded; }) ? 0 : 2;
 }

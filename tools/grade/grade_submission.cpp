@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,15 +171,19 @@ Submission read_archive(const fs::path& archive, const std::vector<Exercise>& co
 }
 
 /// The only archive of a folder that has no lab file, wherever: course systems put what a student uploads into a
-/// folder.
+/// folder. Throws Error(usage) where there are several, of which one may be an older one.
 std::optional<fs::path> lone_archive(const Submission& found, const fs::path& folder) {
-  std::vector<fs::path> archives;
+  std::vector<std::string> archives;
   for (const fs::path inside : found.archives) {
     const bool elsewhere = std::any_of(inside.begin(), inside.end(),
                                        [](const fs::path& step) { return !may_contain_a_submission(step.string()); });
-    if (!elsewhere && fs::is_regular_file(fs::symlink_status(folder / inside))) archives.push_back(inside);
+    if (!elsewhere && fs::is_regular_file(fs::symlink_status(folder / inside))) archives.push_back(inside.string());
   }
-  if (!found.empty() || !found.misplaced.empty() || archives.size() != 1) return {};
+  if (!found.empty() || !found.misplaced.empty() || archives.empty()) return {};
+  if (archives.size() > 1)
+    throw Error(Verdict::usage,
+                fmt::format("{} archives and no lab file: leave one of {}",
+                            archives.size() == 2 ? "two" : std::to_string(archives.size()), fmt::join(archives, ", ")));
   return archives.front();
 }
 

@@ -56,7 +56,7 @@ using Tar = std::function<std::optional<std::string>(const std::vector<std::stri
 std::optional<std::string> confined_tar(const std::vector<std::string>& arguments, const std::filesystem::path& folder);
 
 /// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. A folder in which no lab file counts, but one
-/// archive lies, is that archive. Symbolic links, files that are not plain, those above 256 KiB and answers that are
+/// archive lies, is that archive; of several archives, none is. Symbolic links, files that are not plain, those above 256 KiB and answers that are
 /// there twice are refused; links to folders are not followed. Of archives only what counts is unpacked, by `tar` into
 /// `scratch`; an entry that cannot be costs its own exercise. Throws Error(usage) where there is nothing to read, or no
 /// password to read it with.

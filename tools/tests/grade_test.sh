@@ -199,6 +199,21 @@ if grep -q 'differs from its commit' "$work/out"; then again=0; else again=1; fi
 [ "$(grep -c 'graded before, and not changed since' "$work/out")" = "$again" ] || fail 'resumed: not the one that did not change'
 grep -A1 '^== .*bob.zip' "$work/out" | grep -q '^21.1 .*PASS' || fail 'resumed: what changed was not graded'
 
+# A folder with an old archive and a new one, or with nothing, is not graded, and points that fall are said.
+name='two archives'
+mkdir -p "$work/moodle/kim" "$work/moodle/lee"
+cp "$work/anna.zip" "$work/moodle/kim/answers.zip"
+"$lab" grade "$work/moodle/kim" --only 21.1 --out "$work/fallen" > "$work/out" 2>&1 || fail "$name: one is not graded"
+cp "$work/anna.zip" "$work/moodle/kim/answers2.zip"
+code=0
+"$lab" grade "$work"/moodle/* --only 21.1 --out "$work/fallen" > "$work/out" 2>&1 || code=$?
+[ $code = 2 ] || fail "$name: the exit code is $code"
+for words in '^nothing was graded: two archives and no lab file: leave one of answers.zip, answers2.zip' \
+  '^nothing was graded: nothing in it is an answer' '^kim .* 0 of 0  NOT GRADED  was 5$' '^lee .* 0 of 0  NOT GRADED$'; do
+  grep -q "$words" "$work/out" || fail "$name: the output does not say $words"
+done
+grep -q '^"kim",.*it had 5 points' "$work/fallen/summary.csv" || fail "$name: the remarks do not say what it had"
+
 # Exercises at a time. What never ends has its time once, and parts that do not hang have their points.
 mkdir "$work/hangs"
 cp "$work/anna/naive_all_reduce.cpp" "$work/hangs/"
