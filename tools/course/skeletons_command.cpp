@@ -13,7 +13,8 @@ int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool 
   bool drifted = false;
   int same = 0;
   for (const Exercise& exercise : paths.course.select(what).exercises) {
-    if (!std::filesystem::exists(paths.solution(exercise))) {
+    // A handout has solutions of other weeks too, without their answers, and its students none of their skeletons.
+    if (!std::filesystem::exists(paths.solution(exercise)) || (is_handout(paths) && !paths.has(exercise))) {
       fmt::print("{} is {}\n", exercise.id, why_missing(paths));
       continue;
     }

@@ -136,6 +136,11 @@ TEST_F(FindingOnesWay, AHandoutCountsAndProposesWhatIsInIt) {
   EXPECT_NE(hints.find("  2. b\n  (no hint of level 3 in this handout: the highest is 2)\n"), hints.npos) << hints;
   EXPECT_NE(hints.find("  1. c\n  (no hint of level 3 in this handout: the highest is 1)\n"), hints.npos) << hints;
   EXPECT_EQ(printed([&] { hint(paths_, "1.1a", 1); }).find("no hint"), std::string::npos);
+  const Exercise& elsewhere = paths_.course.exercise("2.1");
+  write_text(paths_.solution(elsewhere), "int f() {\n  // lab 2.1 begin: one\n  // lab end\n}\n");
+  EXPECT_EQ(printed([&] { skeletons(paths_, "2", true, false); }), "2.1 is not in this handout\n");
+  EXPECT_EQ(lockstep::refusal([&] { reset(paths_, "2.1", false); }), "2.1 is not in this handout");
+  EXPECT_FALSE(std::filesystem::exists(paths_.answer(elsewhere)));
 }
 
 TEST_F(FindingOnesWay, AProgramIsCurrentUntilASourceChangesThatIsNoAnswer) {
