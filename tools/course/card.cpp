@@ -94,11 +94,15 @@ int play_card(const Paths& paths, const std::vector<std::string>& arguments) {
 }
 
 int card(const Paths& paths, const std::vector<std::string>& arguments) {
-  if (arguments.empty()) return list_cards(paths);
+  if (arguments.empty()) {
+    need_in_handout(paths, "plan", "card");
+    return list_cards(paths);
+  }
   if (arguments[0] == "--help" || arguments[0] == "-h") {
     fmt::print("{}", kCardHelp);
     return 0;
   }
+  need_in_handout(paths, "plan", "card");
   need_built(paths, {"plan_sim"}, "plan");
   return play_card(paths, arguments);
 }

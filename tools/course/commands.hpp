@@ -132,6 +132,9 @@ struct Start {
 /// Of the program TARGET_BACKEND with these arguments: of train the axes of the mesh and --config count, too.
 Start start_of(const Paths& paths, const std::string& target, std::vector<std::string> arguments);
 
+/// Throws Error(usage) where `target`, the program behind ./lab `command`, needs weeks that are not in this handout.
+void need_in_handout(const Paths& paths, const std::string& target, const std::string& command);
+
 /// Builds and becomes the program TARGET_BACKEND, handing over `arguments`: bench_all_reduce_sim, train_mpi. --backend
 /// (default sim) is read from them and removed, as are --launcher, --nodes and --hostfile, which say how the processes
 /// of MPI and NCCL start, as many as start_of() says (default: 2, or the GPUs). `around`: a command that runs it, in

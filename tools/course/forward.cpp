@@ -191,13 +191,17 @@ std::string target_of(const std::string& command) {
   return command == "pipeline" ? "bench_schedule" : command;
 }
 
+void need_in_handout(const Paths& paths, const std::string& target, const std::string& command) {
+  if (is_handout(paths) && !std::filesystem::exists(paths.build / "answers" / (target + "_sim")))
+    throw Error(Verdict::usage,
+                fmt::format("./lab {} is not in this handout: it runs exercises of other weeks.", command));
+}
+
 int forward(const Paths& paths, const std::string& target, std::vector<std::string> arguments,
             const std::vector<std::string>& around) {
   for (const auto& [name, command] :
        {std::pair("plan", "plan"), std::pair("scale", "scale"), std::pair("bench_schedule", "pipeline")})
-    if (target == name && is_handout(paths) && !std::filesystem::exists(paths.build / "answers" / (target + "_sim")))
-      throw Error(Verdict::usage,
-                  fmt::format("./lab {} is not in this handout: it runs exercises of other weeks.", command));
+    if (target == name) need_in_handout(paths, target, command);
   const bool mine = std::find(arguments.begin(), arguments.end(), "--mine") != arguments.end();
   const std::string predicted = format_predictions_of_run(paths, target, arguments);
   const std::vector<std::string> command = built_command(paths, target, std::move(arguments), around);

@@ -58,8 +58,8 @@ Hand in `answers.zip`, unless your instructor asks for something else.
 ## What is not in it
 
 - The text of the reference solutions (`./lab reveal`), wrong answers to test the tests with (`./lab mutants`), the
-  suite's own tests (`./lab test`), commands that run exercises of other weeks (`./lab pipeline` before week 24, `plan`
-  and `scale` before week 25), and the project's history.
+  suite's own tests (`./lab test`), commands that run exercises of other weeks (`./lab pipeline` before week 24, `plan`,
+  `card` and `scale` before week 25), and the project's history.
 - Reference solutions for other systems: `prebuilt/` has those that can be borrowed compiled, for
   {platform}.
   Elsewhere the first command says that they do not fit. Then nothing can be borrowed, and an exercise that builds on
