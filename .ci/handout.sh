@@ -80,10 +80,11 @@ while read -r file; do
   case $file in */hard/*) ;; *) grep -q 'lab .* begin' "$out/$file" || fail "$file cannot be a skeleton" ;; esac
 done < "$work/solutions"
 grep -rlF 'Slice outgoing = chunk(data, r - step - 1, p), incoming' "$out" && fail 'the ring is in it'
-third='A loop over distance = 1, doubled each time'
+third='Copy tp.group into a Rank of your own'
 grep -qF "$third" labs/course.json || fail 'labs/course.json has no such hint any more: name another here'
 grep -rlF "$third" "$out" && fail 'a hint of level 3 is in it'
-grep -qF 'Draw the arrows first' "$out/labs/course.json" || fail 'the first hints are not in it'
+grep -qF 'Both are the same sum; what differs' "$out/labs/course.json" || fail 'the first hints are not in it'
+! grep -rlF 'Draw the arrows first' "$out" || fail 'a hint of another week is in it'
 # Pages for students name no command that a handout refuses, but for README.md, which says so.
 # shellcheck disable=SC2016  # backquotes that are looked for
 (cd "$out" && grep -nE '(^|`)\./lab (test|mutants|reveal|handout|gpu-pack|class)( |`|$)' labs/*/README.md docs/commands.md) > "$work/log" &&

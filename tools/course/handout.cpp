@@ -234,7 +234,10 @@ class Handout {
   void write_hints() const {
     const fs::path file = tree() / "labs" / "course.json";
     const Json course = Json::parse(read_text(file));
-    write_text(file, with_hints(course, static_cast<std::size_t>(options_.hints)).dump(2) + "\n");
+    std::vector<Json> weeks;  // those that are not handed out have none
+    for (const Json& week : course.at("weeks"))
+      weeks.push_back(with_hints(week, weeks_.contains(week.at("number")) ? std::size_t(options_.hints) : 0));
+    write_text(file, Json::object({{"weeks", Json::list(std::move(weeks))}}).dump(2) + "\n");
   }
 
   void write_prebuilt(const std::vector<std::string>& objects) const {

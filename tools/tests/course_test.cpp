@@ -141,6 +141,7 @@ TEST_F(FindingOnesWay, AHandoutCountsAndProposesWhatIsInIt) {
   EXPECT_EQ(printed([&] { skeletons(paths_, "2", true, false); }), "2.1 is not in this handout\n");
   EXPECT_EQ(lockstep::refusal([&] { reset(paths_, "2.1", false); }), "2.1 is not in this handout");
   EXPECT_FALSE(std::filesystem::exists(paths_.answer(elsewhere)));
+  EXPECT_EQ(lockstep::refusal([&] { hint(paths_, "2.1", 1); }), "2.1 is not in this handout");
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{}, {"1"}, {"check", "1"}})
     EXPECT_EQ(lockstep::refusal([&] { card(paths_, arguments); }),
               "./lab card is not in this handout: it runs exercises of other weeks.");
