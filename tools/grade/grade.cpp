@@ -303,6 +303,7 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
   auto begin = std::chrono::steady_clock::now();
   Grading grading;
   try {
+    need_submission(submission);  // before minutes of building
     Grader grader(paths, options, submission);
     grader.prepare();
     begin = std::chrono::steady_clock::now();  // the first of a class would have the suite's minutes

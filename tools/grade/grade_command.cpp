@@ -108,6 +108,10 @@ int grade(const Paths& paths, const GradeOptions& asked) {
                   fmt::format("{} is the whole computer's files, not a submission: name the folder or archive that was "
                               "handed in.",
                               submission.string()));
+  if (options.submissions.size() > 1)  // a mistyped name is seen at once; it has its row, and the others are graded
+    for (const std::string& submission : options.submissions)
+      if (std::error_code none; !fs::exists(submission, none))
+        fmt::print(stderr, "{}: there is no such file; the others are graded.\n", submission);
   prepare_hidden_tests(paths, options);
   if (goes_into_a_folder(options)) return grade_several(paths, options);
   const fs::path out = options.out.empty() ? "results.json" : options.out;

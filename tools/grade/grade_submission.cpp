@@ -279,6 +279,13 @@ std::optional<std::string> confined_tar(const std::vector<std::string>& argument
   return std::move(end.output);
 }
 
+void need_submission(const fs::path& submission) {
+  std::error_code unknown;
+  if (!fs::is_directory(submission, unknown) && !fs::is_regular_file(submission, unknown))
+    throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive{}", submission.filename().string(),
+                                            fs::exists(submission, unknown) ? "" : ": there is no such file"));
+}
+
 Submission read_submission(const fs::path& submission, const std::vector<Exercise>& course, const fs::path& scratch,
                            const Tar& tar) {
   if (fs::is_directory(submission)) {
@@ -286,8 +293,7 @@ Submission read_submission(const fs::path& submission, const std::vector<Exercis
     const std::optional<fs::path> archive = lone_archive(found, submission);
     return archive ? read_in_folder(std::move(found), *archive, submission, course, scratch, tar) : found;
   }
-  if (!fs::is_regular_file(submission))
-    throw Error(Verdict::usage, fmt::format("{} is neither a folder nor an archive", submission.filename().string()));
+  need_submission(submission);
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
   return read_archive(submission, course, scratch, tar);
 }

@@ -55,6 +55,9 @@ using Tar = std::function<std::optional<std::string>(const std::vector<std::stri
 /// It knows every kind of archive. It runs confined: whatever is in the archive, it writes below `folder`.
 std::optional<std::string> confined_tar(const std::vector<std::string>& arguments, const std::filesystem::path& folder);
 
+/// Throws Error(usage) where there is neither a folder nor a file.
+void need_submission(const std::filesystem::path& submission);
+
 /// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. A folder in which no lab file counts, but one
 /// archive lies, is that archive; of several archives, none is. Symbolic links, files that are not plain, those above 256 KiB and answers that are
 /// there twice are refused; links to folders are not followed. Of archives only what counts is unpacked, by `tar` into

@@ -172,6 +172,18 @@ TEST(Grade, AnArchiveBesideAnswersOrAnotherOrALinkIsNotOpened) {
   EXPECT_TRUE(folder.read(folder.path / "in" / "link").empty());
 }
 
+TEST(Grade, WhatIsMissingIsSaidBeforeAnythingIsBuilt) {
+  const Folder folder("lockstep_grade_missing");
+  folder.write("labs/week21_data_parallel/ring_all_reduce_test.cpp", "");
+  const auto path = folder.path;
+  const Paths paths{.source = path, .build = path / "build", .labs = path / "labs", .course = the_course()};
+  folder.write("build/backends/sim", "");
+  const Grading grading = grade_one(paths, {.what = "21.2", .seed = 1}, (path / "anna.zip").string());
+  EXPECT_FALSE(grading.graded);
+  EXPECT_EQ(grading.remarks, "nothing was graded: anna.zip is neither a folder nor an archive: there is no such file");
+  EXPECT_FALSE(std::filesystem::exists(path / "build" / "grade"));
+}
+
 TEST(Grade, ANameOfResultsIsShortAndReadable) {
   EXPECT_EQ(name_for("handed-in/anna.tar.gz", {}), "anna");
   EXPECT_EQ(name_for("more/anna.zip", {"anna"}), "anna-2");

@@ -155,6 +155,7 @@ for words in '^submission,points,most,seconds,seed,21.1,21.10,remarks,why$' '^"a
   '^"bob",0,15,[0-9]*,"[0-9]*","NOT SUBMITTED",' '^"nothing",0,0,.*"nothing was graded: '; do
   grep -q "$words" "$work/grades/summary.csv" || fail "several: summary.csv does not say $words"
 done
+head -n 1 "$work/out" | grep -q 'nothing.zip: there is no such file' || fail 'several: what is missing is not said first'
 grep -A1 '^== .*nothing.zip' "$work/out" | grep -q '^nothing was graded: ' || fail 'several: the complaint is not below its submission'
 # A late one joins them, and so does one that comes again. Names may be as long as files', and in any bytes.
 name=late
