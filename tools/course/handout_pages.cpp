@@ -46,7 +46,7 @@ what else is allowed.
 ## Handing in
 
 Your answers are the files `labs/weekNN_topic/NAME.cpp` that `./lab check` names. Only they are graded, so nothing is
-gained by changing a test or a header. Check the week, and pack your answers:
+gained by changing a test or a header.{practice} Check the week, and pack your answers:
 
 ```
 ./lab check {number}
@@ -135,8 +135,10 @@ bool is_file(const std::string& target) {
 std::string handout_readme(const std::vector<Week>& weeks, int hints, const std::string& platform) {
   std::vector<int> numbers;
   std::vector<std::string> folders;
-  std::string table;
+  std::string table, practice;
   for (const Week& week : weeks) {
+    for (const Exercise& e : week.exercises)
+      if (!e.graded) practice += fmt::format(" {} is a warm-up and is not graded.", e.id);
     numbers.push_back(week.number);
     folders.push_back("labs/" + week.folder);
     table += fmt::format("{}| {} | [{}](labs/{}/README.md) |", table.empty() ? "" : "\n", week.number, week.title,
@@ -154,7 +156,7 @@ std::string handout_readme(const std::vector<Week>& weeks, int hints, const std:
       kReadme, fmt::arg("weeks", fmt::format("{} {}", weeks.size() == 1 ? "week" : "weeks", fmt::join(numbers, ", "))),
       fmt::arg("first", first.id), fmt::arg("hint", hint), fmt::arg("table", table),
       fmt::arg("number", fmt::join(numbers, ",")), fmt::arg("folders", fmt::join(folders, " ")),
-      fmt::arg("missing", missing), fmt::arg("platform", platform));
+      fmt::arg("missing", missing), fmt::arg("practice", practice), fmt::arg("platform", platform));
 }
 
 std::string without_section(const std::string& page, const std::string& heading) {

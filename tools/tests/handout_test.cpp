@@ -94,6 +94,14 @@ TEST(HandoutReadme, OffersNoHintWhereThereIsNone) {
   EXPECT_EQ(handout_readme({week(21)}, 1, "").find("--level 2"), std::string::npos);
 }
 
+TEST(HandoutReadme, SaysWhatIsNotGraded) {
+  Week with_practice = week(21);
+  EXPECT_EQ(handout_readme({with_practice}, 2, "Linux").find("not graded"), std::string::npos);
+  with_practice.exercises.push_back({.id = "21.9", .graded = false});
+  EXPECT_NE(handout_readme({with_practice}, 2, "Linux").find("header. 21.9 is a warm-up and is not graded. Check"),
+            std::string::npos);
+}
+
 TEST(Sections, GoUpToTheNextOfTheirLevel) {
   const std::string page = "# Page\n\n## A\n\na\n\n## B\n\nb\n\n### In B\n\nb\n\n## C\n\nc\n";
   EXPECT_EQ(without_section(page, "## B"), "# Page\n\n## A\n\na\n\n## C\n\nc\n");
