@@ -140,6 +140,15 @@ std::string next_for(const char* verdict) {
   return begin == page.npos ? "" : page.substr(begin, page.find("</p>", begin) - begin);
 }
 
+TEST(Feedback, SaysWhatTheSeedOfAReplayIs) {
+  const auto page = [](const char* reason) {
+    return feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, "FAIL", reason)}},
+                         Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"));
+  };
+  EXPECT_EQ(count_of(page("replay: ./lab check 21.2a --seed SEED --trace"), "Without <code>--seed SEED</code>"), 1u);
+  EXPECT_EQ(count_of(page("replay: ./lab check 21.2a --trace"), "SEED"), 0u);
+}
+
 TEST(Feedback, SaysWhatFitsTheVerdict) {
   const Course course = Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json");
   const std::string hint = for_html(course.exercise("21.2").parts.front().hints.front());

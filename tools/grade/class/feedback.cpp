@@ -155,6 +155,11 @@ std::string verdict_table(const ClassRow& row) {
       rows);
 }
 
+constexpr const char* kAboutTheSeed =
+    "<p>SEED in a <code>replay</code> line is the number from which grading drew its inputs, and your instructor has "
+    "it. "
+    "Without <code>--seed SEED</code>, the same command replays the case with the usual inputs.</p>\n";
+
 }  // namespace
 
 std::vector<std::string> feedback_files(const ClassData& data) {
@@ -175,7 +180,9 @@ std::string feedback_page(const ClassRow& row, const Course& course) {
   if (row.late > 0) body += fmt::format("<p class=\"bad\">Handed in late by {}.</p>\n", describe_delay(row.late));
   if (!row.remarks.empty()) body += fmt::format("<pre>{}</pre>\n", for_html(row.remarks));
   body += verdict_table(row);
-  body += sections(row, course);
+  const std::string parts = sections(row, course);
+  if (parts.find("--seed SEED") != parts.npos) body += kAboutTheSeed;
+  body += parts;
   return without_number(html_page(row.name, body), row.seed);
 }
 
