@@ -152,13 +152,7 @@ bool concerns_the_judge(std::string_view symbol) {
   return false;
 }
 
-bool opens_files(std::string_view symbol) {
-  for (std::string_view word :
-       {"basic_filebuf", "basic_fstream", "basic_ifstream", "basic_ofstream", "10filesystem", "__basic_file"}) {
-    if (symbol.find(word) != symbol.npos) return true;
-  }
-  return false;
-}
+bool opens_files(std::string_view symbol) { return !opened_with(symbol).empty(); }
 
 /// What the C++ library keeps for the whole program: a message from rank to rank that no ledger sees.
 bool is_shared_by_ranks(std::string_view symbol) {
@@ -185,6 +179,8 @@ std::string refused_symbol(const fs::path& object) {
     if (type == 'i')
       return "it defines " + readable(symbol, object.parent_path()) + ", chosen before the program begins";
     const bool undefined = type == 'U' || type == 'w' || type == 'v';
+    if (undefined && opens_files(symbol))
+      return "it opens a file (" + std::string(opened_with(symbol)) + "), which no answer needs";
     if (undefined && !may_call(symbol))
       return "it calls " + readable(symbol, object.parent_path()) + ", which no answer needs";
   }
@@ -244,6 +240,19 @@ std::string told_file(const Paths& paths, const fs::path& file, std::string_view
   const fs::path inside = fs::weakly_canonical(file).lexically_relative(fs::weakly_canonical(paths.source));
   if (!inside.empty() && *inside.begin() != "..") return inside.string();
   return answer.find(file.string()) != answer.npos ? file.string() : file.filename().string();
+}
+
+std::string_view opened_with(std::string_view symbol) {
+  struct Name {
+    std::string_view mangled, written;
+  };
+  for (const Name& name :
+       {Name{"basic_ifstream", "std::ifstream"}, Name{"basic_ofstream", "std::ofstream"},
+        Name{"basic_fstream", "std::fstream"}, Name{"basic_filebuf", "a stream such as std::ifstream"},
+        Name{"__basic_file", "a stream such as std::ifstream"}, Name{"10filesystem", "std::filesystem"}}) {
+    if (symbol.find(name.mangled) != symbol.npos) return name.written;
+  }
+  return "";
 }
 
 bool may_call(std::string_view symbol) {

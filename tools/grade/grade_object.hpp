@@ -21,6 +21,8 @@ std::string include_refused(const Paths& paths, const std::filesystem::path& lis
 /// the answer itself names it, else by its name alone. What lies where on the grader's computer is not said.
 std::string told_file(const Paths& paths, const std::filesystem::path& file, std::string_view answer);
 
+/// What a symbol opens files with, as C++ names it: "std::filesystem"; "" where it opens none.
+std::string_view opened_with(std::string_view symbol);
 /// What the object may call: one undefined symbol, as the linker spells it. In the header for its test.
 bool may_call(std::string_view symbol);
 /// For one file that its compilation read.

@@ -284,6 +284,13 @@ TEST(Grade, RanksShareNothingOfTheLibrary) {
   }
 }
 
+TEST(Grade, WhatOpensAFileHasItsName) {
+  EXPECT_EQ(opened_with("_ZNSt14basic_ifstreamIcSt11char_traitsIcEEC1EPKcSt13_Ios_Openmode"), "std::ifstream");
+  EXPECT_EQ(opened_with("_ZNSt13basic_filebufIcSt11char_traitsIcEE5closeEv"), "a stream such as std::ifstream");
+  EXPECT_EQ(opened_with("_ZNSt10filesystem6statusERKNS_7__cxx114pathE"), "std::filesystem");
+  EXPECT_EQ(opened_with("_ZSt4cout"), "");
+}
+
 TEST(Grade, AnAnswerHasTheSectionsOfACompiler) {
   for (const char* name : {".text", ".text.unlikely", ".data.rel.ro", ".bss", ".init_array", ".debug_line", ".group"})
     EXPECT_TRUE(may_have_section(name)) << name;
