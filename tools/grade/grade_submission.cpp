@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "common/error.hpp"
+#include "common/support/json/escape.hpp"
 #include "common/support/text/counted.hpp"
 #include "tools/course/process.hpp"
 #include "tools/grade/grade_run.hpp"
@@ -158,7 +159,13 @@ std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exerc
 Submission read_archive(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch,
                         const Tar& tar) {
   std::map<std::string, std::string> refused;
-  std::vector<std::string> others = unpack(fs::absolute(archive), course, scratch, tar, refused);
+  const Scratch plain;
+  fs::path named = fs::absolute(archive);
+  if (utf8(named.string()) != named.string()) {  // CMake lists nothing of an archive whose path is not UTF-8
+    named = plain.path() / "archive";
+    fs::copy_file(archive, named);
+  }
+  std::vector<std::string> others = unpack(named, course, scratch, tar, refused);
   Submission result = read_folder(scratch, course);
   for (auto& [id, why] : refused) result.answers.erase(id), result.refused[id] = why;
   for (const std::string& other : others) {

@@ -156,6 +156,15 @@ TEST(Grade, TheOnlyArchiveOfAFolderIsOpened) {
             std::string::npos);
 }
 
+TEST(Grade, AnArchiveMayHaveANameThatIsNotUtf8) {
+  const Folder folder("lockstep_grade_latin");
+  folder.write("week/ring_all_reduce.cpp", "// hers\n");
+  pack(folder, "week", "in/x.zip");
+  const std::filesystem::path latin = folder.path / "in" / "caf\xe9.zip";
+  std::filesystem::rename(folder.path / "in" / "x.zip", latin);
+  EXPECT_EQ(folder.read(latin).answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
+}
+
 TEST(Grade, AnArchiveBesideAnswersOrAnotherOrALinkIsNotOpened) {
   const Folder folder("lockstep_grade_beside");
   folder.write("week/ring_all_reduce.cpp", "// packed\n");
