@@ -59,10 +59,10 @@ std::optional<std::string> confined_tar(const std::vector<std::string>& argument
 void need_submission(const std::filesystem::path& submission);
 
 /// Reads a folder, a .zip, .tar, .tar.gz or .tgz, or one lab file. A folder in which no lab file counts, but one
-/// archive lies, is that archive; of several archives, none is. Symbolic links, files that are not plain, those above 256 KiB and answers that are
-/// there twice are refused; links to folders are not followed. Of archives only what counts is unpacked, by `tar` into
-/// `scratch`; an entry that cannot be costs its own exercise. Throws Error(usage) where there is nothing to read, or no
-/// password to read it with.
+/// archive lies, is that archive; of several archives, none is. Symbolic links, files that are not plain, those above
+/// 256 KiB and answers that are there twice are refused; links to folders are not followed. Of archives only what
+/// counts is unpacked, by `tar` into `scratch`; an entry that cannot be costs its own exercise. Throws Error(usage)
+/// where there is nothing to read, or no password to read it with.
 Submission read_submission(const std::filesystem::path& submission, const std::vector<Exercise>& course,
                            const std::filesystem::path& scratch, const Tar& tar = confined_tar);
 
