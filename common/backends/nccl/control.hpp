@@ -28,7 +28,7 @@ struct Label {
   Kind kind = Kind::gather;
   std::uint64_t run = 0;                           // counts calls of run()
   std::uint64_t key = 0;                           // identifies a collective or an endpoint
-  auto operator<=>(const Label&) const = default;  // for clang-tidy 14
+  auto operator<=>(const Label&) const = default;  // NOLINT(modernize-use-nullptr): for clang-tidy 14
 };
 
 class Control {

@@ -23,7 +23,7 @@ struct AttentionKey {
   std::size_t batch = 0, positions = 0, heads = 0, kv_heads = 0, head_size = 0;  // kv_heads: at least 1
   DType dtype = DType::bf16;
   bool backward = false;
-  auto operator<=>(const AttentionKey&) const = default;  // for clang-tidy 14
+  auto operator<=>(const AttentionKey&) const = default;  // NOLINT(modernize-use-nullptr): for clang-tidy 14
 };
 
 /// One call. Shapes are those of attention and attention_backward (arithmetic.hpp); nothing is empty. The forward has

@@ -21,7 +21,7 @@ struct ProductKey {
   /// shapes, adds in the same order as the whole model. A shard's product has another shape, and may add in any order.
   std::uint32_t a_alignment, b_alignment, c_alignment;
   std::uint32_t result_alignment;  // of c, the bias and GELU's input: a kernel may use one width for all
-  auto operator<=>(const ProductKey&) const = default;  // for clang-tidy 14
+  auto operator<=>(const ProductKey&) const = default;  // NOLINT(modernize-use-nullptr): for clang-tidy 14
 };
 
 ProductKey key_of(const Product& product, bool tf32);
