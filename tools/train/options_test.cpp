@@ -216,8 +216,9 @@ std::vector<std::string> words_of(const std::string& line) {
 // Those that the handouts print: plans are made of them, on a laptop.
 TEST(Train, TheHandoutsLinesWork) {
   int lines = 0;
-  for (const auto& folder : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/labs")) {
-    std::ifstream handout(folder.path() / "README.md");
+  for (const auto& page : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/labs")) {
+    if (page.path().extension() != ".md") continue;
+    std::ifstream handout(page.path());
     for (std::string line; std::getline(handout, line);) {
       if (!line.starts_with("./lab train ")) continue;
       TrainOptions options;
