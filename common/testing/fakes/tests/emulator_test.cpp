@@ -79,7 +79,7 @@ TEST_F(Emulator, Atomics) {
 
 TEST_F(Emulator, ABarrierThatSomeThreadsNeverReach) {
   expect_in(problem_of(examples::barrier_in_half),
-            {"barrier_in_half_kernel", "block (0, 0, 0)", "thread (0, 0, 0)", "for ever in __syncthreads",
+            {"barrier_in_half_kernel", "block (0, 0, 0)", "thread (0, 0, 0)", "forever in __syncthreads",
              "examples.cu:", "thread (32, 0, 0) and 223 others have returned"});
 }
 
