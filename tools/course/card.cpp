@@ -94,15 +94,12 @@ int play_card(const Paths& paths, const std::vector<std::string>& arguments) {
 }
 
 int card(const Paths& paths, const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
-    need_in_handout(paths, "plan", "card");
-    return list_cards(paths);
-  }
-  if (arguments[0] == "--help" || arguments[0] == "-h") {
+  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
     fmt::print("{}", kCardHelp);
     return 0;
   }
   need_in_handout(paths, "plan", "card");
+  if (arguments.empty()) return list_cards(paths);
   need_built(paths, {"plan_sim"}, "plan");
   return play_card(paths, arguments);
 }

@@ -46,7 +46,7 @@ void print_row(const std::string& indent, const std::string& title, const Judgem
                const std::string& only = "") {
   const std::string label = label_of_check(indent, row.id, title);
   std::string tests;
-  if (row.ok()) tests = fmt::format("  {} test{}, {:.2f} s", row.passed, row.passed == 1 ? "" : "s", row.seconds);
+  if (row.ok()) tests = fmt::format("  {}, {:.2f} s", counted(row.passed, "test"), row.seconds);
   if (row.ok() && together > 0) tests += fmt::format("; {} of all parts together", together);
   if (row.ok() && !only.empty()) tests += fmt::format("; of {} only", only);
   if (row.ok() && row.skipped > 0) tests += fmt::format("; {} skipped: {}", row.skipped, row.left_out);

@@ -70,6 +70,8 @@ int handout(const Paths& paths, const HandoutOptions& options);
 bool is_handout(const Paths& paths);
 /// Why this tree has no tests of some exercise: "not in this handout".
 std::string why_missing(const Paths& paths);
+/// Throws Error(usage) with that, in a handout that lacks the exercise.
+void need_handed_out(const Paths& paths, const Exercise& exercise);
 
 /// Judges once, and again whenever an answer is saved: of `options.what`, or of any exercise. Ends with Ctrl-C.
 [[noreturn]] int watch(const Paths& paths, CheckOptions options);

@@ -94,8 +94,7 @@ int reveal(const Paths& paths, const std::string& what) {
 
 int reset(const Paths& paths, const std::string& what, bool hard) {
   for (const Exercise& exercise : paths.course.select(what).exercises) {
-    if (is_handout(paths) && !paths.has(exercise))
-      throw Error(Verdict::usage, fmt::format("{} is {}", exercise.id, why_missing(paths)));
+    need_handed_out(paths, exercise);
     const std::filesystem::path solution = hard ? paths.hard_solution(exercise) : paths.solution(exercise);
     if (!std::filesystem::exists(solution))
       throw Error(Verdict::usage, fmt::format("{} has no hard skeleton; these have one: {}", exercise.id,

@@ -329,6 +329,11 @@ std::string why_missing(const Paths& paths) {
   return is_handout(paths) ? "not in this handout" : "not in the suite yet";
 }
 
+void need_handed_out(const Paths& paths, const Exercise& exercise) {
+  if (is_handout(paths) && !paths.has(exercise))
+    throw Error(Verdict::usage, fmt::format("{} is {}", exercise.id, why_missing(paths)));
+}
+
 bool is_handout(const Paths& paths) { return fs::exists(paths.source / "prebuilt"); }
 
 int handout(const Paths& paths, const HandoutOptions& options) {

@@ -31,8 +31,7 @@ int hint(const Paths& paths, const std::string& what, int level) {
     throw Error(Verdict::usage, fmt::format("which exercise? For example: ./lab hint {0}, or ./lab hint {0} --level 2",
                                             paths.example()));
   const Exercise& exercise = selection.exercises[0];
-  if (is_handout(paths) && !paths.has(exercise))
-    throw Error(Verdict::usage, fmt::format("{} is {}", exercise.id, why_missing(paths)));
+  need_handed_out(paths, exercise);
   const bool none = exercise.hints.empty() && std::all_of(exercise.parts.begin(), exercise.parts.end(),
                                                           [](const Part& part) { return part.hints.empty(); });
   if (is_handout(paths) && none) fmt::print("This handout has no hints.\n");

@@ -11,6 +11,7 @@
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/process.hpp"
@@ -184,8 +185,7 @@ std::string format_predictions(const Paths& paths, const Exercise& exercise) {
     }
     text += "  " + format_measured(*p, question);
   }
-  if (open > 0)
-    text += fmt::format("  {} question{} to predict: ./lab predict {}\n", open, open == 1 ? "" : "s", exercise.id);
+  if (open > 0) text += fmt::format("  {} to predict: ./lab predict {}\n", counted(open, "question"), exercise.id);
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/support/text/columns.hpp"
+#include "common/support/text/counted.hpp"
 #include "tools/course/deeds.hpp"
 
 namespace lockstep::tools {
@@ -74,8 +75,8 @@ std::string label_of_check(const std::string& indent, const std::string& id, con
 }
 
 std::string in_one_line(const Exercise& exercise) {
-  return fmt::format("{} {}, {} minute{}{}", exercise.id, exercise.title, exercise.minutes,
-                     exercise.minutes == 1 ? "" : "s", exercise.core ? "" : " (extra)");
+  return fmt::format("{} {}, {}{}", exercise.id, exercise.title, counted(exercise.minutes, "minute"),
+                     exercise.core ? "" : " (extra)");
 }
 
 std::string describe_next(const Exercise& exercise) {

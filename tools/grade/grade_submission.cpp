@@ -243,9 +243,9 @@ std::string Submission::found_instead(const Exercise& example) const {
   text += fmt::format("; expected, for example, {}.\n", places_of(example));
   if (unreadable_names > 0)
     text += fmt::format(
-        "{} name{} in it cannot be read, because they are not UTF-8: rename the files and folders, and pack them "
+        "{} in it cannot be read, because they are not UTF-8: rename the files and folders, and pack them "
         "again.\n",
-        unreadable_names, unreadable_names == 1 ? "" : "s");
+        counted(unreadable_names, "name"));
   return text;
 }
 
