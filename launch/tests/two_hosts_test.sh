@@ -31,11 +31,16 @@ mpirun -n 4 --timeout 20 hostname > "$work/out" 2>&1 || fail "hostname exits wit
 [ "$(sort "$work/out" | tr '\n' ' ')" = "host-a host-a host-b host-b " ] || fail "4 ranks on 2 hosts run elsewhere"
 
 # A ring of four ranks crosses the cable once each way: 16 MiB, by the kernel's count of the interface, headers included.
+# On a busy computer TCP takes packets that were reordered for lost ones and sends up to a tenth of them again.
 sent() { awk '$1 == "eth0:" {printf "%.0f", $10}' /proc/net/dev; }
+resent() { awk '$1 == "Tcp:" && $13 ~ /^[0-9]/ {printf "%.0f", $13 * 1514}' /proc/net/snmp; }
 before=$(sent)
+again=$(resent)
 mpirun -n 4 --timeout 40 "$program" good 4194304 > "$work/out" 2>&1 || fail "a ring of 16 MiB exits with $?"
 crossed=$(($(sent) - before))
-{ [ $crossed -ge 16777216 ] && [ $crossed -le 18000000 ]; } || fail "$crossed bytes left host-a, not 16777216 and some"
+again=$(($(resent) - again))
+{ [ $crossed -ge 16777216 ] && [ $((crossed - again)) -le 18000000 ]; } ||
+  fail "$crossed bytes left host-a, at most $again of them sent again, not 16777216 and some"
 
 # However a job ends, nothing is left on either host: they share a table of processes.
 printf '#!/bin/sh\nexec sh "%s/launch/mpirun.sh" --nodes 2 "$@"\n' "$source" > "$work/over_two.sh"
