@@ -1,8 +1,8 @@
 #!/bin/sh
-# The commands of docs/cmake.md, unchanged, in a clone in which ./lab has not run before: what is configured and built for
+# The commands of docs/use/cmake.md, unchanged, in a clone in which ./lab has not run before: what is configured and built for
 # one exercise is, and its output is what the page shows; of tests that take longer, the page's command lists them.
 set -eu
-page=docs/cmake.md
+page=docs/use/cmake.md
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM

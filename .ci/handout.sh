@@ -58,19 +58,19 @@ make 24 --weeks 24 --hints 0
 refused 'the course has no week 20' 'there is no week 20' --weeks 20
 # A leak: two lines of 23.5b, in a comment of a page, first not committed and then committed.
 sed -n 's/^  \(linear_backward_input(me, dwhole\|me\.wait(gathered)\)/\/\/ \1/p' solutions/week23_tensor_parallel/sequence_parallel.cpp > "$work/lines"
-cat "$work/lines" >> docs/models.md
-refused 'docs/models.md differs from its commit' 'a page is not committed' --weeks 21
-git -c user.name=x -c user.email=x@x commit -q -m 'A leak' docs/models.md
-refused 'docs/models.md:[0-9]* has lines of the answer to 23\.5b' 'a page has lines of an answer' --weeks 21
+cat "$work/lines" >> docs/use/models.md
+refused 'docs/use/models.md differs from its commit' 'a page is not committed' --weeks 21
+git -c user.name=x -c user.email=x@x commit -q -m 'A leak' docs/use/models.md
+refused 'docs/use/models.md:[0-9]* has lines of the answer to 23\.5b' 'a page has lines of an answer' --weeks 21
 git reset -q --soft HEAD~1
-git checkout -q HEAD docs/models.md
+git checkout -q HEAD docs/use/models.md
 
 echo '-- what is in it'
 unpack 21-25
 grep -q '^# Lockstep: weeks 21, 22, 23, 24, 25$' "$out/README.md" || fail 'README.md is not its own'
 grep -qF 'labs/week25_3d/*.cpp' "$out/AGENTS.md" || fail 'AGENTS.md does not say whose answers assistants leave alone'
 unpack 23
-for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/instructors.md examples labs/week24_pipeline/README.md \
+for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/teach/instructors.md examples labs/week24_pipeline/README.md \
   labs/week24_pipeline/zb_v_test.cpp common/backends/tests HANDOUT.md prebuilt/24.7.o prebuilt/25.3.o solutions/week25_3d/planner.cpp; do
   [ ! -e "$out/$gone" ] || fail "$gone is in it"
 done
@@ -87,7 +87,7 @@ grep -qF 'Both are the same sum; what differs' "$out/labs/course.json" || fail '
 ! grep -rlF 'Draw the arrows first' "$out" || fail 'a hint of another week is in it'
 # Pages for students name no command that a handout refuses, but for README.md, which says so.
 # shellcheck disable=SC2016  # backquotes that are looked for
-(cd "$out" && grep -nE '(^|`)\./lab (test|mutants|reveal|handout|gpu-pack|class)( |`|$)' labs/*/README.md docs/commands.md) > "$work/log" &&
+(cd "$out" && grep -nE '(^|`)\./lab (test|mutants|reveal|handout|gpu-pack|class)( |`|$)' labs/*/README.md docs/use/commands.md) > "$work/log" &&
   fail 'a page names a command that is not in it'
 unpack 24
 grep -rqF 'Draw the arrows first' "$out" && fail 'there is a hint in one without'

@@ -3,11 +3,12 @@
 
 A file includes files of its own layer and of those below it, never of one above; and no folders include each other
 in a circle. Tests in common may also include common/testing, those of the labs the trainer. The core, which students
-read, has at most MOST_CORE_LINES. docs/architecture.md has the layers' map, and the lines of each part of the core.
+read, has at most MOST_CORE_LINES. docs/maintain/architecture.md has the layers' map, and the lines of each part of
+the core.
 Says what is otherwise, and ends with 1.
 
     python3 .ci/layers.py [ROOT]
-    python3 .ci/layers.py --lines     the table of docs/architecture.md, as it should be
+    python3 .ci/layers.py --lines     the table of docs/maintain/architecture.md, as it should be
 """
 
 import os
@@ -35,7 +36,7 @@ SAME_LAYER = {"solutions": "labs"}  # the answers, beside the exercises
 # What tests may include above them, in common and in labs: week 25's answers are tested in the trainer.
 TESTS_MAY = {False: ["common/testing"], True: ["labs/trainer"]}
 MOST_SUBFOLDERS = 12
-# What students read, without its tests, and the name of each part in docs/architecture.md.
+# What students read, without its tests, and the name of each part in docs/maintain/architecture.md.
 CORE = [
     ("`common/*.hpp`, what labs include", r"common/[^/]+\.hpp$"),
     ("`common/runtime`", r"common/runtime/"),
@@ -48,7 +49,7 @@ CORE = [
     ("`labs/trainer`", r"labs/trainer/"),
 ]
 MOST_CORE_LINES = 30500
-ARCHITECTURE = "docs/architecture.md"
+ARCHITECTURE = "docs/maintain/architecture.md"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")
 
@@ -139,7 +140,7 @@ def core_lines(root, known):
 
 
 def core_table(lines):
-    """As docs/architecture.md has it, to the hundred, so that it changes only where something has happened."""
+    """As docs/maintain/architecture.md has it, to the hundred, so that it changes only where something has happened."""
     rows = [f"| {name} | {round(count, -2):,} |" for name, count in lines.items()]
     return "\n".join(["| core | lines |", "|---|---|", *rows, f"| together | {round(sum(lines.values()), -2):,} |"])
 

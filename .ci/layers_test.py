@@ -88,13 +88,13 @@ class Layers(unittest.TestCase):
         self.assertEqual(code, 1)
 
     def test_the_core_is_as_the_architecture_says(self):
-        wrong = {**GROUND, "docs/architecture.md": "| together | 7 |\n"}
+        wrong = {**GROUND, "docs/maintain/architecture.md": "| together | 7 |\n"}
         code, said = run_on(wrong)
         self.assertEqual(code, 1)
         self.assertIn("lacks the core's table", said)
         table = said[said.index("| core |") : said.index("| together |")] + "| together | 0 |\n"
-        self.assertEqual(run_on({**wrong, "docs/architecture.md": table})[0], 0)
-        too_long = {**wrong, "docs/architecture.md": table, "solutions/x.cpp": "//\n" * 40000}
+        self.assertEqual(run_on({**wrong, "docs/maintain/architecture.md": table})[0], 0)
+        too_long = {**wrong, "docs/maintain/architecture.md": table, "solutions/x.cpp": "//\n" * 40000}
         self.assertIn("the core has 40001 lines, more than", run_on(too_long)[1])
 
 

@@ -144,7 +144,7 @@ def main():
     line.add_argument("--write", action="store_true")
     options = line.parse_args()
     exercises, count, faults = Exercises(), 0, []
-    pages = [*sorted(pathlib.Path("labs").glob("week*/*.md")), pathlib.Path("docs/cpp-for-pytorch.md")]
+    pages = [*sorted(pathlib.Path("labs").glob("week*/*.md")), pathlib.Path("docs/learn/cpp-for-pytorch.md")]
     for path in options.files or pages:
         found, wrong = check(path, exercises, options.write)
         count, faults = count + found, faults + wrong

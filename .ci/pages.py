@@ -2,7 +2,7 @@
 handout has the parts that it should have, and leads to its answers and the glossary; its table says the minutes of
 labs/course.json; the syllabi of the instructor's guide have the course's minutes and points, and no exercise before
 one that it needs; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the
-code of docs/api.md is tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
+code of docs/learn/api.md is tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
@@ -51,7 +51,7 @@ def lost_items(path, text):
         yield f"{path}:{prose.count(chr(10), 0, match.start(1)) + 1}: item {match[1]} of a list does not begin its line"
 
 
-GLOSSARY = "docs/glossary.md"
+GLOSSARY = "docs/learn/glossary.md"
 
 
 def wrong_glossary():
@@ -67,7 +67,7 @@ def wrong_glossary():
         yield f"{GLOSSARY}: {word} stands twice"
 
 
-BRIDGE = "docs/bridge.md"
+BRIDGE = "docs/use/bridge.md"
 
 
 def wrong_bridge():
@@ -122,7 +122,7 @@ def wrong_handouts():
         pages = {True: sections_of(text), False: sections_of(extras)}
         for exercise in week["exercises"]:
             identity, minutes, page = exercise["id"], exercise["minutes"], pages[exercise.get("core", True)]
-            if f"(../../docs/questions.md#{identity.replace('.', '')}-" not in page.get(identity, ""):
+            if f"(../../docs/learn/questions.md#{identity.replace('.', '')}-" not in page.get(identity, ""):
                 yield f"{handout.parent}: {identity} is not on its page, or lacks the link to its answers"
             yield from (f"{handout.parent}: {identity} {fault}" for fault in lacking(page.get(identity, "")))
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
@@ -130,7 +130,7 @@ def wrong_handouts():
                 yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"
 
 
-API, API_TEST = "docs/api.md", "common/backends/tests/api_page_test.cpp"
+API, API_TEST = "docs/learn/api.md", "common/backends/tests/api_page_test.cpp"
 
 
 def wrong_api():
@@ -140,7 +140,7 @@ def wrong_api():
         yield f"{API}: its first code block is not in {API_TEST}"
 
 
-GUIDE = "docs/instructors.md"
+GUIDE = "docs/teach/instructors.md"
 
 
 def wrong_syllabi(text, weeks):

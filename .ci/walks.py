@@ -1,4 +1,4 @@
-"""The walks of docs/architecture.md name the files to open: of two of them this is proved on something that stands.
+"""The walks of docs/maintain/architecture.md name the files to open: two of them are proved on something that stands.
 
   python3 .ci/walks.py
 
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-PAGE = pathlib.Path("docs/architecture.md")
+PAGE = pathlib.Path("docs/maintain/architecture.md")
 TEST = re.compile(r"/tests/|_test\.")
 
 

@@ -328,7 +328,7 @@ class CommandLine {
         "  report     measure, and write outputs/report/index.html; --from DIR: from results measured elsewhere\n"
         "  doctor     what this machine has, and what it lacks\n"
         "  update     install a newer version of Lockstep in this folder; your answers are kept\n"
-        "  gpu-pack   pack a check for a machine with a GPU and no network (docs/gpu.md)\n";
+        "  gpu-pack   pack a check for a machine with a GPU and no network (docs/use/gpu.md)\n";
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty())
         text += fmt::format("  {:<10} {}\n", command->get_name(), command->get_description());

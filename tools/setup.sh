@@ -4,7 +4,7 @@
 # What is missing comes through apt (Debian, Ubuntu); nothing that is there is touched, and when nothing is missing the
 # network is not looked at. It says first what it will run. Where that takes sudo and a person sits at the terminal, it asks;
 # --yes, CI=true and scripts are not asked. Where nothing can be installed, it goes on without what Lockstep can do
-# without, and says so; docs/install.md says how to get things without root.
+# without, and says so; docs/use/install.md says how to get things without root.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 declined=$here/../build/declined_packages # what is optional, where someone has said no to it: that is not asked again
@@ -64,7 +64,7 @@ go_on_without() { # why nothing can be installed
     echo "$1: continuing without$useful (./lab doctor says what that costs)"
     exit 0
   fi
-  echo "missing:$needed; $1. Modules of your site may have it; docs/install.md says more." >&2
+  echo "missing:$needed; $1. Modules of your site may have it; docs/use/install.md says more." >&2
   exit 2
 }
 has_program apt-get || go_on_without "apt-get is not here to install it"

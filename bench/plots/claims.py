@@ -54,7 +54,7 @@ def amdahl(machines, names):
 
 
 def ledger(path):
-    """The tables of docs/claims.md, each under its heading."""
+    """The tables of docs/learn/claims.md, each under its heading."""
     if not path.exists():
         return ""
     parts, rows = [], []

@@ -199,8 +199,8 @@ def validated(report):
         "Dots in a row for each published source: errors of predictions with libraries' prices lie closer to zero than"
         " those of the machine file alone, but for ZeRO-3 of 2021.",
         f"<b>Published</b>: {len(results['rows'])} points that others measured, none of which a parameter was fitted"
-        f" to. {within} of {len(rows)} sources have a median within 10 %; docs/validation.md says what the others lack"
-        " (<code>./lab validate</code>).",
+        f" to. {within} of {len(rows)} sources have a median within 10 %; docs/use/validation.md says what the others"
+        " lack (<code>./lab validate</code>).",
         rows,
         {
             "source": "table",

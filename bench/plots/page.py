@@ -696,7 +696,7 @@ def weeks(report, out, root):
         predict.learners(out),
         predict.section_of(out / "data"),
         *(make() for of_week in sections_by_week(report).values() for make in of_week),
-        claims.ledger(root / "docs" / "claims.md"),
+        claims.ledger(root / "docs" / "learn" / "claims.md"),
     ]
 
 

@@ -1,5 +1,5 @@
 // Costs of all-reduces by 21.5's formulas, with the prices near their messages' sizes. Without tables
-// (docs/machines.md) prices do not depend on the size.
+// (docs/use/machines.md) prices do not depend on the size.
 #pragma once
 
 #include "bench/programs/pipelined_all_reduce.hpp"

@@ -20,7 +20,7 @@
 # --from: runs nothing and needs no build; plots the JSON files of that directory and those below it, which any of our commands
 # wrote anywhere with --json. By default into outputs/report_from_NAME. --compare: two such directories, or two reports, row by
 # row, into outputs/report_compared. --style (may be given twice): paper, figures as PDF of 3.3
-# and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/report.md says more.
+# and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/use/report.md says more.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default

@@ -94,7 +94,7 @@ double predicted_operation(const Machine& machine, const Reading& reading);
 double worst_residual(const Machine& machine, const std::vector<Reading>& readings,
                       double (*predict)(const Machine&, const Reading&));
 
-/// Returns the text of the machine file (docs/machines.md). `measured` contains the points and their residuals,
+/// Returns the text of the machine file (docs/use/machines.md). `measured` contains the points and their residuals,
 /// `context` their origin.
 std::string machine_file(const Calibration& calibration, const Readings& readings, const Context& context,
                          const std::vector<Row>& measured);

@@ -73,7 +73,7 @@ TEST_F(GpuBenchProgram, WhatIsSlowIsSaid) {
   EXPECT_EQ(out_.find("slower way"), std::string::npos) << out_;
   const std::string odd = said("bf16", "67");
   EXPECT_NE(odd.find(" × a product whose rows do not begin at multiples of 16 bytes"), std::string::npos) << odd;
-  EXPECT_NE(out_.find("slower way than usual (docs/gpu.md): " + odd + "\n"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("slower way than usual (docs/use/gpu.md): " + odd + "\n"), std::string::npos) << out_;
 }
 
 TEST_F(GpuBenchProgram, AProfilerSeesTheNamesOfTraces) {

@@ -56,7 +56,7 @@ TEST_F(BenchProgram, TimesOfZeroStages) {
 }
 
 TEST_F(BenchProgram, FsdpAgainstDdp) {
-  // docs/claims.md: 5–15 % slower on PCIe with some thousand tokens, a third on 10 GbE, faster over NVLink.
+  // docs/learn/claims.md: 5–15 % slower on PCIe with some thousand tokens, a third on 10 GbE, faster over NVLink.
   const auto relative = [&](const std::string& machine, int tokens) {
     const std::string shape = machine + " --batch 4 --sequence " + std::to_string(tokens / 4);
     for (const Json& row : rows_of("--model gpt2-355m --phantom --stages 0,3 " + shape, "zero"))

@@ -74,7 +74,8 @@ inline constexpr double kWorthNaming = 0.05;
 /// `step` as in make_graph. Throws Error(usage) like make_graph.
 Why why(const Trace& trace, const std::string& step = "step");
 
-/// Formats the result for people, and as rows: one for each cost, and one for each part of the path (docs/output.md).
+/// Formats the result for people, and as rows: one for each cost, and one for each part of the path
+/// (docs/use/output.md).
 std::string format_why(const Why& why);
 std::vector<Row> rows(const Why& why);
 

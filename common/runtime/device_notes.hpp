@@ -7,7 +7,7 @@
 namespace lockstep {
 
 struct DeviceNote {
-  std::string field, value;  // a field of the results' context (docs/output.md)
+  std::string field, value;  // a field of the results' context (docs/use/output.md)
   std::string line;          // for people; empty if nothing is unusual
 };
 

@@ -232,7 +232,7 @@ TEST(Phantom, TheWrongPlacementIsSlower) {
   EXPECT_GT(phantom_step(o, machine("dgx-a100-hdr")).seconds, 1.5 * inside) << "tensor parallelism across nodes";
 }
 
-// Claims of the course texts: docs/claims.md.
+// Claims of the course texts: docs/learn/claims.md.
 TEST(Claims, TensorParallelismInsideTheNodeOthersAcross) {
   Options3d o;
   o.model = gpt_preset("gpt3-175b");

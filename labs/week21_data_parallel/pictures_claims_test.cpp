@@ -1,4 +1,4 @@
-// The course texts' pictures of collectives, played on three ranks, and what overlaps with what: docs/claims.md.
+// The course texts' pictures of collectives, played on three ranks, and what overlaps with what: docs/learn/claims.md.
 //
 //   ./lab test --all -R suite.claims.week21 -V
 #include <fmt/format.h>

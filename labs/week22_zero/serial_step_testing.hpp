@@ -1,5 +1,5 @@
-// A serial training step on one GPU that you do not have: what docs/claims.md and the theory of week 22 say of mixed
-// precision and recomputation is measured with it.
+// A serial training step on one GPU that you do not have: what docs/learn/claims.md and the theory of week 22 say of
+// mixed precision and recomputation is measured with it.
 #pragma once
 
 #include "common/gpt/model/serial.hpp"

@@ -1,4 +1,4 @@
-// What the course texts say about tensor parallelism, measured: docs/claims.md has the verdicts. Prints a line for
+// What the course texts say about tensor parallelism, measured: docs/learn/claims.md has the verdicts. Prints a line for
 // each.
 //
 //   ./lab test --all -R suite.claims.week23 -V

@@ -1,4 +1,4 @@
-// What the course texts say about pipelines, measured: docs/claims.md has the verdicts. Prints a line for each.
+// What the course texts say about pipelines, measured: docs/learn/claims.md has the verdicts. Prints a line for each.
 //
 //   ./lab test --all -R suite.claims.week24 -V
 #include <gtest/gtest.h>

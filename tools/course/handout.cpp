@@ -28,13 +28,11 @@ constexpr const char* kTop = "lockstep";  // the folder in the archive
 constexpr const char* kNotForStudents[] = {".ci",
                                            ".github",
                                            "CONTRIBUTING.md",
-                                           "docs/adding-a-lab.md",
+                                           "docs/maintain/adding-a-lab.md",
                                            "docs/pictures/draw.py",
                                            "docs/pictures/figures",  // simulates the answers that it draws
                                            "docs/results",
-                                           "docs/instructors.md",
-                                           "docs/trials.md",  // which mistakes they made, and what the cards ask for
-                                           "docs/hidden-tests",
+                                           "docs/teach",  // the instructor's; and which mistakes others made
                                            "examples",
                                            "tools/alternatives",
                                            "tools/tests",
@@ -266,7 +264,7 @@ class Handout {
       if (weeks_.contains(week.number)) weeks.push_back(week);
     write_text(tree() / "AGENTS.md", handout_agents(weeks, options_.hints));
     write_text(tree() / "README.md", handout_readme(weeks, options_.hints, platform()));
-    const fs::path commands = tree() / "docs" / "commands.md";
+    const fs::path commands = tree() / "docs" / "use" / "commands.md";
     write_text(commands, without_section(read_text(commands), kNoHandoutsCommands));
     for (const auto& entry : fs::recursive_directory_iterator(tree())) {
       if (entry.path().extension() != ".md") continue;

@@ -14,7 +14,7 @@ std::string handout_readme(const std::vector<Week>& weeks, int hints, const std:
 
 /// `page` (Markdown) without the section below `heading` ("## Teaching"), up to the next heading of its level.
 std::string without_section(const std::string& page, const std::string& heading);
-/// The section of docs/commands.md that no handout has: its commands need the whole suite, or are the instructor's.
+/// The section of docs/use/commands.md that no handout has: its commands need the whole suite, or are the instructor's.
 inline constexpr const char* kNoHandoutsCommands = "## Teaching, and testing the suite";
 
 /// `page` (Markdown) with "[words](target)" replaced by "words" where the file `target`, relative to the page, does not

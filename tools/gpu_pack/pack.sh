@@ -1,6 +1,6 @@
 #!/bin/sh
 # ./lab gpu-pack [--out FILE]: packs a check for a machine that has a GPU, the CUDA toolkit, CMake and a C++ compiler,
-# and neither a network nor our libraries. There: tar -xzf FILE, then sh lockstep-gpu/gpu-check.sh (docs/gpu.md).
+# and neither a network nor our libraries. There: tar -xzf FILE, then sh lockstep-gpu/gpu-check.sh (docs/use/gpu.md).
 #
 # Inside are the committed sources, and of what ./lab setup installs: the headers of fmt, CLI11 and JSON for C++,
 # GoogleTest's sources, Google Benchmark's library, and Boost.Context's headers and library; and the headers of cuDNN's

@@ -35,7 +35,7 @@ nccl_version() { sed -n 's/^-- lockstep: NCCL \([0-9.]*\).*/\1/p' "$results/conf
 quoted() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
 version() { [ -z "$2" ] || printf ', "%s": %s' "$1" "$(quoted "$2")"; }
 
-# The stages as rows, with the context that every result has (docs/output.md).
+# The stages as rows, with the context that every result has (docs/use/output.md).
 json() {
   printf '{"context": {"machine": %s, "cores": %s, "compiler": %s, "build": "Release",\n' \
     "$(quoted "$(processor)")" "$(nproc)" "$(quoted "$($compiler --version | head -n 1)")"

@@ -68,7 +68,7 @@ TEST(Simulated, Gpt3On1024A100IsPredicted) {
   std::vector<Rated> plans = search(predictor, strategies(task), 3).best;
   EXPECT_EQ(format_strategy(plans.front().strategy),
             "dp 32 · tp 4 · pp 8 · microbatch 1 · interleaved, 6 chunks · ZeRO-1")
-      << "docs/theory/week25.md names the best plan";
+      << "docs/learn/theory/week25.md names the best plan";
   plans.push_back(predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true}));
   plans.push_back(predictor.rate({.dp = 16, .tp = 8, .pp = 8}));  // the course's mesh
   for (const Rated& rated : plans) {
@@ -178,7 +178,8 @@ TEST(Simulated, UnitsOfALayerFitWhereBlocksDoNot) {
   EXPECT_LT(Predictor(large).rate(ran).memory.total_bytes(), 80e9);
 }
 
-// Claims of the course texts: docs/claims.md --------------------------------------------------------------------------
+// Claims of the course texts: docs/learn/claims.md
+// --------------------------------------------------------------------------
 
 TEST(Claims, TheTextsPlanOfGpt3) {
   // 8 stages × 8 tensor-parallel ranks × 16 replicas; the text counts 5.4 GB of values, 16.2 of optimizer, 40 of

@@ -16,12 +16,12 @@ namespace {
 bool says(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 struct Header {
-  std::string undocumented;  ///< names that docs/output.md does not have
+  std::string undocumented;  ///< names that docs/use/output.md does not have
   std::size_t fields = 0;
 };
 /// Of a CSV file's first line.
 Header header_of(const std::string& path) {
-  std::ifstream csv(path), page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/output.md");
+  std::ifstream csv(path), page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/use/output.md");
   const std::string documentation{std::istreambuf_iterator<char>(page), {}};
   std::string header;
   std::getline(csv, header);
@@ -47,7 +47,7 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
     const std::string text = said(one.arguments + " --csv " + path);
     EXPECT_TRUE(says(text, "exit 0")) << text;
     const Header header = header_of(path);
-    EXPECT_EQ(header.undocumented, "") << "not in docs/output.md";
+    EXPECT_EQ(header.undocumented, "") << "not in docs/use/output.md";
     EXPECT_GT(header.fields, one.least);
   }
   std::remove(path.c_str());

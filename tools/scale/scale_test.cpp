@@ -150,7 +150,7 @@ TEST(Study, TheSerialProgramCompressesNothing) {
       << study.points[0].program;
 }
 
-// A claim of the course texts (docs/claims.md): communication is the sequential portion of Amdahl's law.
+// A claim of the course texts (docs/learn/claims.md): communication is the sequential portion of Amdahl's law.
 TEST(Claims, TheSerialPartIsNotCommunicationAndNoConstant) {
   StudyOptions o = simulated("gpt2-355m", "dgx-a100-hdr", {2, 4, 8, 16});
   o.training.batch = 32;

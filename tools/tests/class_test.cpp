@@ -224,7 +224,7 @@ TEST_F(AClass, FeedbackStaysInItsFolderAndTellsNoSeed) {
     if (data.rows[i].name == "carol") {
       EXPECT_NE(page.find("element 9 must be 4. Other."), std::string::npos);
       EXPECT_NE(page.find("./lab hint 21.1"), std::string::npos);
-      EXPECT_NE(page.find("docs/questions.md#week-21-self-check"), std::string::npos);
+      EXPECT_NE(page.find("docs/learn/questions.md#week-21-self-check"), std::string::npos);
     }
     EXPECT_EQ(data.rows[i].name == "=cmd|calc", page.find("seed SEED is known") != page.npos);
   }

@@ -236,7 +236,7 @@ rm "$work/results.json"
 grep -q "unknown exercise '21.1a': did you mean '21.1'?" "$work/out" || fail 'an unknown exercise'
 
 # An instructor's points, and a hidden test: an answer that the exercise's own tests do not fault.
-hidden=$source/docs/hidden-tests
+hidden=$source/docs/teach/hidden-tests
 mkdir -p "$work/eve" "$work/frank"
 reference ring_all_reduce > "$work/eve/ring_all_reduce.cpp"
 reference ring_all_reduce | sed 's|^void ring_all_reduce(Rank me, Slice data) {|&\n  static int calls = 0;\n  if (++calls > 1) return;|' > "$work/frank/ring_all_reduce.cpp"

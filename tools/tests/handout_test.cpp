@@ -110,7 +110,7 @@ TEST(Sections, GoUpToTheNextOfTheirLevel) {
 }
 
 TEST(Sections, AHandoutsCommandsAreTheStudents) {
-  const std::string page = read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "docs" / "commands.md");
+  const std::string page = read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "docs" / "use" / "commands.md");
   const std::string handed_out = without_section(page, kNoHandoutsCommands);
   for (const char* command :
        {"./lab test", "./lab handout", "./lab grade", "./lab class", "./lab mutants", "gpu-pack"}) {

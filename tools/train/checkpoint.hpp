@@ -1,6 +1,6 @@
 // A training run's checkpoints: what of AdamW's state this rank has, told as parts of the serial model, so that any
 // other layout of ranks can go on from it; and when ranks agree that all is written, or that a checkpoint is no good.
-// The files are common/gpt/checkpoint's; docs/checkpoints.md says what they hold and what is promised.
+// The files are common/gpt/checkpoint's; docs/use/checkpoints.md says what they hold and what is promised.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Claims of the course texts about strategies, in whole training steps that the simulator plays without memory:
-# docs/claims.md has the verdicts. Prints what it measures, and fails where a verdict would change.
+# docs/learn/claims.md has the verdicts. Prints what it measures, and fails where a verdict would change.
 #   claims_test.sh TRAIN_SIM SOURCE
 set -eu
 train=$1 source=$2

@@ -1,4 +1,5 @@
-// ./lab train … --explain-as: the same run in the words of other software. docs/bridge.md has all options side by side.
+// ./lab train … --explain-as: the same run in the words of other software. docs/use/bridge.md has all options side by
+// side.
 #pragma once
 
 #include <string>

@@ -32,7 +32,7 @@ case $(field slow slow_paths) in
   *[1-9]*' × attention without tensor cores'*) ;;
   *) fail "heads of 6 elements are not told of" ;;
 esac
-grep -qF "done in a slower way than usual (docs/gpu.md): $(field slow slow_paths)" "$folder/slow.txt" || fail "not printed"
+grep -qF "done in a slower way than usual (docs/use/gpu.md): $(field slow slow_paths)" "$folder/slow.txt" || fail "not printed"
 
 # Attention by the fake cuDNN, of sharded heads; by our kernels, where it was asked for in vain; and a word that says nothing.
 LOCKSTEP_FAKE_CUDNN=1 LOCKSTEP_ATTENTION=cudnn run fused --precision bf16 --ranks 2 --tp 2

@@ -199,7 +199,7 @@ TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
     std::ifstream in(file);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
-  const std::string row = read(path("row.json")), documentation = read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  const std::string row = read(path("row.json")), documentation = read(LOCKSTEP_SOURCE_DIR "/docs/use/output.md");
   for (const char* field : {"simulated_ranks", "mfu", "model_flop", "bubble_of_ideal", "exposed_seconds",
                             "tensor_seconds", "data_seconds", "idle_seconds", "update_seconds", "memory_bytes_peak",
                             "bytes_sent_across_nodes", "stages", "replicas", "schedule", "stage_compute_seconds",

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The table of docs/rent.md says what the simulator says of each pair of GPUs, and every line of its prediction runs.
+# The table of docs/use/rent.md says what the simulator says of each pair of GPUs, and every line of its prediction runs.
 #   rent_test.sh TRAIN_SIM SOURCE
 set -eu
-train=$1 page=$2/docs/rent.md
+train=$1 page=$2/docs/use/rent.md
 cd "$2"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

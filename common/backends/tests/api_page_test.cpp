@@ -1,4 +1,4 @@
-// The twelve lines of docs/api.md, on every backend.
+// The twelve lines of docs/learn/api.md, on every backend.
 #include "common/backends/tests/support.hpp"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // Chooses the implementation of an attention operation: a library, or our kernels. LOCKSTEP_ATTENTION overrides the
-// choice (docs/gpu.md).
+// choice (docs/use/gpu.md).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // The fastest measured algorithm of a library for each matrix product, shared by all processes of a job and by later
-// runs, if LOCKSTEP_TUNE asks for it (docs/gpu.md). A process measures a product that is missing from the file, and
+// runs, if LOCKSTEP_TUNE asks for it (docs/use/gpu.md). A process measures a product that is missing from the file, and
 // adds it; a process that finishes measuring the same product later takes the one in the file. So all ranks use the
 // same algorithm, and none waits for another's measurement, which may itself need messages from the waiting rank.
 //

@@ -1,6 +1,7 @@
 // Performance of the vendor's libraries on a machine, taken from published measurements: long-running products, kernels
-// that only move memory, attention in one kernel, NCCL's all-reduce. A machine file may contain it (docs/machines.md,
-// `library`). Predictions of published training runs use it; labs and simulator use α, β, γ and the efficiency curve.
+// that only move memory, attention in one kernel, NCCL's all-reduce. A machine file may contain it
+// (docs/use/machines.md, `library`). Predictions of published training runs use it; labs and simulator use α, β, γ and
+// the efficiency curve.
 //
 // Nothing here is fitted to a training run. Measured all-reduces include their additions, so γ is not added.
 #pragma once

@@ -109,7 +109,7 @@ double Machine::beta(int level) const {
 Machine Machine::as_library(AttentionKernel kernel, const std::string& flash) const {
   if (!library)
     throw Error(Verdict::usage, fmt::format("machine {} has no prices of libraries: give its file a field \"library\" "
-                                            "(docs/machines.md)",
+                                            "(docs/use/machines.md)",
                                             name));
   Machine machine = *this;
   machine.by_library = true;

@@ -94,8 +94,8 @@ struct Machine {
   static Machine uniform(double alpha, double beta, double gamma);
 };
 
-/// Reads and checks a machine file (format: docs/machines.md). A missing, unknown or absurd field is an Error(usage)
-/// that names the file, the field, its value and a sensible range.
+/// Reads and checks a machine file (format: docs/use/machines.md). A missing, unknown or absurd field is an
+/// Error(usage) that names the file, the field, its value and a sensible range.
 Machine read_machine(const std::string& path);
 /// The same for the text of a file. `path` names it in messages; a cluster's node is read from the folder of `path`.
 Machine parse_machine(const std::string& text, const std::string& path);

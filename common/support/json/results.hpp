@@ -1,4 +1,4 @@
-// Output of every command that measures: {"context": {…}, "rows": […]} as JSON, or the rows as CSV. docs/output.md
+// Output of every command that measures: {"context": {…}, "rows": […]} as JSON, or the rows as CSV. docs/use/output.md
 // documents each field. Light to include and to compile.
 #pragma once
 

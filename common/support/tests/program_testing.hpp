@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// Checks that every field is in docs/output.md.
+/// Checks that every field is in docs/use/output.md.
 inline void expect_documented(const Json& fields) {
-  static const std::string documentation = TestFolder::read(LOCKSTEP_SOURCE_DIR "/docs/output.md");
+  static const std::string documentation = TestFolder::read(LOCKSTEP_SOURCE_DIR "/docs/use/output.md");
   for (const auto& [name, value] : fields.items())
-    EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/output.md";
+    EXPECT_NE(documentation.find("`" + name + "`"), std::string::npos) << name << " is not in docs/use/output.md";
 }
 
 class ProgramTest : public TestFolder {

@@ -68,7 +68,7 @@ Cluster find_cluster(const std::string& name, const std::string& folder) {
       throw Error(
           Verdict::usage,
           fmt::format("cluster '{}': no machine file describes a network between several {}: use {}x1, or one of "
-                      "the clusters' files (docs/machines.md)",
+                      "the clusters' files (docs/use/machines.md)",
                       name, node, node));
     cluster.machine = find_machine(cluster.network, folder);
   }

@@ -110,7 +110,7 @@ std::string next_steps(const Course& course, const GradedRow& part) {
   if (has_hints(part.verdict)) text += fmt::format(", <code>./lab hint {}</code> says more", for_html(part.id));
   text += fmt::format(
       ". The contract is <code>labs/{0}/{1}.hpp</code>, the exercise is in <code>labs/{0}/{3}</code>, and "
-      "questions of the week are in <code>docs/questions.md#week-{2}-self-check</code>",
+      "questions of the week are in <code>docs/learn/questions.md#week-{2}-self-check</code>",
       for_html(exercise->folder), for_html(exercise->name), exercise->week, exercise->page());
   if (!exercise->questions.empty())
     text += fmt::format("; to predict: <code>./lab predict {}</code>", for_html(exercise->id));

@@ -1,4 +1,5 @@
-// Rows of docs/claims.md that follow by arithmetic, or from a command: what the other claims tests do not measure.
+// Rows of docs/learn/claims.md that follow by arithmetic, or from a command: what the other claims tests do not
+// measure.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +15,7 @@ using week22::Recipe;
 class Claims : public Programs {};
 
 TEST_F(Claims, MemoryOfGpt3AndPalm) {
-  Page page("docs/claims.md");
+  Page page("docs/learn/claims.md");
   const auto gb = [](double parameters, const Recipe& recipe) {
     return week22::model_state(parameters, 0, 1, recipe).total_bytes() / 1e9;
   };
@@ -45,7 +46,7 @@ TEST_F(Claims, MemoryOfGpt3AndPalm) {
 }
 
 TEST_F(Claims, FsdpAgainstDdp) {
-  Page page("docs/claims.md");
+  Page page("docs/learn/claims.md");
   const auto percent = [&](const char* machine, int ranks, int tokens) {
     return fixed(std::abs(100 * (of_ddp(machine, ranks, tokens, 3) - 1)));
   };

@@ -1,4 +1,4 @@
-// Every number of an answer in docs/questions.md.
+// Every number of an answer in docs/learn/questions.md.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ using namespace week21;
 using namespace week22;
 
 Page& page() {
-  static Page questions("docs/questions.md");
+  static Page questions("docs/learn/questions.md");
   return questions;
 }
 template <class... Numbers>

@@ -1,4 +1,4 @@
-// Every number of docs/theory/week21.md.
+// Every number of docs/learn/theory/week21.md.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -161,8 +161,8 @@ void hierarchies(Page& page) {
   page.says("8 A100 sum {} MB in {} ms.", {fixed(500), fixed(seconds * kMilli, 2)});
   page.says("algbw = n/T, is {} GB/s.", {fixed(reached.algorithm / 1e9)});
   page.says("busbw = algbw · 2(p − 1)/p, is {} GB/s.", {fixed(reached.bus / 1e9)});
-  page.cites("docs/claims.md", {"350 GB of gradients take 0.58 s on 8 GPUs, because NVLink moves 600 GB/s",
-                                "And the 600 GB/s count both directions"});
+  page.cites("docs/learn/claims.md", {"350 GB of gradients take 0.58 s on 8 GPUs, because NVLink moves 600 GB/s",
+                                      "And the 600 GB/s count both directions"});
   page.says("So it takes 2 · 7/8 · 350/300 = {} s,", {fixed(arrays_sent(8) * 350e9 / 300e9, 2)});
 
   const auto mb = [](double bytes) { return fixed(bytes / 1e6); };
@@ -192,7 +192,7 @@ void rounding(Page& page) {
   page.says("Rank 0 adds in the order 0, 1, 2, 3 and gets {}. Rank 1 gets {}, rank 2 gets {}, and rank 3 gets {}.",
             {sum_from(0), sum_from(1), sum_from(2), sum_from(3)});
   page.says("In fp32 the neighbours of 10⁸ are {} apart", {fixed(std::nextafter(1e8f, 2e8f) - 1e8f)});
-  page.cites("docs/claims.md, AdditionIsNotAssociative", {"31 % of the ring's sums differ", "by at most 5·10⁻⁷"});
+  page.cites("docs/learn/claims.md, AdditionIsNotAssociative", {"31 % of the ring's sums differ", "by at most 5·10⁻⁷"});
   page.says("every whole number up to 2²⁴ = {}.", {fixed(1 << 24)});
   EXPECT_EQ(16777216.0f + 1, 16777216.0f);
   page.says("at most {} times the number of ranks. So you may have up to {} ranks.",
@@ -374,7 +374,7 @@ void papers(Page& page) {
 }
 
 TEST(Week21, Theory) {
-  Page page("docs/theory/week21.md");
+  Page page("docs/learn/theory/week21.md");
   averages(page);
   prices(page);
   four_ranks(page);

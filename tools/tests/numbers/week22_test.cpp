@@ -1,4 +1,4 @@
-// Every number of docs/theory/week22.md.
+// Every number of docs/learn/theory/week22.md.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 using namespace week22;
 
 Page& theory() {
-  static Page page("docs/theory/week22.md");
+  static Page page("docs/learn/theory/week22.md");
   return page;
 }
 template <class... Numbers>
@@ -122,7 +122,7 @@ TEST_F(Week22, ZeroAgainstDdp) {
   throughput("| 8 A100, NVLink | 2,048 | {} | {} | **{}** |", "dgx-a100", 8, 2048);
   throughput("| | 8,192 | {} | {} | {} | | 16 A100", "dgx-a100", 8, 8192);
   throughput("| 16 A100, 10 GbE | 8,192 | {} | {} | **{}** |", "dgx-a100-10gbe", 16, 8192);
-  theory().cites("the course text, docs/claims.md",
+  theory().cites("the course text, docs/learn/claims.md",
                  {"So \"FSDP costs 5–15 %\" is true", "The often-quoted \"5–15 %\""});
 
   const auto least = full_sharding_bytes({1 << 20, 8, 1}, 1).across / hybrid_bytes({1 << 20, 8, 1}, 1).across;

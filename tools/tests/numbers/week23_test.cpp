@@ -1,4 +1,4 @@
-// Every number of docs/theory/week23.md.
+// Every number of docs/learn/theory/week23.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ void expect_problems(Page& page) {
 }
 
 TEST_F(Week23, Theory) {
-  Page page("docs/theory/week23.md"), handout("labs/week23_tensor_parallel/extras.md");
+  Page page("docs/learn/theory/week23.md"), handout("labs/week23_tensor_parallel/extras.md");
   const auto longer = [](int ranks) { return fixed(100 * (halves_over_all_reduce(ranks) - 1)); };
   page.says("(4 MiB on a DGX A100: + {} % with p = 2, + {} % with p = 8)", {longer(2), longer(8)});
   handout.says("take {} % longer than one all-reduce with p = 2, {} % with p = 8", {longer(2), longer(8)});

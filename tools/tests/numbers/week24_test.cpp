@@ -1,4 +1,4 @@
-// Every number of docs/theory/week24.md.
+// Every number of docs/learn/theory/week24.md.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,7 +114,7 @@ void problem_of_unequal_stages(Page& page) {
 
 TEST(Week24, Theory) {
   using namespace week24;
-  Page page("docs/theory/week24.md");
+  Page page("docs/learn/theory/week24.md");
   const GptConfig small = gpt_preset("gpt2-124m");
   const auto v = static_cast<double>(small.vocabulary), c = static_cast<double>(small.d_model);
   const plan::TokenFlop token = plan::token_flop(small, small.context);

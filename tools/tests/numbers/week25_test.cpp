@@ -1,4 +1,4 @@
-// Every number of docs/theory/week25.md.
+// Every number of docs/learn/theory/week25.md.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ void choosing(Page& page) {
   const week25::PhantomStep other = step_of(task, {.dp = 16, .tp = 8, .pp = 8});
   page.says("8 stages and 16 replicas, fits without changes: {} GB, {} s",
             {fixed(other.peak_bytes() / 1e9, 1), fixed(other.seconds, 1)});
-  Page("docs/claims.md")
+  Page("docs/learn/claims.md")
       .says("| {} s a step, 65 % MFU; the planner's best, 32 × 4 × 8, {} s",
             {fixed(other.seconds, 1), fixed(best.total(), 1)});
   page.cites("the cluster's", {"jitter of 1,024 GPUs"});
@@ -220,7 +220,7 @@ void how_often_to_save(Page& page) {
 class Week25 : public Programs {};
 
 TEST_F(Week25, Theory) {
-  Page page("docs/theory/week25.md");
+  Page page("docs/learn/theory/week25.md");
   three_axes(page);
   one_step_on_three_axes(page);
   choosing(page);

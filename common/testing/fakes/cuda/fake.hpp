@@ -1,5 +1,5 @@
 // The interface of the fake GPU for tests: a fake of the CUDA runtime on the host. The backends' host code and kernels
-// run on it unchanged, and it reports mistakes that a real GPU would tolerate: see docs/fake-gpu.md.
+// run on it unchanged, and it reports mistakes that a real GPU would tolerate: see docs/maintain/fake-gpu.md.
 //
 // A stream is a queue of tasks. Tasks run on a host thread when that thread waits, polls or, sometimes, makes any call.
 // A seed determines which stream proceeds next, and how early. So a run can be repeated, and a forgotten wait gives
