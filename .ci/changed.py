@@ -6,7 +6,7 @@ nothing.
 
     python3 .ci/changed.py files        .cpp files that changed, or include a file that did, however indirectly
     python3 .ci/changed.py exercises    ids of exercises whose planted mistakes may get another verdict
-    python3 .ci/changed.py handouts     handouts that changed, or have such an exercise
+    python3 .ci/changed.py handouts     handouts, and other pages with outputs, that changed or have such an exercise
 
 Prints `all` where everything counts: the commit is not known here, or what all of them share has changed.
 """
@@ -17,6 +17,7 @@ import subprocess
 import sys
 
 from layers import files_of, includes
+from outputs import OTHER_PAGES
 
 SHARED = {  # a change here concerns everything
     "files": re.compile(r"\.clang-tidy$|\.ci/(tidy\.sh|clang_tidy/)"),
@@ -67,6 +68,10 @@ def handouts_of(found, course):
             on_it = [exercise["id"] for exercise in week["exercises"] if exercise.get("core", True) == core]
             if handout in found or changed.intersection(on_it):
                 yield handout
+    for page in OTHER_PAGES:
+        shown = re.findall(r"<!-- (?:output|mistake)\b.*?(\d+\.\d+)", page.read_text())
+        if str(page) in found or changed.intersection(shown):
+            yield str(page)
 
 
 def main():

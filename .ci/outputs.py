@@ -1,7 +1,7 @@
 """What the handouts say a command prints is what it prints, and every mistake they describe causes the message beside
 it.
 
-  python3 .ci/outputs.py                 checks labs/*/*.md and the C++ page
+  python3 .ci/outputs.py                 checks README.md, labs/*/*.md and the C++ page
   python3 .ci/outputs.py --write FILE…   replaces the blocks that differ, which leaves them to be shortened by hand
 
 The answers in labs/ are replaced meanwhile, and put back. A block of output follows a comment that says whose answer
@@ -30,6 +30,7 @@ BLOCK = re.compile(
 )
 ROW = re.compile(r"^\|(?P<cells>[^\n]*)\|\s*<!-- mistake (?P<id>\d+\.\d+): (?P<name>[^\n]*?) -->$", re.M)
 MENTION = re.compile(r"<!-- (?:output|mistake)\b")
+OTHER_PAGES = [pathlib.Path("README.md"), pathlib.Path("docs/learn/cpp-for-pytorch.md")]  # besides the handouts
 
 
 class Exercises:
@@ -144,7 +145,7 @@ def main():
     line.add_argument("--write", action="store_true")
     options = line.parse_args()
     exercises, count, faults = Exercises(), 0, []
-    pages = [*sorted(pathlib.Path("labs").glob("week*/*.md")), pathlib.Path("docs/learn/cpp-for-pytorch.md")]
+    pages = [*sorted(pathlib.Path("labs").glob("week*/*.md")), *OTHER_PAGES]
     for path in options.files or pages:
         found, wrong = check(path, exercises, options.write)
         count, faults = count + found, faults + wrong

@@ -2,7 +2,8 @@
 handout has the parts that it should have, and leads to its answers and the glossary; its table says the minutes of
 labs/course.json; the syllabi of the instructor's guide have the course's minutes and points, and no exercise before
 one that it needs; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the
-code of docs/learn/api.md is tested; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
+code of docs/learn/api.md is tested; labs/README.md has every exercise as labs/course.json does, and README.md the hours
+and errors that are found elsewhere; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
@@ -130,6 +131,46 @@ def wrong_handouts():
                 yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"
 
 
+INDEX = "labs/README.md"
+
+
+def wrong_index(text, weeks, front):
+    """The learner's index has every exercise, with its minutes and needs, extras in italics, none before one that it
+    needs; and it and the front page have the course's hours."""
+    rows = re.findall(r"^\| (\*?)\[(\d+\.\d+) [^|]*\| (\d+) \| ([^|]*) \|$", text, re.M)
+    exercises = [e for week in weeks for e in week["exercises"]]
+    shown = [(name, not star, int(minutes), set(needs.split(", ")) - {"–"}) for star, name, minutes, needs in rows]
+    should = [(e["id"], e.get("core", True), e["minutes"], set(e["needs"])) for e in exercises]
+    for name in sorted({row[0] for row in shown} ^ {row[0] for row in should}):
+        yield f"{INDEX}: {name} is missing, or not an exercise"
+    for row in (row for row in should if row not in shown):
+        yield f"{INDEX}: the row of {row[0]} should have {row[2]} minutes, {', '.join(sorted(row[3]))}, core: {row[1]}"
+    for place, row in enumerate(shown):
+        if late := [need for need in row[3] if need not in (other[0] for other in shown[:place])]:
+            yield f"{INDEX}: {row[0]} comes before {', '.join(sorted(late))}, which it needs"
+    more = sum(x["minutes"] for week in weeks for x in week.get("drills", []) + week.get("cards", []))
+    core = round((more + sum(e["minutes"] for e in exercises if e.get("core", True))) / 60)
+    every = round((more + sum(e["minutes"] for e in exercises)) / 60)
+    said = " ".join(text.split())
+    if f"core takes {core} hours" not in said or f"everything takes {every} hours" not in said:
+        yield f"{INDEX}: the core takes {core} hours, and everything {every} hours"
+    said = " ".join(front.split())
+    counts = f"All {len(exercises)} exercises", f"{sum(e.get('core', True) for e in exercises)} of them are the core"
+    for words in (*counts, f"{core} hours for the core"):
+        if words not in said:
+            yield f"README.md does not say '{words}'"
+
+
+REFERENCE = "docs/reference/README.md"
+
+
+def wrong_front(front, reference):
+    """The front page has the reference report's error of real processes."""
+    found = re.search(r"measured ones by ([\d.]+) %", reference)
+    if not found or f"on real processes the median error is {found[1]}%" not in " ".join(front.split()).lower():
+        yield f"README.md: the median error on real processes is not that of {REFERENCE}: {found and found[1]}"
+
+
 API, API_TEST = "docs/learn/api.md", "common/backends/tests/api_page_test.cpp"
 
 
@@ -221,6 +262,14 @@ def main():
         + list(wrong_glossary())
         + list(wrong_bridge())
         + list(wrong_api())
+        + list(
+            wrong_index(
+                pathlib.Path(INDEX).read_text(),
+                json.loads(pathlib.Path("labs/course.json").read_text())["weeks"],
+                pathlib.Path("README.md").read_text(),
+            )
+        )
+        + list(wrong_front(pathlib.Path("README.md").read_text(), pathlib.Path(REFERENCE).read_text()))
         + list(wrong_words(files))
         + list(wrong_spelling())
     )

@@ -87,6 +87,53 @@ class Parts(unittest.TestCase):
         )
 
 
+class Index(unittest.TestCase):
+    WEEKS = [
+        {
+            "exercises": [
+                {"id": "1.1", "minutes": 30, "needs": []},
+                {"id": "1.3", "minutes": 60, "needs": ["1.1"]},
+                {"id": "1.2", "minutes": 60, "needs": ["1.3"], "core": False},
+            ],
+            "drills": [{"id": "1", "minutes": 30}],
+        }
+    ]
+    ROWS = ("| [1.1 A](a#b) | 30 | – |", "| [1.3 B](a#b) | 60 | 1.1 |", "| *[1.2 C](a#b)* | 60 | 1.3 |")
+    HOURS = "The core\ntakes 2 hours, everything takes 3 hours.\n"
+    FRONT = "All 3 exercises; 2 of them are the core, 2 hours for the\ncore."
+
+    def found(self, *rows, hours=HOURS, front=FRONT):
+        return list(pages.wrong_index("\n".join([hours, *rows]), self.WEEKS, front))
+
+    def test_all_as_in_the_course_is_well(self):
+        self.assertEqual(self.found(*self.ROWS), [])
+
+    def test_a_row_that_differs_is_found(self):
+        a, b, c = self.ROWS
+        self.assertIn("1.2 is missing", self.found(a, b)[0])
+        self.assertIn("1.1 should have 30 minutes", self.found(a.replace("30", "31"), b, c)[0])
+        self.assertIn("1.3 should have 60 minutes, 1.1", self.found(a, b.replace("1.1 |", "– |"), c)[0])
+        self.assertIn("1.2 should have", self.found(a, b, c.replace("*", ""))[0])
+
+    def test_an_exercise_before_what_it_needs_is_found(self):
+        a, b, c = self.ROWS
+        self.assertEqual(self.found(a, c, b), ["labs/README.md: 1.2 comes before 1.3, which it needs"])
+
+    def test_hours_and_counts_are_the_courses(self):
+        self.assertIn("the core takes 2 hours", self.found(*self.ROWS, hours="")[0])
+        self.assertIn("'All 3 exercises'", self.found(*self.ROWS, front=self.FRONT.replace("3", "4"))[0])
+        self.assertIn("'2 hours for the core'", self.found(*self.ROWS, front=self.FRONT.replace(", 2", ", 9"))[0])
+
+
+class Front(unittest.TestCase):
+    def test_the_error_is_the_reports(self):
+        report = "predictions miss simulated ones by 0.0 % (9 rows), measured ones by 11.4 % (1 row)"
+        said = "On real processes the\nmedian error is 11.4%."
+        self.assertEqual(list(pages.wrong_front(said, report)), [])
+        self.assertEqual(len(list(pages.wrong_front(said.replace("11", "12"), report))), 1)
+        self.assertEqual(len(list(pages.wrong_front(said, ""))), 1)
+
+
 class Syllabi(unittest.TestCase):
     WEEKS = [
         {

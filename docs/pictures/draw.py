@@ -19,6 +19,7 @@ FIGURES = [
     messages.deadlock,
     messages.barrier,
     messages.ports,
+    all_reduce.ring_animated,
     all_reduce.ring_one_rank,
     all_reduce.butterfly,
     all_reduce.rails,

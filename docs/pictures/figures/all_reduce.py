@@ -79,6 +79,77 @@ def ring_one_rank():
     return c
 
 
+PLACES = ((24, 84), (464, 84), (464, 216), (24, 216))  # of four ranks, in a circle
+TURN, STILL = 1.8, 2  # seconds per step; and for how many steps' time the result is shown
+
+
+def ring_of_four(canvas, cells, total, look=""):
+    """What all ranks hold, chunk by chunk; what is complete has a thick border."""
+    canvas.add(f'<g class="{look}">')
+    for (x, y), row in zip(PLACES, cells):
+        for chunk, value in enumerate(row):
+            complete = value == total[chunk]
+            kind, style = ("memory final", "bold") if complete else ("cell", "")
+            canvas.box(x + 58 * chunk, y, 54, 30, kind, value, style)
+    canvas.add("</g>")
+
+
+def ring_animation(steps):
+    """Shows every frame in its part of one cycle, while its messages move from rank to rank. Without animation the last
+    frame is shown."""
+    part = 100 / (steps + STILL)
+    cycle = f"{TURN * (steps + STILL):.1f}s infinite"
+    lines = [f".frame{{visibility:hidden;animation:{cycle} step-end}}"]
+    for frame in range(steps + 1):
+        begin, end = part * frame, part * (frame + 1) if frame < steps else 100
+        hidden = "0%{visibility:hidden}" if frame else ""
+        after = f"{end:.2f}%{{visibility:hidden}}" if frame < steps else ""
+        lines.append(f"@keyframes frame{frame}{{{hidden}{begin:.2f}%{{visibility:visible}}{after}}}")
+        lines.append(f".frame{frame}{{animation-name:frame{frame}}}")
+    for rank, (x, y) in enumerate(PLACES):
+        dx, dy = PLACES[(rank + 1) % 4][0] - x, PLACES[(rank + 1) % 4][1] - y
+        lines.append(f"@keyframes go{rank}{{15%{{transform:none}}80%,100%{{transform:translate({dx}px,{dy}px)}}}}")
+        lines.append(f".go{rank}{{animation:go{rank} {TURN}s infinite ease-in-out}}")
+    lines.append(
+        f".frame{steps}{{visibility:visible}}@media (prefers-reduced-motion:reduce){{.frame{{animation:none}}}}"
+    )
+    return "\n".join(lines)
+
+
+def ring_animated():
+    p = 4
+    values = [[10**r * (c + 1) for c in range(p)] for r in range(p)]
+    total = [sum(column) for column in zip(*values)]
+    steps = ring_steps(values)
+    c = Canvas(
+        "ring_animated",
+        (720, 292),
+        f"In a ring all-reduce every link is busy in each of the {len(steps)} steps",
+        f"Animated. Four ranks in a circle each hold four numbers. In each of {p - 1} steps every rank sends one chunk "
+        f"to the next rank, which adds it. In {p - 1} more steps the complete sums go round, and in the end all ranks "
+        f"hold {', '.join(map(str, total))}.",
+    )
+    c.add(f"<style>{ring_animation(len(steps))}</style>")
+    for rank, (x, y) in enumerate(PLACES):
+        c.text(x, y + (-8 if rank < 2 else 48), f"rank {rank}", "small soft")
+    for a, b in (((262, 99), (456, 99)), ((579, 122), (579, 208)), ((456, 231), (262, 231)), ((139, 208), (139, 122))):
+        c.arrow(*a, *b, "go thin")
+    before = values
+    for frame, (sent, _, held) in enumerate([*steps, ([], [], steps[-1][2])]):
+        ring_of_four(c, before, total, f"frame frame{frame}")
+        c.add(f'<g class="frame frame{frame}">')
+        words = "add what arrives" if frame < p - 1 else "keep what arrives"
+        c.text(360, 170, f"step {frame}: {words}" if sent else "every rank holds the sum", "mid head")
+        for rank, chunk in enumerate(sent):
+            x, y = PLACES[rank]
+            c.add(f'<g class="go{rank}">')
+            c.box(x + 58 * chunk, y, 54, 30, "comm", before[rank][chunk])
+            c.add("</g>")
+        c.add("</g>")
+        before = held
+    return c
+
+
 def butterfly_rounds(ranks):
     """Recursive doubling with spare ranks: for each round its name, the messages (from, to), and afterwards whose
     numbers every rank's sum contains."""
