@@ -33,6 +33,6 @@ function(lockstep_add_commands_test)
     return()
   endif()
   add_test(NAME suite.commands COMMAND sh ${CMAKE_SOURCE_DIR}/tools/tests/commands_test.sh $<TARGET_FILE:lab_tool>
-                                       $<IF:$<TARGET_EXISTS:bench_all_reduce_mpi>,yes,no>)
+                                       $<IF:$<TARGET_EXISTS:bench_all_reduce_mpi>,yes,no> ${CMAKE_SOURCE_DIR})
   set_tests_properties(suite.commands PROPERTIES TIMEOUT 600 RESOURCE_LOCK mine PROCESSORS 2 LABELS suite)
 endfunction()

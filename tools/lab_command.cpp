@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/support/json/results.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/option_words.hpp"
 #include "tools/course/scores.hpp"
@@ -46,6 +47,7 @@ class CommandLine {
         throw Error(Verdict::usage, unknown(what));
       return print(help(argc > 2 ? argv[2] : ""));
     }
+    if (name == "--version") return print(version());
     if (!has(name)) throw Error(Verdict::usage, unknown(name));
     if (!app_.get_subcommand(name)->get_prefix_command()) refuse_empty_words(argc, argv);
     try {
@@ -300,6 +302,12 @@ class CommandLine {
     }
   }
 
+  /// As the results' context says it.
+  static std::string version() {
+    const Context context = Context::here();
+    return fmt::format("Lockstep {} ({})\n", context.versions.front().second, context.commit);
+  }
+
   static std::function<int()> print(std::string text) {
     return [text = std::move(text)] {
       fmt::print("{}", text);
@@ -319,7 +327,7 @@ class CommandLine {
           "./lab drill         find out why a run went wrong\n"
           "./lab train --mine  train the model with your code\n"
           "./lab report        measure, and write outputs/report/index.html\n"
-          "./lab help all lists every command, ./lab help COMMAND its options.\n",
+          "./lab help all lists every command, ./lab help COMMAND its options, ./lab --version the version.\n",
           paths_.example());
     std::string text =
         "./lab COMMAND …; ./lab help COMMAND lists its options.\n"

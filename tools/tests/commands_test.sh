@@ -1,10 +1,11 @@
 #!/bin/sh
-# commands_test.sh LAB MPI: one small run of each command, and in what it prints a number that only a run can know.
+# commands_test.sh LAB MPI SOURCE: one small run of each command, and in what it prints a number that only a run can know.
 #   LAB  build/…/tools/lab
 #   MPI  yes, where this build has that backend
 set -u
 lab=$1
 mpi=$2
+source=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -49,4 +50,14 @@ if [ "$mpi" = yes ]; then
   says '^traffic +463 KiB per rank and step, predicted 463 KiB' $train --backend mpi
   says '^all_reduce/ring/2 ranks/4' bench all_reduce --backend mpi --ranks 2 --bytes 4KiB --algorithm ring --samples 3
 fi
+# docs/use/commands.md has an example of each. The version is the project's, also in result files.
+for command in $("$lab" help all | sed -n 's/^  \([a-z-]*\) .*/\1/p'); do
+  grep -Eq "^\./lab $command( |$)" "$source/docs/use/commands.md" || { echo "FAILED: docs/use/commands.md lacks ./lab $command"; failed=1; }
+done
+version=$(sed -n 's/^project(lockstep VERSION \([0-9.]*\) .*/\1/p' "$source/CMakeLists.txt")
+says "^Lockstep $version \\([0-9a-f]{12}(-dirty)?\\)$|^Lockstep $version \\(unknown\\)$" --version
+says '^ +3 +8 ' memory --params 175e9 --ranks 8 --json "$work/memory.json"
+grep -q "\"lockstep\": *\"$version\"" "$work/memory.json" || { echo "FAILED: a result file lacks the version $version"; failed=1; }
+grep -qx "version: $version" "$source/CITATION.cff" || { echo "FAILED: CITATION.cff names another version"; failed=1; }
+grep -q "^## $version\$" "$source/CHANGELOG.md" || { echo "FAILED: CHANGELOG.md does not say what $version is"; failed=1; }
 exit $failed
