@@ -225,7 +225,7 @@ VARIANTS = {
             ),
         ],
     ),
-    "25.6": (
+    "25.5": (
         "save_interval",
         [after("double expected_waste(const SavingCosts& costs, double interval) {", "  interval *= 2;")],
     ),

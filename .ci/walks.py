@@ -4,7 +4,7 @@
 
 An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk's line. An exercise:
 the
-files that have the name of 25.6 are those of the walk's line, and each of these patterns has one.
+files that have the name of 25.5 are those of the walk's line, and each of these patterns has one.
 """
 
 import fnmatch

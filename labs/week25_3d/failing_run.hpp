@@ -1,4 +1,4 @@
-// Given for exercise 25.6: when a run fails, and the simulation of a whole run, which calls the answer's advance and
+// Given for exercise 25.5: when a run fails, and the simulation of a whole run, which calls the answer's advance and
 // fail.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Exercise 25.6: how often to save. Read labs/week25_3d/save_interval.hpp first.
+// Exercise 25.5: how often to save. Read labs/week25_3d/save_interval.hpp first.
 #include "labs/week25_3d/save_interval.hpp"
 
 #include <algorithm>
@@ -9,19 +9,19 @@
 namespace lockstep::week25 {
 
 double expected_waste(const SavingCosts& costs, double interval) {
-  todo("25.6a",
+  todo("25.5a",
        "how long `interval` seconds of work take, and which share of that is not work; e^x − 1 of a small x is "
        "std::expm1");
 }
 
 Intervals best_intervals(const SavingCosts& costs) {
-  todo("25.6a", "Young's, and Daly's correction of it; take care where δ is 2M or more");
+  todo("25.5a", "Young's, and Daly's correction of it; take care where δ is 2M or more");
 }
 
 double advance(RunState& run, const SavingCosts& costs, double interval, double available) {
   const double passed = std::min(run.left, available);
   run.left -= passed;
-  todo("25.6b",
+  todo("25.5b",
        "record the seconds that have passed under the current activity; if nothing of it is left, what has become "
        "lasting, and what comes next?");
   return passed;
@@ -29,12 +29,12 @@ double advance(RunState& run, const SavingCosts& costs, double interval, double 
 
 void fail(RunState& run, const SavingCosts& costs) {
   ++run.spent.failures;
-  todo("25.6b", "what is lost, and what begins");
+  todo("25.5b", "what is lost, and what begins");
 }
 
 int steps_between_saves(const MeasuredSaves& saves, double restart, double mtbf) {
   const SavingCosts costs{.save = saves.stopped, .restart = restart, .mtbf = mtbf};
-  todo("25.6c",
+  todo("25.5c",
        "the fewest steps that are allowed; from Daly's number of steps, or from there, move in the direction in "
        "which the waste falls. It has a single minimum.");
 }

@@ -1,4 +1,4 @@
-// Exercise 25.6: how often to save. Saving too rarely loses work to failures; saving too often spends time on saves.
+// Exercise 25.5: how often to save. Saving too rarely loses work to failures; saving too often spends time on saves.
 // Find the interval between two saves from what saving and failing cost, by formula and by simulation, and turn it into
 // the trainer's --checkpoint-every.
 //

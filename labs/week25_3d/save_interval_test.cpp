@@ -1,4 +1,4 @@
-// Tests of exercise 25.6: formulas against a scan for the least waste, a run by hand, runs that are added up another
+// Tests of exercise 25.5: formulas against a scan for the least waste, a run by hand, runs that are added up another
 // way, and a thousand days against the formula.
 #include "labs/week25_3d/save_interval.hpp"
 
@@ -19,7 +19,7 @@ std::string words(const SavingCosts& c) {
 
 // Part a --------------------------------------------------------------------------------------------------------------
 
-TEST(Lab25_6a, WasteByHand) {
+TEST(Lab25_5a, WasteByHand) {
   // M = 1/ln 2, so that e^(t/M) = 2^t.
   const double m = 1 / std::log(2.0);
   ExpectNear(expected_waste({.save = 1, .restart = 0, .mtbf = m}, 2), 1 - 2 / (m * 7))
@@ -31,7 +31,7 @@ TEST(Lab25_6a, WasteByHand) {
   ExpectNear(expected_waste({.save = 1, .restart = 1e6, .mtbf = 1}, 1), 1) << "the waste: it never completes a restart";
 }
 
-TEST(Lab25_6a, WasteToTwelvePlaces) {
+TEST(Lab25_5a, WasteToTwelvePlaces) {
   for (std::uint64_t i = 0; i < 50; ++i) {
     const double small = std::pow(10.0, -2 - 6 * draw(1, i));
     const SavingCosts costs{.save = small * draw(2, i), .restart = small * draw(3, i), .mtbf = 1};
@@ -40,7 +40,7 @@ TEST(Lab25_6a, WasteToTwelvePlaces) {
   }
 }
 
-TEST(Lab25_6a, IntervalsByHand) {
+TEST(Lab25_5a, IntervalsByHand) {
   const Intervals four = best_intervals({.save = 2, .restart = 0, .mtbf = 4});
   expect_seconds(four.young, 4) << "Young's: √(2·2·4)";
   expect_seconds(four.daly, 4 * (1 + 1.0 / 6 + 1.0 / 36) - 2) << "Daly's: x = ½: 4·(1 + 1/6 + 1/36) − 2";
@@ -52,7 +52,7 @@ TEST(Lab25_6a, IntervalsByHand) {
   EXPECT_LT(best_intervals({.save = 7.99, .restart = 0, .mtbf = 4}).daly, 3.6) << "a save below 2M: still the formula";
 }
 
-TEST(Lab25_6a, YoungIsBestWhereSavesAreShort) {
+TEST(Lab25_5a, YoungIsBestWhereSavesAreShort) {
   for (std::uint64_t i = 0; i < 40; ++i) {
     const SavingCosts costs{.save = std::pow(10.0, -6 + 3 * draw(4, i)), .restart = draw(5, i), .mtbf = 1};
     const double best = best_by_scan(costs), x = std::sqrt(costs.save / 2), young = best_intervals(costs).young;
@@ -64,7 +64,7 @@ TEST(Lab25_6a, YoungIsBestWhereSavesAreShort) {
   }
 }
 
-TEST(Lab25_6a, DalyIsBetterWhereSavesAreLong) {
+TEST(Lab25_5a, DalyIsBetterWhereSavesAreLong) {
   for (std::uint64_t i = 0; i < 40; ++i) {
     const SavingCosts costs{.save = std::pow(10.0, -3 + 3.2 * draw(6, i)), .restart = draw(7, i), .mtbf = 1};
     const double best = best_by_scan(costs);
@@ -93,7 +93,7 @@ void expect_run(const std::vector<double>& gaps, double seconds, const TimeSpent
   expect_spent(simulate(kByHand, 100, seconds, in_turn(gaps)), wanted, where);
 }
 
-TEST(Lab25_6b, OneStepAtATime) {
+TEST(Lab25_5b, OneStepAtATime) {
   RunState run{.left = 100};
   expect_seconds(advance(run, kByHand, 100, 60), 60) << "60 s of 100 are available";
   EXPECT_EQ(run.doing, Doing::work) << "60 of 100 s: still at work";
@@ -115,20 +115,20 @@ TEST(Lab25_6b, OneStepAtATime) {
   expect_seconds(run.spent.restarts, 20) << "20 s of restarts";
 }
 
-TEST(Lab25_6b, NoFailures) {
+TEST(Lab25_5b, NoFailures) {
   expect_run({}, 330, {.work = 300, .saves = 30}, "three turns of 100 + 10 s");
   expect_run({}, 325, {.work = 300, .saves = 25}, "the last save has 5 of its 10 s");
   expect_run({}, 70, {.work = 70}, "70 s, too few for a save");
 }
 
-TEST(Lab25_6b, FailureDuringWork) {
+TEST(Lab25_5b, FailureDuringWork) {
   expect_run({150}, 280, {.work = 200, .saves = 20, .lost = 40, .restarts = 20, .failures = 1},
              "a failure after 40 s of unsaved work");
   expect_run({100}, 230, {.work = 100, .saves = 10, .lost = 100, .restarts = 20, .failures = 1},
              "a failure at the very end of the work, before its save");
 }
 
-TEST(Lab25_6b, FailureDuringASave) {
+TEST(Lab25_5b, FailureDuringASave) {
   expect_run({105}, 235, {.work = 100, .saves = 15, .lost = 100, .restarts = 20, .failures = 1},
              "a failure after half of a save: its 100 s of work are lost");
   expect_run({110}, 240, {.work = 200, .saves = 20, .restarts = 20, .failures = 1},
@@ -137,7 +137,7 @@ TEST(Lab25_6b, FailureDuringASave) {
              "a failure in the second save: the first checkpoint stays");
 }
 
-TEST(Lab25_6b, FailureDuringARestart) {
+TEST(Lab25_5b, FailureDuringARestart) {
   expect_run({150, 5}, 285, {.work = 200, .saves = 20, .lost = 40, .restarts = 25, .failures = 2},
              "a failure after 5 s of a restart, which begins again: nothing more is lost");
   expect_run({150, 20}, 300, {.work = 200, .saves = 20, .lost = 40, .restarts = 40, .failures = 2},
@@ -146,7 +146,7 @@ TEST(Lab25_6b, FailureDuringARestart) {
              "the run ends in its second restart");
 }
 
-TEST(Lab25_6b, DrawnRuns) {
+TEST(Lab25_5b, DrawnRuns) {
   for (std::uint64_t i = 0; i < 60; ++i) {
     // Whole seconds, of which doubles add up exactly: moments at which two things happen at once are among them.
     const SavingCosts costs{.save = draw_whole(10, i, 1, 9), .restart = draw_whole(11, i, 0, 12), .mtbf = 1};
@@ -162,7 +162,7 @@ TEST(Lab25_6b, DrawnRuns) {
   }
 }
 
-TEST(Lab25_6b, AThousandDaysWasteWhatTheFormulaSays) {
+TEST(Lab25_5b, AThousandDaysWasteWhatTheFormulaSays) {
   constexpr double kDays = 1000 * 86'400.0;
   for (std::uint64_t i = 0; i < 12; ++i) {
     const SavingCosts costs{
@@ -202,7 +202,7 @@ void expect_best(const MeasuredSaves& saves, double mtbf, const char* what) {
                                               << found << ", with " << words(saves, mtbf);
 }
 
-TEST(Lab25_6c, OneStepOrTwo) {
+TEST(Lab25_5c, OneStepOrTwo) {
   // √2 steps are where one and two are equally good, if failures are rare.
   const auto steps = [](double young) {
     return steps_between_saves({.step = 1, .stopped = young * young / 2e4, .complete = 1e-9}, 0, 1e4);
@@ -215,7 +215,7 @@ TEST(Lab25_6c, OneStepOrTwo) {
       << "no step completes without a failure: still at least one";
 }
 
-TEST(Lab25_6c, TheSaveBeforeIsComplete) {
+TEST(Lab25_5c, TheSaveBeforeIsComplete) {
   const auto fewest = [](double complete) {
     return steps_between_saves({.step = 10, .stopped = 0.01, .complete = complete}, 0, 100);
   };
@@ -227,7 +227,7 @@ TEST(Lab25_6c, TheSaveBeforeIsComplete) {
       << "completing after 9.5 steps is no reason to save that often";
 }
 
-TEST(Lab25_6c, DrawnSaves) {
+TEST(Lab25_5c, DrawnSaves) {
   for (std::uint64_t i = 0; i < 60; ++i) {
     const double mtbf = 500 + 1e5 * draw(31, i), step = 0.2 + 30 * draw(32, i) * draw(33, i);
     const double stopped = step * 20 * std::pow(draw(34, i), 3) + 1e-3;
@@ -236,7 +236,7 @@ TEST(Lab25_6c, DrawnSaves) {
   }
 }
 
-TEST(Lab25_6c, LongSaves) {
+TEST(Lab25_5c, LongSaves) {
   for (std::uint64_t i = 0; i < 20; ++i) {
     const double stopped = 50 + 500 * draw(41, i);
     expect_best({5 + 20 * draw(42, i), stopped, stopped}, 100 + 400 * draw(43, i), "a save about as long as the MTBF");

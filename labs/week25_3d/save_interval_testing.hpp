@@ -1,4 +1,4 @@
-// What the tests of exercise 25.6 compare with: the expected waste and its least place in long double, and a run that
+// What the tests of exercise 25.5 compare with: the expected waste and its least place in long double, and a run that
 // is added up failure by failure and not step by step.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Exercise 25.6: how often to save. Read labs/week25_3d/save_interval.hpp first.
+// Exercise 25.5: how often to save. Read labs/week25_3d/save_interval.hpp first.
 #include "labs/week25_3d/save_interval.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace lockstep::week25 {
 
 double expected_waste(const SavingCosts& costs, double interval) {
-  // lab 25.6a begin: how long `interval` seconds of work take, and which share of that is not work; e^x − 1 of a small
+  // lab 25.5a begin: how long `interval` seconds of work take, and which share of that is not work; e^x − 1 of a small
   // x is std::expm1
   const double m = costs.mtbf;
   const double taken = m * std::exp(costs.restart / m) * std::expm1((interval + costs.save) / m);
@@ -18,7 +18,7 @@ double expected_waste(const SavingCosts& costs, double interval) {
 }
 
 Intervals best_intervals(const SavingCosts& costs) {
-  // lab 25.6a begin: Young's, and Daly's correction of it; take care where δ is 2M or more
+  // lab 25.5a begin: Young's, and Daly's correction of it; take care where δ is 2M or more
   const double young = std::sqrt(2 * costs.save * costs.mtbf), x = std::sqrt(costs.save / (2 * costs.mtbf));
   return {young, costs.save < 2 * costs.mtbf ? young * (1 + x / 3 + x * x / 9) - costs.save : costs.mtbf};
   // lab end
@@ -27,7 +27,7 @@ Intervals best_intervals(const SavingCosts& costs) {
 double advance(RunState& run, const SavingCosts& costs, double interval, double available) {
   const double passed = std::min(run.left, available);
   run.left -= passed;
-  // lab 25.6b begin: record the seconds that have passed under the current activity; if nothing of it is left, what has
+  // lab 25.5b begin: record the seconds that have passed under the current activity; if nothing of it is left, what has
   // become lasting, and what comes next?
   if (run.doing == Doing::work) run.unsaved += passed;
   if (run.doing == Doing::save) run.spent.saves += passed;
@@ -45,7 +45,7 @@ double advance(RunState& run, const SavingCosts& costs, double interval, double 
 
 void fail(RunState& run, const SavingCosts& costs) {
   ++run.spent.failures;
-  // lab 25.6b begin: what is lost, and what begins
+  // lab 25.5b begin: what is lost, and what begins
   run.spent.lost += run.unsaved;
   run.unsaved = 0;
   run.doing = Doing::restart;
@@ -55,7 +55,7 @@ void fail(RunState& run, const SavingCosts& costs) {
 
 int steps_between_saves(const MeasuredSaves& saves, double restart, double mtbf) {
   const SavingCosts costs{.save = saves.stopped, .restart = restart, .mtbf = mtbf};
-  // lab 25.6c begin: the fewest steps that are allowed; from Daly's number of steps, or from there, move in the
+  // lab 25.5c begin: the fewest steps that are allowed; from Daly's number of steps, or from there, move in the
   // direction in which the waste falls. It has a single minimum.
   const auto waste = [&](int steps) { return expected_waste(costs, steps * saves.step); };
   const double enough = std::ceil((saves.complete - saves.stopped) / saves.step);

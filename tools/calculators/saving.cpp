@@ -1,5 +1,5 @@
 // ./lab bench saving: how often to save a run that fails at random: the waste of several intervals by the formulas of
-// exercise 25.6, beside a simulation of as many days as are asked for.
+// exercise 25.5, beside a simulation of as many days as are asked for.
 //
 //   ./lab bench saving --save 60s --restart 10min --mtbf 3.1h
 //   ./lab bench saving --save 2.5ms --restart 4s --mtbf 10min --step 55ms --complete 40ms       what ./lab train

@@ -1,9 +1,10 @@
 #!/bin/sh
 # move_answers.sh FOLDER…: answers that were begun with paths and names of before, moved to today's.
 #
-# Rewrites what the .cpp files in these folders (labs/, a folder of submissions) include and name, and says which it
-# changed; a second time it changes nothing. Given code that has moved to a header since stays in the answer and works,
-# but where the header now has a function of the same name: those it names, to be taken out by hand.
+# Rewrites what the .cpp files in these folders (labs/, a folder of submissions) include and name, and the number of
+# their exercise, and says which it changed; a second time it changes nothing. Given code that has moved to a header
+# since stays in the answer and works, but where the header now has a function of the same name: those it names, to be
+# taken out by hand.
 set -eu
 [ $# -gt 0 ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
 
@@ -53,6 +54,15 @@ visits usage_order
 visit piece
 END
 
+# Numbers of exercises: file, old and new. They are in the answer's comments, and in what it says is not done yet.
+numbers() {
+  while read -r name before after; do
+    case $1 in */"$name".cpp) sed -i "s#\\([Ee]xercise \\|todo(\"\\)${before%.*}\\.${before#*.}#\\1$after#g" "$2" ;; esac
+  done << 'END'
+save_interval 25.6 25.5
+END
+}
+
 # given_now FILE ENDING TEXT WORDS: where FILE ends so and has the text, its functions that a header has now.
 given_now() {
   case $1 in *"$2") ;; *) return 0 ;; esac
@@ -64,6 +74,7 @@ for folder; do
   find "$folder" -name '*.cpp' -type f | while read -r file; do
     sed -f "$rules" "$file" > "$rules.new"
     case $file in */zero2.cpp | */fsdp.cpp) sed -i -f "$rules.week22" "$rules.new" ;; esac
+    numbers "$file" "$rules.new"
     if ! cmp -s "$file" "$rules.new"; then
       cat "$rules.new" > "$file" # in place: owner and mode stay
       echo "moved: $file"

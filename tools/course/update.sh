@@ -5,9 +5,9 @@
 #   FOLDER, FILE.zip   a newer version as you were handed it
 #   --drop-weeks       also where it lacks weeks that this folder has: their exercises go, your answers are kept
 #
-# Exercises that you have not begun get today's skeleton. Answers stay, follow their exercise to another file, and have
-# names and paths of before rewritten; where a contract changed, the difference is kept for you to read. What became of
-# each is said, and all that was replaced is in outputs/updates/.
+# Exercises that you have not begun get today's skeleton. Answers stay, follow their exercise to another file or number,
+# with their verdicts, scores and predictions, and have names and paths of before rewritten; where a contract changed,
+# the difference is kept for you to read. What became of each is said, and all that was replaced is in outputs/updates/.
 set -eu
 fail() { echo "update: $*" >&2; exit 2; }
 case " $* " in *' -h '* | *' --help '*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; exit 0 ;; esac
@@ -98,10 +98,17 @@ code() { sed 's://.*::; s/[[:space:]]*$//; /^#include/d; /^$/d' "$1"; }
 
 if in_git; then base=$(git -C "$root" merge-base HEAD "$what"); fi
 
-# in_new ID: the exercise's path in the new version; fails where it is not there, or in a handout not handed out.
+# same_in LIST ID PATH: the line "ID PATH" in LIST of the exercise that was once this one: of the same file or, where there
+# is none, of the same number, unless that is a file which another exercise had before.
+same_in() {
+  awk -v id="$2" -v path="$3" 'FNR == NR { had[$2]; next } $2 == path { same = $0 }
+    $1 "" == id "" && !($2 in had) { other = $0 } END { if (same other != "") print same != "" ? same : other }' "$work/before" "$1"
+}
+
+# in_new ID PATH: that exercise's line in the new version; fails where it is not there, or in a handout not handed out.
 in_new() {
-  path_of=$(awk -v id="$1" '$1 "" == id "" { print $2 }' "$work/after")
-  [ -f "$new/$path_of.cpp" ] && echo "$path_of"
+  line=$(same_in "$work/after" "$1" "$2")
+  [ -f "$new/${line#* }.cpp" ] && echo "$line"
 }
 
 # Answers: what differs from the skeleton it began as.
@@ -125,7 +132,7 @@ unbegun=0
 while read -r id path; do
   [ -f "$root/$path.cpp" ] || continue
   if start "$path.cpp" > "$work/start" && cmp -s "$work/start" "$root/$path.cpp"; then
-    ! in_new "$id" > /dev/null || unbegun=$((unbegun + 1))
+    ! in_new "$id" "$path" > /dev/null || unbegun=$((unbegun + 1))
   else
     echo "$id $path" >> "$work/begun"
     mkdir -p "$kept/answers/$(dirname "$path")" "$work/contracts/$(dirname "$path")"
@@ -162,16 +169,39 @@ replace_by_copy() {
 }
 if in_git; then replace_by_merge; else replace_by_copy; fi
 
+# What is kept under an exercise's number moves to its new one: deeds, scores, predictions and verdicts. All at a time,
+# since a number may have gone to another exercise: with an @ in front until the last is done.
+while read -r id path; do
+  line=$(same_in "$work/after" "$id" "$path")
+  [ -z "$line" ] || [ "${line% *}" = "$id" ] || echo "$id ${line% *}"
+done < "$work/before" > "$work/renumbered"
+if [ -s "$work/renumbered" ]; then
+  where='(^[0-9-]{10}[[:blank:]]([a-z]+[[:blank:]])?|"question": "|"id": ")'
+  while read -r id now; do
+    printf 's/%s%s([a-z]*)(["/[:blank:]]|$)/\\1@%s\\3\\4/g\n' "$where" "$(echo "$id" | sed 's/\./\\./')" "$now"
+  done < "$work/renumbered" > "$work/numbers"
+  printf 's/%s@/\\1/g\n' "$where" >> "$work/numbers"
+  for file in "$root"/outputs/course.log "$root"/outputs/scores.log "$root"/outputs/predictions.json "$root"/build/*/mine/verdicts/*.json; do
+    [ ! -f "$file" ] || { sed -E -f "$work/numbers" "$file" > "$work/moved" && cat "$work/moved" > "$file"; }
+  done
+  for folder in "$root"/build/*/mine/verdicts; do
+    while read -r id now; do [ ! -f "$folder/$id.json" ] || mv "$folder/$id.json" "$folder/@$now.json"; done < "$work/renumbered"
+    while read -r id now; do [ ! -f "$folder/@$now.json" ] || mv "$folder/@$now.json" "$folder/$now.json"; done < "$work/renumbered"
+  done
+fi
+
 # What became of each answer.
 while read -r id path; do
-  if ! now=$(in_new "$id"); then
+  if ! line=$(in_new "$id" "$path"); then
     rm -f "$root/$path.cpp"
     gone='no longer in the course'
-    ! grep -q "^$id " "$work/after" || gone='not in the new handout'
+    [ -z "$(same_in "$work/after" "$id" "$path")" ] || gone='not in the new handout'
     echo "$id: $gone; your answer is ${kept#"$root/"}/answers/$path.cpp"
     continue
   fi
   said=kept
+  now=${line#* }
+  [ "${line% *}" = "$id" ] || said="is ${line% *} now, and kept"
   cp "$kept/answers/$path.cpp" "$root/$now.cpp"
   [ "$now" = "$path" ] || { rm -f "$root/$path.cpp"; said="moved to $now.cpp"; }
   mkdir "$work/one"

@@ -29,10 +29,12 @@ void release(std::size_t u) { held_[u].lent = false, held_[u + 1] = {}; }
 struct Held { bool lent = false; };
 END
 printf 'float shard_weight(int);\n' > "$folder/anna/ddp.cpp"
+# A number may be an exercise's, and another one a number.
+printf '// Exercise 25.6: how often to save.\nvoid f() { todo("25.6b", "what is lost"); }\ndouble x = 25.6;\n' > "$folder/anna/save_interval.cpp"
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
-[ "$(echo "$said" | grep -c '^moved: ')" = 2 ] || fail "moved others: $said"
+[ "$(echo "$said" | grep -c '^moved: ')" = 3 ] || fail "moved others: $said"
 echo "$said" | grep -q 'ddp.cpp: take out shard_weight' || fail "says nothing of ddp.cpp: $said"
 cmp "$folder/before" "$folder/anna/other.cpp" || fail "changed a file that needs nothing"
 cat "$folder/anna/answer.cpp" "$folder/anna/fsdp.cpp" | sed -n 's/^#include "\(.*\)"/\1/p' | while read -r header; do
@@ -46,6 +48,12 @@ void release(std::size_t u) { unsharded_[u].bound = false, unsharded_[u + 1] = {
 struct Held { bool bound = false; };
 END
 diff "$folder/expected" "$folder/moved" || fail "names of week 22"
+cat > "$folder/expected" << 'END'
+// Exercise 25.5: how often to save.
+void f() { todo("25.5b", "what is lost"); }
+double x = 25.6;
+END
+diff "$folder/expected" "$folder/anna/save_interval.cpp" || fail "number of an exercise"
 sh "$source/tools/course/move_answers.sh" "$folder/anna" | grep -q '^moved' && fail "moved twice"
 code=0
 sh "$source/tools/course/move_answers.sh" "$folder/nobody" 2> /dev/null || code=$?

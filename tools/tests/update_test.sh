@@ -18,7 +18,7 @@ tree() {
   mkdir -p "$folder/$week" "$folder/tools/course" "$folder/common"
   cp "$source/tools/course/update.sh" "$source/tools/course/move_answers.sh" "$folder/tools/course/"
   echo "runtime $version" > "$folder/common/runtime.cpp"
-  printf '/outputs/\n' > "$folder/.gitignore"
+  printf '/outputs/\n/build/\n' > "$folder/.gitignore"
   {
     printf '{"weeks": [{\n"folder": "week21_data_parallel",\n"exercises": [\n'
     for each; do
@@ -29,15 +29,34 @@ tree() {
     echo '{}]}]}'
   } > "$folder/labs/course.json"
 }
-before() { tree "$1" 1 21.1=kept 21.2=renamed 21.3=gone 21.4=contract 21.5=untouched 21.6=names 21.10=tenth; }
+before() {
+  tree "$1" 1 21.1=kept 21.2=renamed 21.3=gone 21.4=contract 21.5=untouched 21.6=names 21.10=tenth 21.12=twelfth 21.13=last
+}
 after() {
-  tree "$1" 2 21.1=kept 21.2=other_name 21.4=contract 21.5=untouched 21.6=names 21.7=new 21.10=tenth
+  tree "$1" 2 21.1=kept 21.2=other_name 21.4=contract 21.5=untouched 21.6=names 21.7=new 21.10=tenth 21.11=twelfth 21.12=last
   echo "int contract_of_2();" > "$1/$week/contract.hpp"
   echo "// contract, in other words" > "$1/$week/kept.hpp"
   for name in untouched kept; do echo "// skeleton of 2" > "$1/$week/$name.cpp"; done
 }
+# 21.12 becomes 21.11, and 21.13 becomes 21.12. What is kept under a number, before and after:
+progress_before() {
+  printf '2026-11-21 revealed 21.12\n2026-11-22 reset 21.13\n2026-11-22 solved drill-21\n'
+  printf '2026-11-21\t21.13\t21.120\t21.12 of 4 ranks\n'
+  printf '{"question": "21.12/1", "guess": 21.12 }\n"id": "21.13b",\n"message": "21.12 ms", "id": "21.1"\n'
+}
+progress_after() {
+  printf '2026-11-21 revealed 21.11\n2026-11-22 reset 21.12\n2026-11-22 solved drill-21\n'
+  printf '2026-11-21\t21.12\t21.120\t21.12 of 4 ranks\n'
+  printf '{"question": "21.11/1", "guess": 21.12 }\n"id": "21.12b",\n"message": "21.12 ms", "id": "21.1"\n'
+}
+progress_of() { # FOLDER: the files
+  echo "$1/outputs/course.log" "$1/outputs/scores.log" "$1/outputs/predictions.json" "$1/build/default/mine/verdicts/21.1.json"
+}
 answer() {
-  for name in kept renamed gone contract; do echo "int my_$name();" > "$1/$week/$name.cpp"; done
+  mkdir -p "$1/outputs" "$1/build/default/mine/verdicts"
+  for file in $(progress_of "$1"); do progress_before > "$file"; done
+  for number in 12 13; do echo "was 21.$number" > "$1/build/default/mine/verdicts/21.$number.json"; done
+  for name in kept renamed gone contract last; do echo "int my_$name();" > "$1/$week/$name.cpp"; done
   printf '#include "common/stats/stats.hpp"\nDType t = storage_named("bf16");\n' > "$1/$week/names.cpp"
 }
 # carried FOLDER: what must be so afterwards, whatever the way.
@@ -59,7 +78,15 @@ carried() {
   grep -q '^21.3: no longer in the course; your answer is outputs/updates/.*/gone.cpp$' "$work/said" || fail "says nothing of 21.3"
   grep -q '^21.4: kept; its contract changed: outputs/updates/.*/21.4.hpp.diff$' "$work/said" || fail "says nothing of 21.4"
   grep -q '^21.6: kept; names of before rewritten$' "$work/said" || fail "says nothing of 21.6"
-  grep -q '^2 not begun' "$work/said" || fail "counts what is not begun"
+  grep -q '^21.13: is 21.12 now, and kept$' "$work/said" || fail "says nothing of 21.13"
+  grep -q my_last "$now/last.cpp" || fail "an answer did not follow its number"
+  progress_after > "$work/progress"
+  for file in $(progress_of "$1"); do diff "$work/progress" "$file" || fail "another $file"; done
+  for number in 11 12; do
+    grep -qx "was 21.$((number + 1))" "$1/build/default/mine/verdicts/21.$number.json" || fail "verdict of 21.$number"
+  done
+  [ ! -e "$1/build/default/mine/verdicts/21.13.json" ] || fail "a verdict stayed under its old number"
+  grep -q '^3 not begun' "$work/said" || fail "counts what is not begun"
   grep -q my_gone "$1"/outputs/updates/*/answers/$week/gone.cpp || fail "an answer whose exercise is gone is lost"
   grep -q '^+int contract_of_2' "$1"/outputs/updates/*/21.4.hpp.diff || fail "no difference of the contract"
 }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "common/support/text/nearest.hpp"
@@ -344,6 +345,13 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
       core_drills += drill.core;
     }
   EXPECT_EQ(core_drills, 3);
+  for (const Week& week : course.weeks()) {  // no number is left out
+    std::set<std::string> ids;
+    for (const Exercise& exercise : week.exercises) ids.insert(exercise.id);
+    const int first = ids.contains(fmt::format("{}.0", week.number)) ? 0 : 1;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      EXPECT_TRUE(ids.contains(fmt::format("{}.{}", week.number, first + i))) << week.number << ", " << first + i;
+  }
   for (const Exercise& exercise : course.select("").exercises) {
     EXPECT_GT(exercise.minutes, 0) << exercise.id;
     for (const Exercise& need : course.all_needs(exercise.id)) EXPECT_NE(need.id, exercise.id);

@@ -1,4 +1,4 @@
-// 25.6 with powers instead of e^x − 1 in one call, a table of what follows what, and all numbers of steps compared.
+// 25.5 with powers instead of e^x − 1 in one call, a table of what follows what, and all numbers of steps compared.
 #include "labs/week25_3d/save_interval.hpp"
 
 #include <algorithm>

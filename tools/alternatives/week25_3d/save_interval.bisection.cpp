@@ -1,4 +1,4 @@
-// 25.6 with the exact least waste, where its derivative is 0, by bisection; and the run as a switch that returns early.
+// 25.5 with the exact least waste, where its derivative is 0, by bisection; and the run as a switch that returns early.
 #include "labs/week25_3d/save_interval.hpp"
 
 #include <cmath>

@@ -83,7 +83,7 @@ class Programs : public ProgramTest {
   }
 };
 
-/// The shares of a run of exercise 25.6 with one failure every 3.1 hours.
+/// The shares of a run of exercise 25.5 with one failure every 3.1 hours.
 inline const week25::SavingCosts kSaving = {.save = 60, .restart = 600, .mtbf = 3.1 * 3600};
 
 }  // namespace lockstep::numbers
