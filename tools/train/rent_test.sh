@@ -20,7 +20,7 @@ for machine in $rows; do
   fsdp=$(speed --machine "$machine" --dp 2 --batch 16 --zero 3)
   exposed=$(speed --machine "$machine" --dp 2 --batch 16 --zero 3 --no-overlap)
   ddp=$(speed --machine "$machine" --dp 2 --batch 16)
-  efficiency=$(awk -v one="${one% k}" -v two="${fsdp% k}" 'BEGIN { printf "%.0f %%", 50 * two / one }')
+  efficiency=$(awk -v one="${one% k}" -v two="${fsdp% k}" 'BEGIN { printf "%.0f%%", 50 * two / one }')
   hours=$(awk -v two="${fsdp% k}" 'BEGIN { printf "%.2f", 100 / (two * 3.6) }')
   row="\`$machine\` | $one | $fsdp | $efficiency | $exposed | $ddp | $hours |"
   grep -qF "$row" "$page" || { echo "$page lacks: $row"; grep -F "\`$machine\` |" "$page"; exit 1; }
