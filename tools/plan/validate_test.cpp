@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 
@@ -244,7 +245,9 @@ TEST(Validate, MediansDoNotWorsen) {
   EXPECT_GE(errors.size(), 200u);
   const std::string said = fmt::format("[{} published measurements](docs/use/validation.md) {:.1f}%", errors.size(),
                                        100 * median(errors).value);
-  EXPECT_TRUE(contains(read_file(kRoot + "/README.md"), said)) << said;
+  std::string front = read_file(kRoot + "/README.md");
+  std::replace(front.begin(), front.end(), '\n', ' ');
+  EXPECT_TRUE(contains(front, said)) << "README.md should say: " << said;
   EXPECT_GT(closer_than_file, 0.8 * static_cast<double>(runs));
   EXPECT_GT(closer_than_simple, 0.65 * static_cast<double>(runs));
 }
