@@ -3,7 +3,7 @@ handout has the parts that it should have, and leads to its answers and the glos
 labs/course.json; the syllabi of the instructor's guide have the course's minutes and points, and no exercise before
 one that it needs; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the
 code of docs/learn/api.md is tested; labs/README.md has every exercise as labs/course.json does, and README.md the hours
-and errors that are found elsewhere; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
+and errors that are found elsewhere; the numbers of claims.md's list are those of its tables; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
@@ -171,6 +171,22 @@ def wrong_front(front, reference):
         yield f"README.md: the median error on real processes is not that of {REFERENCE}: {found and found[1]}"
 
 
+CLAIMS = "docs/learn/claims.md"
+
+
+def wrong_myths(text):
+    """Each number of the list that opens the page stands in its tables, whose numbers are tested."""
+    myths, _, rest = text.partition("\n## ")
+    numbers = re.compile(r"\d+(?:[.,]\d+)*")
+    known = set(numbers.findall(rest))
+    items = re.split(r"^\d+\. ", myths, flags=re.M)[1:]
+    for number, item in enumerate(items, 1):
+        for lost in (n for n in numbers.findall(re.sub(r"^\*\*.*?\*\*", "", item, flags=re.S)) if n not in known):
+            yield f"{CLAIMS}: {lost} of myth {number} is in no table"
+    if len(items) != 10:
+        yield f"{CLAIMS}: the ten myths are {len(items)}"
+
+
 API, API_TEST = "docs/learn/api.md", "common/backends/tests/api_page_test.cpp"
 
 
@@ -269,6 +285,7 @@ def main():
                 pathlib.Path("README.md").read_text(),
             )
         )
+        + list(wrong_myths(pathlib.Path(CLAIMS).read_text()))
         + list(wrong_front(pathlib.Path("README.md").read_text(), pathlib.Path(REFERENCE).read_text()))
         + list(wrong_words(files))
         + list(wrong_spelling())

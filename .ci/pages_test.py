@@ -134,6 +134,15 @@ class Front(unittest.TestCase):
         self.assertEqual(len(list(pages.wrong_front(said, ""))), 1)
 
 
+class Myths(unittest.TestCase):
+    def test_each_number_is_in_a_table(self):
+        text = "# M\n\n" + "".join(f'{i}. **"Says 77."** It is 1,024 or 0.5%.\n' for i in range(1, 11))
+        rest = "\n## Week 1\n\n| 1,024 and 0.5 |\n"
+        self.assertEqual(list(pages.wrong_myths(text + rest)), [])
+        self.assertEqual(len(list(pages.wrong_myths(text.replace("0.5", "0.6", 1) + rest))), 1)
+        self.assertIn("are 11", list(pages.wrong_myths(text + "11. x\n" + rest))[0])
+
+
 class Syllabi(unittest.TestCase):
     WEEKS = [
         {
