@@ -1,9 +1,17 @@
-"""Every relative link of every Markdown file leads to a file, and to a heading of it; every exercise's part of a
-handout has the parts that it should have, and leads to its answers and the glossary; its table says the minutes of
-labs/course.json; the syllabi of the instructor's guide have the course's minutes and points, and no exercise before
-one that it needs; the glossary has every verdict, and no word twice; the bridge has every option of ./lab train; the
-code of docs/learn/api.md is tested; labs/README.md has every exercise as labs/course.json does, and README.md the hours
-and errors that are found elsewhere; the numbers of claims.md's list are those of its tables; every item of a list begins its line; no page has a word that CONTRIBUTING.md bans.
+"""Checks what the Markdown says of itself and of the suite.
+
+Every relative link leads to a file, and to a heading of it. Every item of a list begins its line. No page has a word of
+.ci/terms.txt. And these pages agree with what they are about:
+
+  handouts                  every exercise's section has the parts that it should have, and leads to its answers and the
+                            glossary; the table has the minutes of labs/course.json
+  labs/README.md            every exercise as labs/course.json has it
+  README.md                 the hours and errors that are found elsewhere
+  the instructor's guide    syllabi with the course's minutes and points, no exercise before one that it needs
+  the glossary              every verdict, and no word twice
+  the bridge                every option of ./lab train
+  docs/learn/api.md         code that is tested
+  docs/learn/claims.md      in the list at its top, numbers of its tables
 
   python3 .ci/pages.py
   python3 .ci/pages.py FILE…      only the links of these
@@ -229,42 +237,53 @@ def wrong_syllabi(text, weeks):
         yield f"{GUIDE}: the syllabi are gone"
 
 
-WORDS = "CONTRIBUTING.md"
-
-# The same words in another sense.
-ALLOWED = re.compile(r"Greek letters|letters after `Lab`")
+TERMS = ".ci/terms.txt"
 
 
 def banned(text):
-    """Each banned word or phrase of the table, and what to say instead."""
-    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text.partition("| not | but |")[2], re.M)
-    return {word.strip(): instead for words, instead in rows for word in words.split(";") if word.strip() != "---"}
+    """Each word or phrase of the terms file, and what to say instead."""
+    rows = [line.partition(" = ") for line in text.splitlines() if " = " in line and not line.startswith("#")]
+    return {word.strip(): instead for words, _, instead in rows for word in words.split(";")}
 
 
 def banned_words(path, text, words):
-    """Where prose has one of them; code, and the table of them, may."""
+    """Where prose has one of them; code may."""
     blank = lambda match: re.sub(r"[^\n]", " ", match[0])
-    prose = re.sub(r"`[^`\n]*`", blank, FENCE.sub(blank, ALLOWED.sub(blank, text)))
-    if str(path) == WORDS:
-        prose = re.sub(r"^\| not \| but \|$(\n\|.*)*", blank, prose, flags=re.M)
+    prose = re.sub(r"`[^`\n]*`", blank, FENCE.sub(blank, text))
     for word, instead in words.items():
         for match in re.finditer(r"\b" + r"\s+".join(map(re.escape, word.split())) + r"\b", prose, re.I):
             found = " ".join(match[0].split())
             yield f"{path}:{prose.count(chr(10), 0, match.start()) + 1}: '{found}': say {instead}"
 
 
+def density(files):
+    """How the pages for readers are written: the share of sentences with a colon or semicolon, and how often they say
+    you or we. For information."""
+    text = "\n\n".join(FENCE.sub("", pathlib.Path(file).read_text()) for file in files)
+    prose = re.sub(r"^\s*([|#!<]|\d+\.|[-*] ).*$|`[^`\n]*`|\]\([^)]*\)", " ", text, flags=re.M)
+    sentences = [s for s in re.split(r"(?<=[.!?])\s+|\n\s*\n", prose) if len(s.split()) > 2]
+    words = re.findall(r"[A-Za-z']+", " ".join(sentences))
+    dense = sum(bool(re.search(r"[:;](\s|$)", sentence)) for sentence in sentences) / len(sentences)
+    spoken = sum(word.lower() in ("you", "your", "we", "our", "us") for word in words) / len(words)
+    return (
+        f"{100 * dense:.0f}% of the sentences have a colon or semicolon, {100 * spoken:.1f} words per 100 are you or we"
+    )
+
+
 def wrong_spelling():
     """What programs say and what their comments say is spelled as the pages are: handout."""
-    found = subprocess.run(["git", "grep", "-inE", "hand[-]out", "--", ":!*.md"], capture_output=True, text=True).stdout
+    found = subprocess.run(
+        ["git", "grep", "-inE", "hand[-]out", "--", ":!*.md", f":!{TERMS}"], capture_output=True, text=True
+    ).stdout
     yield from (f"{line}: say handout" for line in found.splitlines())
 
 
 def wrong_words(files):
-    words = banned(pathlib.Path(WORDS).read_text())
+    words = banned(pathlib.Path(TERMS).read_text())
     for file in files:
         yield from banned_words(file, pathlib.Path(file).read_text(), words)
     if not words:
-        yield f"{WORDS}: the table of banned words is gone"
+        yield f"{TERMS}: there are no words"
 
 
 def main():
@@ -301,6 +320,7 @@ def main():
             " is banned"
         )
     )
+    print(density([file for file in files if not file.startswith("docs/reference")]))
     sys.exit(1 if wrong else 0)
 
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""pages.py finds the words that CONTRIBUTING.md bans, in prose only, and items of lists that paragraphs have
-swallowed."""
+"""pages.py finds the words of .ci/terms.txt, in prose only, items of lists that paragraphs have swallowed, and pages
+that do not agree with the course."""
 
 import pathlib
 import unittest
 
 import pages
 
-TABLE = "## Words\n\n| not | but |\n|---|---|\n| mend; mended | fix |\n| goes before | takes precedence over |\n"
+TERMS = "# not = but\nmend; mended = fix\ngoes before = takes precedence over\n"
 
 
 class BannedWords(unittest.TestCase):
     def found(self, text):
-        return list(pages.banned_words("a.md", text, pages.banned(TABLE)))
+        return list(pages.banned_words("a.md", text, pages.banned(TERMS)))
 
     def test_each_is_found_with_its_line_and_what_to_say(self):
         self.assertEqual(self.found("Fine.\n\nThen mend it.\n"), ["a.md:3: 'mend': say fix"])
@@ -30,21 +30,14 @@ class BannedWords(unittest.TestCase):
         self.assertEqual(self.found("`mend` it:\n\n```\n$ ./mend\n```\n"), [])
         self.assertEqual(self.found("```\n$ run\n```\nThen mend.\n"), ["a.md:4: 'mend': say fix"])
 
-    def test_the_committed_table_has_words_and_each_is_found(self):
-        words = pages.banned(pathlib.Path(pages.WORDS).read_text())
+    def test_the_committed_terms_are_many_and_each_is_found(self):
+        words = pages.banned(pathlib.Path(pages.TERMS).read_text())
         self.assertGreater(len(words), 10)
         self.assertIn("the whole, judged", words)
         for word, instead in words.items():
             self.assertEqual(
                 list(pages.banned_words("a.md", f"So {word}.", words)), [f"a.md:1: '{word}': say {instead}"]
             )
-
-    def test_the_table_itself_and_only_it_is_left_out(self):
-        words = pages.banned(TABLE)
-        self.assertEqual(list(pages.banned_words(pages.WORDS, TABLE, words)), [])
-        self.assertEqual(
-            list(pages.banned_words(pages.WORDS, TABLE + "\nMend it.\n", words)), [f"{pages.WORDS}:8: 'Mend': say fix"]
-        )
 
 
 class LostItems(unittest.TestCase):
