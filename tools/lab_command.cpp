@@ -333,7 +333,7 @@ class CommandLine {
         "./lab COMMAND …; ./lab help COMMAND lists its options.\n"
         "  setup      install what is missing\n"
         "  test       build everything and test the suite; --gpu: all labs' tests on the GPU\n"
-        "  report     measure, and write outputs/report/index.html; --from DIR: from results measured elsewhere\n"
+        "  report     measure, and write outputs/report/index.html; --from: a folder, or your own CSV\n"
         "  doctor     what this machine has, and what it lacks\n"
         "  update     install a newer version of Lockstep in this folder; your answers are kept\n"
         "  gpu-pack   pack a check for a machine with a GPU and no network (docs/use/gpu.md)\n";

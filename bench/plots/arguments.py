@@ -3,11 +3,16 @@
 import argparse
 import pathlib
 
+from prices import machine_named
+
 
 def arguments(words):
     parser = argparse.ArgumentParser(description=words.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path, help="the report's folder")
-    parser.add_argument("--from", dest="folder", type=pathlib.Path, help="a folder of JSON files, in place of OUT/data")
+    parser.add_argument(
+        "--from", dest="folder", type=pathlib.Path, help="a file or folder of results, in place of OUT/data"
+    )
+    parser.add_argument("--machine", type=machine_named, help="what collectives of nccl-tests are predicted for")
     parser.add_argument(
         "--style", action="append", default=[], choices=("paper", "slides"), help="figures for print or for slides too"
     )

@@ -1,7 +1,7 @@
 """The figures of week 25: everything together."""
 
 from combined_parts import mesh_gaps, meshes
-from laws import draw_law
+from laws import draw_law, fit_of_context
 from results import by, load, load_all
 from style import (
     COLOURS,
@@ -312,8 +312,7 @@ def scaling_fits(data):
         )
         draw_law(
             axes[0][0],
-            results["context"],
-            "weak" if name == "weak" else "strong",
+            fit_of_context(results["context"], "weak" if name == "weak" else "strong"),
             16,
             style["color"],
             style["linestyle"],

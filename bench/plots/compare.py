@@ -15,8 +15,9 @@ import sys
 from dataclasses import dataclass
 
 from html_parts import document, note, section, table
+from reading import read_folder
 from row_words import duration, machine, ranks, what_and_mesh
-from sources import kind_of, place, read_folder
+from sources import kind_of, place
 
 TIMES = ("seconds", "step_seconds", "makespan_seconds")
 # Numbers that say what was run; all others are results.

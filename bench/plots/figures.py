@@ -22,7 +22,7 @@ import gradients_figures
 import hybrid_figures
 import laws
 import pipeline_figures
-import sources
+import reading
 import tensor_figures
 import timeline_figures
 from arguments import arguments
@@ -456,7 +456,7 @@ def zero_throughput(data):
 
 def step_parts(data):
     """Where the time of steps by wall clock goes."""
-    found, _ = sources.read_folder(data)
+    found, _ = reading.read_folder(data)
     chart = folder.by_wall_clock(found)
     return folder_figures.draw(chart) if chart else None
 
@@ -489,7 +489,7 @@ ALL = (
 def wanted(options):
     """(name, function that draws it, formats that its run wrote) of all figures."""
     if options.folder:
-        found, _ = sources.read_folder(options.folder)
+        found, _ = reading.read_folder(options.folder, options.machine)
         return [(chart.name, lambda chart=chart: folder_figures.draw(chart), ()) for chart in folder.charts(found)]
     data = options.out / "data"
     return [(draw.__name__, lambda draw=draw: draw(data), ()) for draw in ALL] + [

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from curves import bandwidths, bubbles, compressed_sums, in_all, speedups, throughputs
+from html_parts import cell
+from laws import fit_of_context
 from results import bytes_text, decimal_text, seconds_text
 from row_words import breakdown, duration, has, machine, mesh, ranks, times, what_and_mesh
 from sources import kind_of, same_place
@@ -65,6 +67,19 @@ def by_wall_clock(found):
 
 
 BREAKDOWN = ("compute", "exposed", "idle", "other")
+RATES = ("samples", "tokens", "sequences", "examples", "images", "throughput")
+
+
+def rate(row):
+    """'190 samples/s (185 to 194)' of a row that was read from a file that is not ours."""
+    what = next((what for what in RATES if row.get(f"{what}_per_second") is not None), None)
+    if what is None or not row.get("reported"):
+        return "–"
+    low, high = (row.get(f"{what}_per_second{end}") for end in ("_low", "_high"))
+    ends = f" ({low:,.4g} to {high:,.4g})" if low is not None and high is not None else ""
+    return f"{row[f'{what}_per_second']:,.4g}{'' if what == 'throughput' else f' {what}/s'}{ends}"
+
+
 PLACE = {"from": "file", "how": lambda r: kind_of(r), "machine": machine, "p": ranks, "what": what_and_mesh}
 TIMES = {"time": duration, "n": "samples"}
 
@@ -80,6 +95,7 @@ KINDS = [
             **PLACE,
             "scaling": "scaling",
             **TIMES,
+            "rate": rate,
             "T(1)": "serial_seconds",
             "speedup": times("speedup"),
             "efficiency": times("efficiency"),
@@ -305,10 +321,24 @@ def is_calibrated(row):
 
 
 def columns_of(chart):
-    """Of its table; without a figure, all fields that the rows have."""
+    """Of its table: those of its kind in which some row says something; without a figure, all fields that the rows
+    have."""
     if chart.kind.columns:
-        return chart.kind.columns
+        said = lambda column: any(cell(row, column) not in ("–", "") for row in chart.rows)
+        return {name: column for name, column in chart.kind.columns.items() if said(column)}
     return {name: name for row in chart.rows for name in row if name != "reported"}
+
+
+def fits_of(chart, rows):
+    """The laws of one curve: those that its study fitted, or that were fitted to what somebody reported."""
+    files = {results.name: results for results in chart.files}
+    if len({row["file"] for row in rows}) > 1:
+        return []
+    results, row = files[rows[0]["file"]], rows[0]
+    if results.reported():
+        return results.fits.get(row.get("model"), [])
+    fit = fit_of_context(results.context, row.get("scaling"))
+    return [fit] if fit else []
 
 
 # What is drawn of the kinds whose figures are curves or panels: {label: rows}; and what is said where that is nothing.
@@ -359,18 +389,45 @@ def left_out(chart):
     return f"{len(held)} of {len(all_of_them)} {words}; the table has all" if len(held) < len(all_of_them) else ""
 
 
+REPORTED = {
+    "speedup": (
+        "as the file has it, or computed from its rates or times; how those were measured is not known. Efficiency is"
+        " speedup over p. Bars hold low and high of the file, those of the row on the fewest ranks as well. Lines are"
+        " laws fitted here to the points."
+    ),
+    "bandwidth": "as the file has them; how they were measured is not known.",
+}
+
+
+def sentences(fits):
+    """What is said of the laws of one curve; where there are two, nothing says which of them is meant."""
+    when = ("If the batch was one for all ranks: ", "If it grew with them: ") if len(fits) > 1 else ("",)
+    return [start + fit.sentence() for start, fit in zip(when, fits)]
+
+
+def laws_said(chart):
+    """A sentence for each law that was fitted to rows somebody reported."""
+    found = {
+        label: sentences(fits_of(chart, rows))
+        for label, rows in (curves_of(chart) if chart.kind.name == "speedup" else {}).items()
+    }
+    return [f"{label}: {' '.join(said)}" if len(found) > 1 else " ".join(said) for label, said in found.items() if said]
+
+
 def caption(chart):
     """Under its figure."""
     words = left_out(chart)
+    drawn = f" Drawn: {words}." if words else ""
     if any(results.reported() for results in chart.files):  # whose columns may mean something else
-        return f"{chart.kind.title}, reported by you: as in the file, which does not say how it was measured." + (
-            f" Drawn: {words}." if words else ""
-        )
+        said = REPORTED.get(chart.kind.name, "as in the file, which does not say how it was measured.")
+        predicted = sorted({remark for r in chart.files for remark in r.remarks if remark.startswith("predicted")})
+        lines = " ".join([*laws_said(chart), *(f"Dotted: {remark}." for remark in predicted)])
+        return f"{chart.kind.title}, reported by you: {said}" + (f" {lines}" if lines else "") + drawn
     return (
         (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "")
         + chart.kind.caption
         + chart.kind.more(chart.rows)
-        + (f" Drawn: {words}." if words else "")
+        + drawn
     )
 
 

@@ -1,8 +1,8 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
-from folder import BARS, BREAKDOWN, bars, curves_of, left_out, memory_parts
+from folder import BARS, BREAKDOWN, bars, curves_of, fits_of, left_out, memory_parts
 from gradients_figures import sums_figure
-from laws import LAWS, draw_law
+from laws import draw_law
 from memory import memory as memory_figure
 from results import bytes_text, seconds_text
 from row_words import MESH, breakdown, has_width, n_of, on, what
@@ -35,36 +35,31 @@ def speedup(chart):
     if not found:
         return None
     figure, axes = subplots(2, 10, 4.2)
-    contexts = {results.name: results.context for results in chart.files}
     for i, (label, mine) in enumerate(found.items()):
-        of_one_study = len({r["file"] for r in mine}) == 1 and mine[0].get("scaling") in LAWS
-        fitted = of_one_study and draw_law(
-            axes[0][0],
-            contexts[mine[0]["file"]],
-            mine[0]["scaling"],
-            max(r["ranks"] for r in mine),
-            distinct(i)["color"],
-            ":",
-        )
+        most, drawn = max(r["ranks"] for r in mine), 0
+        for fit, line in zip(fits_of(chart, mine), (":", "-.")):
+            drawn += draw_law(axes[0][0], fit, most, distinct(i)["color"], line)
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
-            line = "none" if fitted and field == "speedup" else distinct(i)["linestyle"]
+            line = "none" if drawn and field == "speedup" else distinct(i)["linestyle"]
             axis.errorbar(
                 [r["ranks"] for r in mine],
                 [scale * r[field] for r in mine],
-                yerr=whiskers(mine, field, scale),
+                yerr=whiskers(mine, field, scale) if any(has_width(r, field) for r in mine) else None,
                 capsize=3,
                 label=label + n_of(mine),
                 **{**distinct(i), "linestyle": line},
             )
     rows = [r for mine in found.values() for r in mine]
     most = max(r["ranks"] for r in rows)
-    axes[0][0].plot([1, most], [1, most], color="#bbbbbb", linewidth=1, label="ideal")
-    speedup_axis(axes[0][0], most, "speedup over T(1)", min(r["speedup"] for r in rows))
+    fewest = min(r["ranks"] for r in rows) if rows[0].get("reported") else 1
+    axes[0][0].plot([fewest, most], [fewest, most], color="#bbbbbb", linewidth=1, label="ideal")
+    over = f"speedup, that of {fewest} ranks = {fewest}" if fewest > 1 else "speedup over T(1)"
+    speedup_axis(axes[0][0], most, over, min(r["speedup"] for r in rows))
     axes[0][1].axhline(100, color="#bbbbbb", linewidth=1)
-    axes[0][1].set_ylim(0, None)
+    axes[0][1].set_ylim(0, 105 * max(1, *(r["efficiency"] for r in rows)))
     axes[0][1].set_ylabel("efficiency, %")
     for axis in axes[0]:
-        ranks_axis(axis, [*rows, {"ranks": 1}])  # where "ideal" begins
+        ranks_axis(axis, [*rows, {"ranks": fewest}])  # where "ideal" begins
     figure_legend(figure, axes[0][0], 2)
     return figure
 
@@ -271,8 +266,12 @@ def bars_figure(chart):
     return figure
 
 
+FEW = 4  # curves beside which others can be told apart
+
+
 def bandwidth(chart):
-    """Left: bus bandwidth with intervals. Right: time, and predicted, dotted."""
+    """Left: bus bandwidth with intervals. Right: time. Predicted: dotted, on the right; on the left as well where few
+    curves are."""
     found = curves_of(chart)
     if not found:
         return None
@@ -285,30 +284,35 @@ def bandwidth(chart):
         axes[0][0].errorbar(
             x,
             [r["busbw_gb_per_s"] for r in rows],
-            yerr=whiskers(rows, "busbw_gb_per_s"),
+            yerr=whiskers(rows, "busbw_gb_per_s") if any(has_width(r, "seconds") for r in rows) else None,
             capsize=2,
             label=label + (n_of(rows) if len(counts) > 1 else ""),
             **distinct(i),
         )
         axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **distinct(i))
-        predicted = [(r["bytes"], 1e6 * r["predicted_seconds"]) for r in rows if r.get("predicted_seconds")]
-        if predicted:
-            alone = len(predicted) == 1  # a line of one point cannot be seen
-            axes[0][1].plot(
-                *zip(*predicted),
-                color=distinct(i)["color"],
-                linestyle=":",
-                linewidth=1,
-                marker="_" if alone else "",
-                markersize=16,
-                markeredgewidth=1.5,
-            )
+        said = [r for r in rows if r.get("predicted_seconds")]
+        alone = len(said) == 1  # a line of one point cannot be seen
+        look_of_it = dict(
+            color=distinct(i)["color"],
+            linestyle=":",
+            linewidth=1,
+            marker="_" if alone else "",
+            markersize=16,
+            markeredgewidth=1.5,
+        )
+        if said:
+            x = [r["bytes"] for r in said]
+            axes[0][1].plot(x, [1e6 * r["predicted_seconds"] for r in said], **look_of_it)
             dotted, dashed = dotted or not alone, dashed or alone
+        if said and len(found) <= FEW:
+            axes[0][0].plot(
+                x, [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in said], **look_of_it
+            )
     for axis in axes[0]:
         size_axis(axis, sizes)
     axes[0][0].set_ylabel("busbw, GB/s")
-    axes[0][0].set_yscale("log")
-    axes[0][1].set_yscale("log")
+    plain_log_axis(axes[0][0].yaxis)
+    plain_log_axis(axes[0][1].yaxis)
     axes[0][1].set_ylabel("time, µs")
     figure_legend(
         figure, axes[0][0], 2 if max(map(len, found)) > 28 else 4

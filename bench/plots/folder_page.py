@@ -23,6 +23,7 @@ def what_was_found(found, skipped):
     ]
     if len(places) > 1:
         parts.append(note("Results of different places never share a curve: each has figures of its own."))
+    parts += [note(html.escape(f"{results.name}: {remark}.")) for results in found for remark in results.remarks]
     parts += [note(html.escape(sentence)) for results in found for sentence in superlinear(results)]
     if skipped:
         parts.append(
@@ -33,7 +34,7 @@ def what_was_found(found, skipped):
 
 
 def files_of(chart):
-    names = [results.name for results in chart.files]
+    names = [results.kept_as() for results in chart.files]
     return [str(pathlib.Path(name).with_suffix(".trace")) for name in names] if chart.kind is TIMELINE else names
 
 

@@ -5,13 +5,25 @@ import re
 
 from results import bytes_text, is_seconds, seconds_text
 
+EVERY_NUMBER = (
+    "Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b> on the"
+    " computer that is named, or <b>emulated</b> by real processes that are delayed to the modelled times. Predictions"
+    " beside them come from formulas and machine files; none was fitted to what it predicts, and values that a machine"
+    " file was fitted to are marked as such."
+)
 REPORTED = (
-    " What is <b>reported by you</b> stands as in your file; how it was measured, or predicted, is not known here."
+    " What is <b>reported by you</b> stands as in your file, or is computed from it; how it was measured is not known"
+    " here."
 )
 STYLE = """
-:root { color-scheme: light; --ink: #1b1f24; --soft: #57606a; --line: #d8dee4; --accent: #0b5394; }
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d8dee4; --accent: #0b5394; --page: #fff;
+        --head: #f6f8fa; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --soft: #9aa7b4; --line: #3a424c; --accent: #6cb6ff; --page: #14181d; --head: #1f252c; }
+  .chart, .findings svg { background: #fff; } /* figures are drawn on white */
+}
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; color: var(--ink); background: #fff;
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; color: var(--ink); background: var(--page);
        font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.9rem; margin: .5rem 0; }
 h2 { margin: 3rem 0 .75rem; padding-top: .5rem; border-top: 2px solid var(--line); }
@@ -26,7 +38,7 @@ details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
           border-radius: 6px; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .25rem .65rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { position: sticky; top: 0; background: #f6f8fa; text-align: right; }
+th { position: sticky; top: 0; background: var(--head); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 .text td, .text th { white-space: normal; text-align: left; vertical-align: top; }
 .guess { white-space: nowrap !important; }
@@ -167,8 +179,8 @@ def context_table(contexts):
     return table(rows, {"measured and simulated on": "k", "": "v"}, text=True)
 
 
-def document(title, parts, full=False, reported=False):
-    """The page; reported: some of its numbers are from files that are not ours. On paper its tables are left out, and
+def document(title, parts, full=False, reported=()):
+    """The page; reported: of each file, whether it is not ours. On paper its tables are left out, and
     sheets that are filled in on the screen; full: nothing is."""
     parts = [part.replace("<details>", "<details open>") if full else part for part in parts if part]
     kind = ' class="full"' if full else ""
@@ -181,11 +193,6 @@ def document(title, parts, full=False, reported=False):
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport"'
         f' content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body{kind}><h1>{html.escape(title)}</h1>"
-        f"<p>Every number says how it came about: <b>simulated</b> in virtual time on a machine file, <b>measured</b>"
-        f" on the computer that is named, or "
-        f"<b>emulated</b> by real processes that are delayed to the modelled times. Predictions beside them come from"
-        f" formulas and machine files; none was fitted to what it predicts, and values that a machine file was fitted"
-        f" to are marked as such."
-        f"{REPORTED if reported else ''}</p>"
+        f"<p>{'' if reported and all(reported) else EVERY_NUMBER}{REPORTED if any(reported) else ''}</p>"
         f"<nav>{links}</nav>{''.join(parts)}</body></html>\n"
     )

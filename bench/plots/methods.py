@@ -28,9 +28,9 @@ WAYS = {
     ),
     "calculated": "**Calculated.** By formula; nothing ran.",
     REPORTED: (
-        "**Reported by you.** These rows stand as in their files, which no command of Lockstep wrote: how they were"
-        " measured, and what their intervals hold, is not known here. Where a row has a speedup, it was compared with"
-        " the row’s ranks, times and efficiency."
+        "**Reported by you.** These rows stand as in their files, or are computed from them: no command of Lockstep"
+        " wrote them, and how they were measured, and what their intervals hold, is not known here. Columns that say"
+        " the same twice (a rate and a time, a speedup, an efficiency) were compared."
     ),
 }
 
@@ -79,6 +79,30 @@ def ways(all_results):
 
 
 FITTED = ("message", "copy", "product")  # what ./lab calibrate fits a machine file to
+
+
+LAWS = (
+    "Speedup is the rate, or T(1)/T(p) (times p for weak scaling), over that of the fewest ranks, and efficiency is"
+    " that over p. An interval of a speedup holds the ends of both rows. Amdahl’s serial fraction is fitted to one"
+    " time for each number of ranks by least squares of relative errors, Gustafson’s to p − S(p). Karp–Flatt is (1/S −"
+    " 1/p) / (1 − 1/p)."
+)
+INTERVALS = (
+    "The interval of a fit is Student’s t at 95 %, of how far the points lie from the law: it says nothing of how well"
+    " they were measured, and nothing where the law is the wrong one."
+)
+
+
+def laws(all_results):
+    fits = [fit for r in all_results for of_model in r.fits.values() for fit in of_model]
+    said = [
+        f"- {r.name}{f', {model}' if model else ''}: {fit.sentence()}"
+        for r in all_results
+        for model, of_model in r.fits.items()
+        for fit in of_model
+    ]
+    intervals = [INTERVALS, ""] if any(fit.low is not None for fit in fits) else []
+    return ["## Laws", "", LAWS, "", *intervals, *said, ""] if said else []
 
 
 def predictions(all_results):
@@ -154,11 +178,9 @@ def methods(all_results, skipped=()):
     for results in all_results:
         places.setdefault(place(results.context), []).append(results)
     for where, of_place in places.items():
-        dates = sorted(str(r.context["date"]) for r in of_place)
-        lines.append(
-            f"- {where}; {counted(len(of_place), 'file')}"
-            + (f", {dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else f", {dates[0]}")
-        )
+        dates = sorted({str(r.context["date"]) for r in of_place if r.context.get("date")})
+        between = f", {dates[0]} to {dates[-1]}" if len(dates) > 1 else "".join(f", {date}" for date in dates)
+        lines.append(f"- {where}; {counted(len(of_place), 'file')}{between}")
     lines += [
         "",
         "A curve never mixes places, nor simulated numbers with measured ones.",
@@ -168,16 +190,19 @@ def methods(all_results, skipped=()):
         *ways(all_results),
         *predictions(ours),
         *efficiencies(ours),
+        *laws(all_results),
         "## Files",
         "",
         "| file | command | date | commit |",
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {r.name} | {code(r.context.get('command_line')) or r.context.get('command') or '–'} | {r.context['date']} |"
-        f" {r.context['commit']} |"
+        f"| {r.name} | {code(r.context.get('command_line')) or r.context.get('command') or '–'} |"
+        f" {r.context.get('date', '–')} | {r.context.get('commit', '–')} |"
         for r in all_results
     ]
+    remarks = [f"- {r.name}: {remark}." for r in all_results for remark in r.remarks]
+    lines += ["", "Taken for granted:", "", *remarks] if remarks else []
     if skipped:
         lines += ["", "Left out:", ""] + [f"- {name}: it {why}" for name, why in skipped]
     return "\n".join(lines) + "\n"

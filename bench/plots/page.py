@@ -28,8 +28,9 @@ from arguments import arguments
 from html_parts import context_table, document, figure, inline_svg, note, section, table
 from methods import methods
 from paper import Entry, write_captions, write_paper
+from reading import read_folder
 from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, seconds_text
-from sources import CONTRADICTS, counted, failures, left_out, provenance, read_folder, superlinear
+from sources import CONTRADICTS, counted, failures, left_out, provenance, superlinear
 
 MACHINES = {
     "pcie-box": "PCIe (4 RTX 4090, two sockets)",
@@ -711,17 +712,23 @@ def one_week(report, out, week):
 
 
 def of_folder(report, options, found, skipped):
-    """The page of somebody's results: their files are copied beside it."""
+    """The page of somebody's results: what was read of their files stands beside it."""
+    if options.folder.is_file() and skipped:
+        sys.exit(f"report: {skipped[0][0]} {skipped[0][1]}")
     for name, why in skipped:
         print(f"report: skipped {name}: it {why}", file=sys.stderr)
-    for sentence in (sentence for results in found for sentence in superlinear(results)):
+    for sentence in (sentence for results in found for sentence in (*said_of(results), *superlinear(results))):
         print(f"report: {sentence}", file=sys.stderr)
     if not found:
         sys.exit(f"report: {options.folder} holds no results: nothing to draw")
+    root = options.folder.parent if options.folder.is_file() else options.folder
     for results in found:
-        target = options.out / "data" / results.name
+        target = options.out / "data" / results.kept_as()
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(options.folder / results.name, target)
+        if results.kept:
+            target.write_text(results.kept, encoding="utf-8")
+        else:
+            shutil.copyfile(root / results.name, target)
         if results.trace:
             shutil.copyfile(results.trace, target.with_suffix(".trace"))
     return [
@@ -730,9 +737,13 @@ def of_folder(report, options, found, skipped):
     ]
 
 
+def said_of(results):
+    return [f"{results.name}: {remark}" for remark in results.remarks]
+
+
 def main():
     options = arguments(__doc__)
-    found, skipped = read_folder(options.folder or options.out / "data")
+    found, skipped = read_folder(options.folder or options.out / "data", options.machine)
     report = Report(options.out, found, not options.no_matplotlib)
     root = pathlib.Path(__file__).resolve().parents[2]
     if options.folder:
@@ -740,7 +751,7 @@ def main():
     else:
         parts = one_week(report, options.out, options.week) if options.week else weeks(report, options.out, root)
     (options.out / "index.html").write_text(
-        document("Lockstep: the report", parts, options.full, any(results.reported() for results in found)),
+        document("Lockstep: the report", parts, options.full, [results.reported() for results in found]),
         encoding="utf-8",
     )
     (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")

@@ -21,6 +21,7 @@ import methods
 import page as page_module
 import paper
 import predict
+import reading
 import results as results_module
 import row_words
 import sources
@@ -113,7 +114,7 @@ class Reading(unittest.TestCase):
     def refused(self, text):
         self.path.write_bytes(text if isinstance(text, bytes) else text.encode())
         with self.assertRaises(sources.Unusable) as raised:
-            sources.read(self.path, "a.json")
+            reading.read(self.path, "a.json")
         return str(raised.exception)
 
     def test_what_is_no_result_is_refused_with_its_reason(self):
@@ -138,7 +139,7 @@ class Reading(unittest.TestCase):
 
     def of_somebody(self, *rows, context=FOREIGN):
         self.path.write_text(json.dumps({"context": context, "rows": rows}))
-        return sources.read(self.path, "a.json")
+        return reading.read(self.path, "a.json")
 
     def test_numbers_that_contradict_each_other_are_refused(self):
         row = lambda p, ms, **more: {"ranks": p, "seconds": ms / 1000, **more}
@@ -226,7 +227,7 @@ class Reading(unittest.TestCase):
             "./lab bench scaling at abc"
         )  # of launch/scaling.sbatch: no result, and nothing to say of it
         (root / "half.json").write_text('{"context"')
-        found, skipped = sources.read_folder(root)
+        found, skipped = reading.read_folder(root)
         self.assertEqual([r.name for r in found], ["deep/good.json"])
         self.assertEqual([name for name, _ in skipped], ["half.json", "notes.txt"])
 
@@ -526,7 +527,7 @@ class Timelines(unittest.TestCase):
         (folder_of_it / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]}))
         (folder_of_it / "lone.trace").write_text(trace_text())
         (folder_of_it / "named.json").write_text(trace_text())
-        found, skipped = sources.read_folder(folder_of_it)
+        found, skipped = reading.read_folder(folder_of_it)
         self.assertEqual([results.trace.name for results in found], ["a.trace"])
         self.assertEqual(
             {name: "trace alone" in why for name, why in skipped}, {"lone.trace": True, "named.json": True}
@@ -957,7 +958,7 @@ class Findings(unittest.TestCase):
         out = self.data / "report"
         (out / "data").mkdir(parents=True)
         (self.data / "all_reduce_sim_b.json").rename(out / "data" / "all_reduce_sim_b.json")
-        report = page_module.Report(out, sources.read_folder(out / "data")[0], False)
+        report = page_module.Report(out, reading.read_folder(out / "data")[0], False)
         first = page_module.weeks(report, out, ROOT)[0]
         self.assertIn("A ring uses every link", first)
         self.assertIn("Code: reference", first)
@@ -985,7 +986,7 @@ class Failures(unittest.TestCase):
             (out / "data" / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
             (out / "data" / "overhead.failed").write_text("overhead of communication\nno memory <left>\n")
             (out / "data" / "overhead.log").write_text("much\n")
-            found, skipped = sources.read_folder(out / "data")
+            found, skipped = reading.read_folder(out / "data")
             self.assertEqual(skipped, [])
             report = page_module.Report(out, found, True)
             first = page_module.weeks(report, out, ROOT)
@@ -1018,7 +1019,7 @@ class LeftOut(unittest.TestCase):
             ]  # the last are the names that loops make
             for name in names:
                 (out / "data" / f"{name}.later").write_text(f"<what> {name.split('_')[0]} gives: {name}\n")
-            found, skipped = sources.read_folder(out / "data")
+            found, skipped = reading.read_folder(out / "data")
             self.assertEqual(([r.name for r in found], skipped), (["a.json"], []))
             report = page_module.Report(out, found, True)
             self.assertIn(f"{len(names)} more steps", report.run())
@@ -1119,7 +1120,7 @@ class WriteUp(unittest.TestCase):
             )
             (out / "figures" / "tp.png").write_bytes(b"")
             (out / "figures" / "tp.svg").write_text('<svg width="100pt"></svg>')
-            report = page_module.Report(out, sources.read_folder(out / "data")[0], False)
+            report = page_module.Report(out, reading.read_folder(out / "data")[0], False)
             report.figure("tp", "alt", "What <b>it</b> shows.")
             report.figure("gone", "alt", "Without a drawing.")
             writeup.write(report, 23, ROOT, report.drawing)

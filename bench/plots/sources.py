@@ -1,8 +1,8 @@
 """Files of results, judged, and in words where their numbers come from. Standard library only."""
 
+import dataclasses
 import json
 import pathlib
-from dataclasses import dataclass
 
 CONTEXT = ("machine", "cores", "compiler", "build", "versions", "commit", "date")
 NUMBERS = (
@@ -19,12 +19,6 @@ NUMBERS = (
 )
 
 
-STUDY = "study.txt"  # launch/scaling.sbatch keeps there which study a folder holds
-
-
-LONE_TRACE = "is a trace alone: called NAME.trace beside the results NAME.json of its run, it becomes a timeline"
-
-
 REPORTED = "reported by you"  # rows of files that no command of ours wrote
 CONTRADICTS = "contradicts itself"
 ROUNDING = 0.05  # columns that somebody rounded may be this far apart
@@ -37,58 +31,28 @@ class Unusable(Exception):
     """Why a file is left out, in a few words."""
 
 
-@dataclass
+@dataclasses.dataclass
 class Results:
     name: str  # of the file, its folder in front
     context: dict
     rows: list
     trace: pathlib.Path = None  # of the same run, beside the file
+    fits: dict = dataclasses.field(default_factory=dict)  # {model: [laws.Fit]} of rows that are not ours
+    remarks: list = dataclasses.field(default_factory=list)  # what a reader of a file that is not ours took for granted
+    kept: str = ""  # what of the file is kept beside the page, where that is not the file itself
+
+    def kept_as(self):
+        """The file beside the page."""
+        return f"{self.name}.json" if self.kept and not self.name.endswith((".csv", ".json")) else self.name
 
     def reported(self):
         """Whether it is not ours: how its numbers were measured is not known."""
-        return "lockstep" not in self.context["versions"] and self.context.get("command") != "pytorch_step"
+        return is_reported(self.context)
 
 
-def read(path, name):
-    """A file that one of our commands wrote. Raises Unusable."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise Unusable("is no text") from None
-    except json.JSONDecodeError as error:
-        raise Unusable(
-            f"is broken JSON, line {error.lineno}: {error.msg}" if path.stat().st_size else "is empty"
-        ) from None
-    except (OSError, RecursionError) as error:
-        raise Unusable(f"cannot be read: {getattr(error, 'strerror', None) or 'nested too deep'}") from None
-    if isinstance(document, dict) and "traceEvents" in document:
-        raise Unusable(LONE_TRACE)
-    if (
-        not isinstance(document, dict)
-        or not isinstance(document.get("context"), dict)
-        or not isinstance(document.get("rows"), list)
-    ):
-        raise Unusable('holds no results: not of the form {"context": {…}, "rows": […]}')
-    context, rows = document["context"], document["rows"]
-    missing = [field for field in CONTEXT if field not in context]
-    if missing:
-        raise Unusable(f"does not say where it comes from: its context lacks {', '.join(missing)}")
-    if not isinstance(context["versions"], dict):
-        raise Unusable("has a context whose versions are no object")
-    if not rows:
-        raise Unusable("has no rows")
-    for i, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise Unusable(f"has a row {i + 1} that is no object")
-        for field, value in row.items():
-            check_number(i, field, value)
-    trace = path.with_suffix(".trace")
-    results = Results(name, context, rows, trace if trace.exists() else None)
-    if results.reported():
-        results.rows = [dict(row, reported=True) for row in rows]
-    if results.reported() or code_of(context) == "reference":  # a learner's answers may say anything
-        check_speedups(results)
-    return results
+def is_reported(context):
+    versions = context.get("versions")
+    return not (isinstance(versions, dict) and "lockstep" in versions) and context.get("command") != "pytorch_step"
 
 
 def number(row, field):
@@ -157,27 +121,6 @@ def check_number(i, field, value):
             )
 
 
-def read_folder(folder):
-    """([Results …], [(file, why not) …]) of all files in the folder and those below it, by name."""
-    found, skipped = [], []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = str(path.relative_to(folder))
-        if path.suffix in (".failed", ".later") or path.suffix == ".log" and path.with_suffix(".failed").exists():
-            continue  # what the page says of a step that gave no results, or did not run
-        if path.suffix in (".csv", ".log", ".trace") and path.with_suffix(".json").exists():
-            continue  # the same results once more, what the command printed, or the run's trace
-        if path.name == STUDY:
-            continue
-        if path.suffix != ".json":
-            skipped.append((name, LONE_TRACE if path.suffix == ".trace" else "is no .json file"))
-            continue
-        try:
-            found.append(read(path, name))
-        except Unusable as why:
-            skipped.append((name, str(why)))
-    return found, skipped
-
-
 def failures(folder):
     """{step: (what it was to give, the last line that it printed)} of the steps that failed."""
     found = {}
@@ -197,7 +140,7 @@ def left_out(folder):
 def same_place(context):
     """Results whose contexts agree in this may share a curve: the computer, its cores, the program, what it was built
     with and whose code ran."""
-    return json.dumps([context[field] for field in CONTEXT if field != "date"] + [code_of(context)], sort_keys=True)
+    return json.dumps([context.get(f) for f in CONTEXT if f != "date"] + [code_of(context)], sort_keys=True)
 
 
 def code_of(context):
@@ -260,14 +203,21 @@ def how(rows):
 
 
 def place(context):
-    """'AMD EPYC, 2 cores; GCC 12.2, Release; commit abc; 2026-11-21': where results come from, in one line."""
-    versions = ", ".join(f"{name} {version}" for name, version in context["versions"].items() if name != "lockstep")
-    code = "" if code_of(context) == "reference" else f"code {code_of(context)}; "
-    return (
-        f"{code}{context['machine']}, {context['cores']} core{'' if context['cores'] == 1 else 's'};"
-        f" {context['compiler']}, {context['build']}{'; ' + versions if versions else ''}; commit {context['commit']};"
-        f" {str(context['date'])[:10]}"
-    )
+    """'AMD EPYC, 2 cores; GCC 12.2, Release; commit abc; 2026-11-21': where results come from, in one line, as far as
+    they say."""
+    code, cores, versions = code_of(context), context.get("cores"), context.get("versions") or {}
+    if isinstance(versions, dict):
+        versions = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "lockstep")
+    listed = lambda *words: ", ".join(str(word) for word in words if word not in (None, ""))
+    parts = [
+        "" if code == "reference" else f"code {code}",
+        listed(context.get("machine"), cores and f"{cores} core{'' if str(cores) == '1' else 's'}"),
+        listed(context.get("compiler"), context.get("build")),
+        versions,
+        f"commit {context['commit']}" if context.get("commit") else "",
+        str(context.get("date") or "")[:10],
+    ]
+    return "; ".join(part for part in parts if part) or "the file names no computer"
 
 
 def provenance(all_results):

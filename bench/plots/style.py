@@ -142,7 +142,8 @@ def speedup_axis(axis, most, label, least=1.0):
 
 
 def plain_log_axis(axis, steps=(1, 2, 5)):
-    """A matplotlib axis (of x or of y), logarithmic, with plain numbers at 1, 2, 5, 10 …, as far as it goes."""
+    """A matplotlib axis (of x or of y), logarithmic, with plain numbers at 1, 2, 5, 10 …, as far as it goes; of many
+    decades at 1, 10, 100 …"""
     scale, limits, ticks, labels = (
         getattr(axis.axes, f"{verb}_{axis.axis_name}{noun}")
         for verb, noun in (("set", "scale"), ("get", "lim"), ("set", "ticks"), ("set", "ticklabels"))
@@ -150,6 +151,7 @@ def plain_log_axis(axis, steps=(1, 2, 5)):
     scale("log")
     low, high = limits()
     places = [s * 10.0**k for k in range(-12, 13) for s in steps if low <= s * 10.0**k <= high]
+    places = places if len(places) <= 12 else [place for place in places if math.log10(place) % 1 < 1e-9]
     ticks(places)
     labels([f"{place:,.10g}" for place in places])
     axis.set_minor_locator(matplotlib.ticker.NullLocator())

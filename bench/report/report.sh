@@ -2,7 +2,7 @@
 # ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html, and methods.md beside it.
 #
 #   ./lab report [--week N] [--mine [--no-borrow]] [--full] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
-#   ./lab report --from DIRECTORY [--full] [--style paper|slides] [--output DIRECTORY]
+#   ./lab report --from DIRECTORY|FILE [--machine NAME] [--full] [--style paper|slides] [--output DIRECTORY]
 #   ./lab report --compare A B [--output DIRECTORY]
 #
 # At most four minutes on two quiet cores, the build apart; with --full about eight. Without MPI, what needs it is left out and
@@ -17,19 +17,20 @@
 # --week N: that week's benchmarks alone, into outputs/report_week21 (report_mine_week21 with --mine), and beside the page writeup.md
 # and writeup.html: predictions, figures, the handout's questions, room for answers.
 #
-# --from: runs nothing and needs no build; plots the JSON files of that directory and those below it, which any of our commands
-# wrote anywhere with --json. By default into outputs/report_from_NAME. --compare: two such directories, or two reports, row by
-# row, into outputs/report_compared. --style (may be given twice): paper, figures as PDF of 3.3
+# --from: runs nothing and needs no build; plots a file, or those of a directory and below it: JSON that any of our commands
+# wrote anywhere with --json, your own CSV (ranks,samples_per_s), logs of torchrun, output of nccl-tests (--machine NAME: beside
+# what that machine file predicts). By default into outputs/report_from_NAME. --compare: two such directories, or two reports,
+# row by row, into outputs/report_compared. --style (may be given twice): paper, figures as PDF of 3.3
 # and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/use/report.md says more.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
-out='' from='' styles='' full='' mine='' borrow='' week='' first='' second=''
+out='' from='' machine='' styles='' full='' mine='' borrow='' week='' first='' second=''
 usage() { echo "report: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
   case $1 in
-    --output | --build | --from | --style | --week) [ -n "${2:-}" ] || usage "$1 needs a value" ;;
+    --output | --build | --from | --machine | --style | --week) [ -n "${2:-}" ] || usage "$1 needs a value" ;;
   esac
   case $1 in
     --mine) mine=yes; shift ;;
@@ -47,19 +48,25 @@ while [ $# -gt 0 ]; do
     --output) out=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --from) from=$2; shift 2 ;;
+    --machine) machine=$2; shift 2 ;;
     --style)
       case $2 in paper | slides) styles="$styles --style $2" ;; *) usage "unknown style '$2'. Known: paper, slides." ;; esac
       shift 2
       ;;
     -h | --help) sed -n '/^set -u/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --full, --compare, --from, --style, --output, --build." ;;
+    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --full, --compare, --from, --machine, --style, --output, --build." ;;
   esac
 done
 if [ -n "$from" ]; then
-  [ -d "$from" ] || usage "--from $from: no such directory"
-  from=$(cd "$from" && pwd -P)
-  out=${out:-$root/outputs/report_from_$(basename "$from")}
+  if [ -d "$from" ]; then from=$(cd "$from" && pwd -P)
+  elif [ -f "$from" ]; then from=$(cd "$(dirname "$from")" && pwd -P)/$(basename "$from")
+  else usage "--from $from: no such file or directory"; fi
+  name=$(basename "$from")
+  out=${out:-$root/outputs/report_from_${name%.*}}
 fi
+[ -z "$machine" ] || [ -n "$from" ] || usage "--machine needs --from: it is what results of nccl-tests are predicted for"
+[ -z "$machine" ] || [ -f "$root/bench/machines/$machine.json" ] || case $machine in *.json) [ -f "$machine" ] ;; *) false ;; esac ||
+  usage "--machine $machine: neither a file NAME.json nor one of $(cd "$root/bench/machines" && printf '%s ' *.json | sed 's/\.json / /g')"
 if [ -n "$first" ]; then
   [ -z "$mine$from$week$full" ] || usage "--compare reads two directories and runs nothing: give it alone"
   for folder in "$first" "$second"; do
@@ -144,8 +151,8 @@ make_report() { # the same arguments
   start_telling
   all_steps "$@"
   stop_telling
-  case $failures in
-    0) ;;
+  case ${from:+from}$failures in
+    0 | from*) ;;
     1) say "1 step failed; its log is in ${data#"$root"/}" ;;
     *) say "$failures steps failed; their logs are in ${data#"$root"/}" ;;
   esac
@@ -166,7 +173,7 @@ if [ -n "$from" ]; then
   mkdir -p "$out" || exit 2
   case $from/ in "$(cd "$out" && pwd -P)"/*) usage "--from $from lies in the report's own directory, which is emptied first: give another --output" ;; esac
   clear_report
-  make_report --from "$from"
+  make_report --from "$from" ${machine:+--machine "$machine"}
   exit
 fi
 

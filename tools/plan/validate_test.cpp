@@ -90,6 +90,15 @@ TEST(Library, RingsAreStripedOverThePortsOfANode) {
       << "a node's ports as one, shared, or each rank's own: the same";
 }
 
+TEST(Library, TheReportPredictsTheSame) {  // bench/plots/reported_test.py has the same numbers
+  const auto seconds = [](const char* machine, int ranks, double bytes) {
+    return library_all_reduce_seconds(find_machine(machine, kMachines), ranks, bytes);
+  };
+  EXPECT_NEAR(seconds("dgx-a100", 4, 1 << 20), 7.739273815008322e-05, 1e-15);
+  EXPECT_NEAR(seconds("dgx-a100-hdr", 16, 64 << 20), 0.000789524085106383, 1e-15);
+  EXPECT_NEAR(seconds("dgx-a100-10gbe", 16, 1 << 20), 0.0019133774001699234, 1e-15);
+}
+
 TEST(Library, AdditionsAreNotPaidTwice) {
   const Machine machine = find_machine("dgx-a100", kMachines);
   for (const bool library : {false, true}) {

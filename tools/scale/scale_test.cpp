@@ -42,6 +42,21 @@ TEST(Laws, RecoverASerialFractionThatIsKnown) {
   }
 }
 
+TEST(Laws, TheReportFitsTheSame) {  // bench/plots/reported_test.py has the same numbers
+  const auto fit = [](bool weak) {
+    std::vector<week21::Measurement> points;
+    for (const auto& [p, speedup] : {std::pair{2, 1.9}, {4, 3.5}, {8, 6.0}})
+      points.push_back({p, (weak ? p : 1) / speedup});
+    return fit_law(weak, 1, points).fraction;
+  };
+  for (const auto& [found, expected] : {std::pair{fit(false), Estimate{0.0472445213, 0.0443124152, 0.0501766274}},
+                                        {fit(true), {0.2644067797, 0.1187365747, 0.4100769847}}}) {
+    EXPECT_NEAR(found.value, expected.value, 1e-9);
+    EXPECT_NEAR(found.low, expected.low, 1e-9);
+    EXPECT_NEAR(found.high, expected.high, 1e-9);
+  }
+}
+
 TEST(Laws, RanksWithoutACoreHaveNoEfficiencyAndNoFit) {
   Study study{.serial = timed(1, 2), .points = {timed(2, 1.1), timed(4, 0.9)}};
   for (Point& point : study.points) point.fits_cores = false;
