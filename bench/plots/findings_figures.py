@@ -2,7 +2,7 @@
 
 import findings
 import laws
-import sources
+import reading
 from results import by, load_all
 from style import COLOURS, doubling_axis, look, plain_log_axis, size_axis, speedup_axis, subplots
 
@@ -109,7 +109,7 @@ def finding_bubble(data):
 
 
 def finding_predictions(data):
-    points = findings.predictions(sources.read_folder(data)[0])
+    points = findings.predictions(reading.read_folder(data)[0])
     if not points:
         return None
     figure, axes = subplots(1, WIDE, TALL)

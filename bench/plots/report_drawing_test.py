@@ -108,6 +108,15 @@ class Drawing(unittest.TestCase):
             self.assertIsNone(accuracy_figures.predicted_measured(pathlib.Path(home)))
             accuracy_figures.plt.close(figure)
 
+    def test_the_distance_of_predictions_is_drawn(self):
+        import findings_figures
+
+        with tempfile.TemporaryDirectory() as home:
+            rows = [dict(RING, seconds=1.0, predicted_seconds=1.1 + 0.1 * k) for k in range(3)]
+            pathlib.Path(home, "a.json").write_text(json.dumps({"context": CONTEXT, "rows": rows}))
+            figure = findings_figures.finding_predictions(pathlib.Path(home))
+        self.assertTrue(figure.axes[0].has_data())
+
     def report(self, files, *arguments):
         self.home = tempfile.TemporaryDirectory()
         self.addCleanup(self.home.cleanup)
