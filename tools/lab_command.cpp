@@ -76,7 +76,7 @@ class CommandLine {
       return run();
     });
     command->add_option("exercise", exercises_,
-                        "weeks, exercises or a part: 21, 21.2 21.3, ring_all_reduce, 21.2a; nothing: all");
+                        "weeks, exercises or a part: 21, 21:core, 21.2 21.3, ring_all_reduce, 21.2a; nothing: all");
     return command;
   }
 
@@ -118,7 +118,8 @@ class CommandLine {
     c->add_option("submission", grade_.submissions,
                   "folders with lab files or one archive, or a .zip, .tar or .tar.gz of each")
         ->required();
-    c->add_option("--only", grade_.what, "weeks or exercises: 21, or 21.2,21.5, or one part: 21.2a");
+    c->add_option("--only", grade_.what,
+                  "weeks or exercises: 21, 21:core (without its extras), core, 21.2,21.5, or one part: 21.2a");
     c->add_option(
         "--out", grade_.out,
         "NAME.json: one submission's results, for Gradescope (default: results.json); any other name: a folder "

@@ -151,18 +151,24 @@ std::string Course::id_of(std::string_view word) const {
   throw Error(Verdict::usage, fmt::format("which '{}'? {}.", word, which));
 }
 
+namespace {
+/// "core", or with a week before it, "21:core".
+bool names_core(std::string_view word) { return word == "core" || word.ends_with(":core"); }
+}  // namespace
+
 Selection Course::select(std::string_view what) const {
   Selection selection;
   std::vector<std::string> known;
   std::vector<std::string> names;
   for (std::string_view rest = what; !rest.empty() || names.empty();) {
     const std::string_view word = rest.substr(0, rest.find(','));
-    names.push_back(id_of(word));
+    names.push_back(names_core(word) ? std::string(word) : id_of(word));
     rest.remove_prefix(std::min(word.size() + 1, rest.size()));
   }
   std::vector<bool> found(names.size());
   for (const Week& week : weeks_) {
     known.push_back(std::to_string(week.number));
+    known.push_back(known.back() + ":core");
     for (const Exercise& exercise : week.exercises) {
       const auto ids = exercise.ids();
       known.insert(known.end(), ids.begin(), ids.end());
@@ -170,7 +176,9 @@ Selection Course::select(std::string_view what) const {
       bool selected = false;
       for (std::size_t i = 0; i < names.size(); ++i) {
         const bool named = std::find(ids.begin(), ids.end(), names[i]) != ids.end();
-        if (!named && !what.empty() && names[i] != std::to_string(week.number)) continue;
+        const std::string number = std::to_string(week.number);
+        const bool of_core = exercise.core && (names[i] == "core" || names[i] == number + ":core");
+        if (!named && !what.empty() && names[i] != number && !of_core) continue;
         found[i] = selected = true;
         if (named && names[i] != exercise.id) selection.part = names[i];
       }

@@ -70,6 +70,23 @@ TEST_F(FindingOnesWay, AnExerciseIsFoundByItsNameOrAPieceOfIt) {
   EXPECT_NE(refusal(paths_.course, "prat_1").find("did you mean 'part_1'?"), std::string::npos);
 }
 
+TEST_F(FindingOnesWay, TheCoreOfAWeekIsNamed) {
+  const Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
+  const auto points = [&](const char* what) {
+    int points = 0;
+    for (const Exercise& e : course.select(what).exercises) points += e.graded ? e.points : 0;
+    return points;
+  };
+  EXPECT_EQ(points("21:core"), 100);
+  EXPECT_GT(points("21"), 100);
+  EXPECT_EQ(points("21:core,22:core"), points("21:core") + points("22:core"));
+  EXPECT_EQ(points("core"), points("21:core,22:core,23:core,24:core,25:core"));
+  EXPECT_EQ(points("21:core,21.3"), 100 + course.exercise("21.3").points);
+  EXPECT_EQ(refusal(course, "20:core"),
+            "unknown exercise '20:core': did you mean '21:core'? ./lab list shows all of them.");
+  EXPECT_NE(refusal(course, "21.2:core").find("unknown exercise '21.2:core'"), std::string::npos);
+}
+
 TEST_F(FindingOnesWay, AnExtraTakesNoNameFromTheCore) {
   paths_.course.change(R"({"1.1": {"core": false, "points": 5}, "1.2": {"points": 5}})", "changes");
   EXPECT_EQ(paths_.course.id_of("part"), "1.2");
