@@ -26,6 +26,7 @@
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_run.hpp"
 #include "tools/grade/grade_submission.hpp"
+#include "tools/grade/heartbeat.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -51,9 +52,10 @@ void at_a_time(int jobs, std::size_t count, const std::function<void(std::size_t
 /// One submission, from its files to its points.
 class Grader {
  public:
-  Grader(const Paths& paths, const GradeOptions& options, std::string submission)
+  Grader(const Paths& paths, const GradeOptions& options, std::string submission, Heartbeat& heartbeat)
       : paths_(paths),
         options_(options),
+        heartbeat_(heartbeat),
         name_(std::move(submission)),
         compiler_(paths, options.look_at_objects, std::clamp(options.timeout_seconds, 20.0, 60.0)) {
     const Selection selection = paths.course.select(options.what);
@@ -70,6 +72,7 @@ class Grader {
 
   /// Waits for others that grade in this tree, and builds what all submissions share.
   void prepare() {
+    heartbeat_.at("building the suite");
     lock_.emplace(root(), "grading " + name_);
     build_the_suite();
   }
@@ -78,6 +81,7 @@ class Grader {
   void run(Grading& grading) {
     fs::create_directory(scratch_.path() / "unpacked");
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
+    heartbeat_.expect(2 * exercises_.size());  // each is compiled, and run
     grading.remarks = remarks();
     if (submission_.empty() && submission_.misplaced.empty())
       throw Error(Verdict::usage, "nothing in it is an answer. " + grading.remarks);
@@ -115,11 +119,13 @@ class Grader {
     }
     at_a_time(options_.jobs, exercises_.size(), [this](std::size_t i) {
       const auto answer = submission_.answers.find(exercises_[i].id);
-      if (answer == submission_.answers.end()) return;
+      if (answer == submission_.answers.end()) return heartbeat_.step();
+      heartbeat_.at(fmt::format("compiling {}", exercises_[i].id));
       compiled_.at(answer->first) = failing_closed<Compiled>([&] {
         const Scratch folder;
         return compiler_.compile(exercises_[i], answer->second, folder.path());
       });
+      heartbeat_.step();
     });
   }
 
@@ -138,6 +144,7 @@ class Grader {
     std::vector<std::string> programs;
     for (const auto& [id, compiled] : compiled_)
       if (compiled.verdict.empty()) programs.push_back(program(paths_.course.exercise(id)));
+    heartbeat_.at("linking its answers");
     if (!programs.empty()) build(programs);  // which of them are there says how it went
   }
 
@@ -166,9 +173,7 @@ class Grader {
     if (auto refused = submission_.refused.find(e.id); refused != submission_.refused.end()) {
       row.verdict = kRefused, row.reason = refused->second;
     } else if (!submission_.answers.count(e.id)) {
-      row.verdict = "NOT SUBMITTED", row.reason = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
-      if (auto found = submission_.misplaced.find(e.id); found != submission_.misplaced.end())
-        row.reason += fmt::format("; there is {}, which does not count: expected is {}", found->second, places_of(e));
+      row.verdict = "NOT SUBMITTED", row.reason = submission_.why_missing(e);
     } else if (const Compiled& compiled = compiled_.at(e.id); !compiled.verdict.empty()) {
       row.verdict = compiled.verdict, row.reason = compiled.reason;
     } else if (!fs::exists(paths_.program(program(e)))) {
@@ -185,8 +190,10 @@ class Grader {
     std::size_t told = 0;
     at_a_time(elsewhere() ? 1 : options_.jobs, exercises_.size(), [&](std::size_t i) {
       std::vector<GradedRow> rows = rows_of(exercises_[i]);
+      heartbeat_.step();
       const std::lock_guard lock(telling);
       judged[i] = std::move(rows);
+      const auto quiet = heartbeat_.quiet();
       for (; told < judged.size() && judged[told]; ++told)
         tell(*judged[told]), grading.rows.insert(grading.rows.end(), judged[told]->begin(), judged[told]->end());
     });
@@ -213,6 +220,7 @@ class Grader {
     GradedRow refusal = failing_closed([&] { return not_run(e); });
     double seconds = options_.timeout_seconds;
     for (GradedRow& row : rows) {
+      heartbeat_.at(row.id);
       GradedRow found =
           refusal.verdict.empty()
               ? failing_closed([&] { return judge_->part(e, row.id, paths_.program(program(e)), seconds); })
@@ -269,6 +277,7 @@ class Grader {
 
   const Paths& paths_;
   const GradeOptions& options_;
+  Heartbeat& heartbeat_;
   std::string name_;  // of the submission
   std::string part_;  // the only one; empty: all
   Scratch scratch_;
@@ -299,12 +308,13 @@ std::string uncommitted(const Paths& paths) {
   return run_command(status).ok() ? changed : "";  // git refuses another user's repository
 }
 
-Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission) {
+Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission,
+                  Heartbeat& heartbeat) {
   auto begin = std::chrono::steady_clock::now();
   Grading grading;
   try {
     need_submission(submission);  // before minutes of building
-    Grader grader(paths, options, submission);
+    Grader grader(paths, options, submission, heartbeat);
     grader.prepare();
     begin = std::chrono::steady_clock::now();  // the first of a class would have the suite's minutes
     grader.run(grading);
@@ -312,6 +322,7 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
     grading = {.rows = {},
                .remarks = "nothing was graded: " + without_folders(paths, error.what(), submission),
                .graded = false};
+    const auto quiet = heartbeat.quiet();
     std::fflush(stdout);  // where both go into one file, what was printed before comes before
     fmt::print(stderr, "{}\n", grading.remarks);
   }

@@ -21,6 +21,9 @@ struct GradedRow {
   std::optional<double> times;  ///< the reference's, where points depend on them
 };
 
+/// In the order of a course: 21.2 before 21.10, and the parts of an exercise before its whole.
+bool is_before(const std::string& id, const std::string& other);
+
 /// Why there are no points, on one line: the report's first sentence. "" for PASS and for what was not
 /// submitted.
 std::string first_sentence(const GradedRow& row);
@@ -54,13 +57,18 @@ std::string uncommitted(const Paths& paths);
 /// the course's hidden parts want, or the reference does not pass them.
 void prepare_hidden_tests(const Paths& paths, const GradeOptions& options);
 
+class Heartbeat;
+
 /// Judges one submission. Throws nothing: where it cannot be judged, the remarks say why.
-Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission);
+Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission, Heartbeat& heartbeat);
 
 /// Gradescope's results.json: gradescope-autograders.readthedocs.io, "Autograder Specifications". `visibility`:
 /// "visible", "hidden", "after_due_date" or "after_published", of every test. Throws Error(usage) where the file cannot
 /// be written.
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility);
+
+/// The rows of such a file; with their times of the reference's, and without seconds. Throws where it is none.
+std::vector<GradedRow> read_results(const std::filesystem::path& file);
 
 /// JUnit's XML: a test suite, and in it a test case a row. Throws like write_results.
 void write_junit(const std::filesystem::path& file, const Grading& grading);

@@ -7,9 +7,13 @@
 
 #include "common/error.hpp"
 #include "common/support/text/files.hpp"
+#include "common/support/text/parse_number.hpp"
+#include "common/testing/verdict.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/grade/grade.hpp"
+#include "tools/grade/grade_names.hpp"
 #include "tools/grade/grade_summary.hpp"
+#include "tools/grade/heartbeat.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -27,27 +31,97 @@ std::uint64_t new_seed() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
-/// What a submission had when it was last graded on the same exercises, where that is more than it has now.
-std::optional<int> points_lost(const std::vector<SummaryRow>& before, const SummaryRow& now) {
-  for (const SummaryRow& row : before)
-    if (row.submission == now.submission && row.points > now.points && (!now.graded || row.most == now.most))
-      return row.points;
+/// A folder has one seed, so that rows that were graded at different times are for the same inputs.
+std::optional<std::uint64_t> seed_of(const std::vector<SummaryRow>& rows) {
+  std::optional<std::uint64_t> seed;
+  for (const SummaryRow& row : rows)
+    if (const auto number = parse_number<std::uint64_t>(row.seed); number && *number != 0) seed = *number;
+  return seed;
+}
+
+/// "it had 5 points; 21.2a FAIL → PASS": what became of a submission that was graded before; "" where nothing did.
+std::string changes(const SummaryRow& before, const std::vector<GradedRow>& rows_before, const SummaryRow& now,
+                    const std::vector<GradedRow>& rows) {
+  std::string text;
+  for (const GradedRow& row : rows) {
+    const auto was = std::find_if(rows_before.begin(), rows_before.end(),
+                                  [&](const GradedRow& other) { return other.id == row.id; });
+    if (was == rows_before.end() || (was->verdict == row.verdict && was->points == row.points)) continue;
+    text += fmt::format("{}{} ", text.empty() ? "" : ", ", row.id);
+    text += was->verdict == row.verdict ? fmt::format("{} → {} points", was->points, row.points)
+                                        : fmt::format("{} → {}", was->verdict, row.verdict);
+  }
+  const bool same_exercises = !now.graded || before.most == now.most;
+  if (before.points != now.points && same_exercises)
+    text = fmt::format("it had {} points{}{}", before.points, text.empty() ? "" : ": ", text);
+  return text;
+}
+
+/// Puts what was not asked for now, but was graded before, back among `rows`; returns whether there was any.
+bool keep_others(const Selection& asked, const std::vector<GradedRow>& before, std::vector<GradedRow>& rows) {
+  const auto is_asked_for = [&](const std::string& id) {
+    if (!asked.part.empty()) return id == asked.part;
+    return std::any_of(asked.exercises.begin(), asked.exercises.end(),
+                       [&](const Exercise& e) { return e.id == testing::exercise_of(id); });
+  };
+  const std::size_t now = rows.size();
+  for (const GradedRow& row : before)
+    if (!is_asked_for(row.id)) rows.push_back(row);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const GradedRow& a, const GradedRow& b) { return is_before(a.id, b.id); });
+  return rows.size() > now;
+}
+
+/// What a folder of results has of a submission already.
+struct Before {
+  SummaryRow row;
+  std::vector<GradedRow> rows;  ///< none where its file cannot be read
+};
+std::optional<Before> graded_before(const fs::path& folder, const std::string& name) {
+  for (const SummaryRow& row : read_summary(folder)) {
+    if (row.submission != name) continue;
+    Before before{.row = row, .rows = {}};
+    try {
+      before.rows = read_results(folder / (name + ".json"));
+    } catch (const std::exception&) {  // a folder that somebody cleaned up
+    }
+    return before;
+  }
   return {};
 }
 
+/// Where the results of several go.
+fs::path folder_of(const GradeOptions& options) { return options.out.empty() ? "grades" : options.out; }
+
+/// A submission's place in the summary, and what became of it.
+struct Regraded {
+  SummaryRow row;
+  std::string changes;
+};
+
 /// Whatever is wrong with one submission, its results, or their place, is its own row.
-SummaryRow grade_into(const Paths& paths, const GradeOptions& options, const std::string& submission,
-                      const fs::path& folder, const std::string& name, const std::vector<SummaryRow>& before) {
-  const std::string of = fingerprint(paths, options, submission);
-  if (options.resume && !of.empty() && fs::exists(folder / (name + ".json")))
-    for (const SummaryRow& known : read_summary(folder))
-      if (known.submission == name && known.of == of && known.graded) {
-        fmt::print("{} of {} points: graded before, and not changed since\n", known.points, known.most);
-        return known;
-      }
-  Grading grading = grade_one(paths, options, submission);
-  if (const auto lost = points_lost(before, summary_row(name, grading)))
-    grading.remarks += fmt::format("When it was last graded, it had {} points.\n", *lost);
+Regraded grade_into(const Paths& paths, const GradeOptions& options, const HandedIn& submission, const fs::path& folder,
+                    const std::string& name, Heartbeat& heartbeat) {
+  const std::string of = fingerprint(paths, options, submission.newest);
+  const std::optional<Before> before = graded_before(folder, name);
+  if (options.resume && before && !before->rows.empty() && !of.empty() && before->row.of == of && before->row.graded) {
+    heartbeat.skip();
+    const auto quiet = heartbeat.quiet();
+    fmt::print("{} of {} points: graded before, and not changed since\n", before->row.points, before->row.most);
+    return {before->row, ""};
+  }
+  Grading grading = grade_one(paths, options, submission.newest, heartbeat);
+  const auto quiet = heartbeat.quiet();
+  for (const fs::path older : submission.older)
+    grading.remarks += fmt::format("{} was handed in later than {} and counts.\n",
+                                   fs::path(submission.newest).filename().string(), older.filename().string());
+  Regraded regraded;
+  if (before) {
+    const bool kept = grading.graded && keep_others(paths.course.select(options.what), before->rows, grading.rows);
+    if (kept) fmt::print("what was graded before and is not in {} keeps its points\n", options.what);
+    regraded.changes = changes(before->row, before->rows, summary_row(name, grading), grading.rows);
+    if (!regraded.changes.empty()) grading.remarks += fmt::format("Since it was last graded: {}.\n", regraded.changes);
+  }
   try {
     report(options, grading, folder / (name + ".json"));
   } catch (const std::exception& error) {
@@ -55,36 +129,42 @@ SummaryRow grade_into(const Paths& paths, const GradeOptions& options, const std
     grading.remarks += fmt::format("its results were not written: {}\n", error.what());
     fmt::print(stderr, "{}: its results were not written: {}\n", name, error.what());
   }
-  SummaryRow row = summary_row(name, grading);
-  row.of = of;
+  regraded.row = summary_row(name, grading);
+  regraded.row.of = of, regraded.row.file = stem_of(submission.newest);
   const FolderLock lock(paths.build / "grade" / "summary", "writing a summary");
-  join_summary(folder, row);
-  return row;
+  join_summary(folder, regraded.row);
+  return regraded;
 }
 
 int grade_several(const Paths& paths, const GradeOptions& options) {
   if (!options.junit.empty()) throw Error(Verdict::usage, "--junit is for one submission; several have a summary.");
-  const fs::path folder = options.out.empty() ? "grades" : options.out;
+  const fs::path folder = folder_of(options);
   if (fs::exists(folder) && !fs::is_directory(folder))
     throw Error(Verdict::usage,
                 fmt::format("--out {} is a file; results of several submissions go into a folder.", folder.string()));
   make_folders_of(folder / "summary.csv");
-  const std::vector<SummaryRow> before = read_summary(folder);  // what cannot be joined is said before hours of grading
+  const std::vector<HandedIn> students = newest_of_each(options.submissions);
   std::vector<std::string> names;
-  std::vector<SummaryRow> rows;
-  for (const std::string& submission : options.submissions) {
-    names.push_back(name_for(submission, names));
-    fmt::print("{}== {} ({} of {})\n", rows.empty() ? "" : "\n", submission, names.size(), options.submissions.size());
-    rows.push_back(grade_into(paths, options, submission, folder, names.back(), before));
+  std::vector<Regraded> all;
+  Heartbeat heartbeat(students.size());
+  for (const HandedIn& student : students) {
+    names.push_back(name_for(student.newest, names));
+    heartbeat.begin(names.back());
+    {
+      const auto quiet = heartbeat.quiet();
+      fmt::print("{}== {} ({} of {})\n", all.empty() ? "" : "\n", student.newest, names.size(), students.size());
+      for (const std::string& older : student.older) fmt::print("   older, and not graded: {}\n", older);
+      std::fflush(stdout);
+    }
+    all.push_back(grade_into(paths, options, student, folder, names.back(), heartbeat));
   }
+  const auto quiet = heartbeat.quiet();
   fmt::print("\n");
-  for (const SummaryRow& row : rows) {
-    const auto lost = points_lost(before, row);
+  for (const auto& [row, changes] : all)
     fmt::print("{} {:>4} of {}{}{}\n", padded(row.submission, 40), row.points, row.most,
-               row.graded ? "" : "  NOT GRADED", lost ? fmt::format("  was {}", *lost) : "");
-  }
+               row.graded ? "" : "  NOT GRADED", changes.empty() ? "" : "  " + changes);
   fmt::print("{}\n", (folder / "summary.csv").string());
-  return std::all_of(rows.begin(), rows.end(), [](const SummaryRow& row) { return row.graded; }) ? 0 : 2;
+  return std::all_of(all.begin(), all.end(), [](const Regraded& each) { return each.row.graded; }) ? 0 : 2;
 }
 
 /// A class of one is a class: of one submission too, --out is a folder unless it is NAME.json or a file that exists. A
@@ -100,7 +180,6 @@ bool goes_into_a_folder(const GradeOptions& options) {
 
 int grade(const Paths& paths, const GradeOptions& asked) {
   GradeOptions options = asked;
-  if (!options.seed) options.seed = new_seed();
   (void)paths.course.select(options.what);  // what nobody can be graded for is said once, and no results are written
   for (const fs::path submission : options.submissions)
     if (std::error_code none; fs::canonical(submission, none) == "/")
@@ -112,12 +191,19 @@ int grade(const Paths& paths, const GradeOptions& asked) {
     for (const std::string& submission : options.submissions)
       if (std::error_code none; !fs::exists(submission, none))
         fmt::print(stderr, "{}: there is no such file; the others are graded.\n", submission);
+  const bool into_a_folder = goes_into_a_folder(options);
+  if (into_a_folder && !options.seed)
+    options.seed = seed_of(read_summary(folder_of(options)));  // a file that is no summary is said before hours
+  if (!options.seed) options.seed = new_seed();
   prepare_hidden_tests(paths, options);
-  if (goes_into_a_folder(options)) return grade_several(paths, options);
+  if (into_a_folder) return grade_several(paths, options);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading
     if (!file.empty()) make_folders_of(file), check_writable(file);
-  const Grading grading = grade_one(paths, options, options.submissions.front());
+  Heartbeat heartbeat(1);
+  heartbeat.begin(name_for(options.submissions.front(), {}));
+  const Grading grading = grade_one(paths, options, options.submissions.front(), heartbeat);
+  const auto quiet = heartbeat.quiet();
   report(options, grading, out);
   if (!options.junit.empty()) write_junit(options.junit, grading);
   return grading.graded ? 0 : 2;

@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <tuple>
 
 #include "common/support/json/document.hpp"
 #include "common/support/json/escape.hpp"
+#include "common/support/text/files.hpp"
+#include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
 #include "tools/grade/grade.hpp"
 
@@ -28,6 +32,18 @@ Json extra_data(const Grading& grading) {
     if (row.times) times.push_back({row.id, Json::of(*row.times)});
   if (!times.empty()) data.push_back({"times_of_reference", Json::object(std::move(times))});
   return Json::object(std::move(data));
+}
+
+/// One of Gradescope's tests, as write_results() wrote it: the verdict is the first line of its output.
+GradedRow graded_row_of(const Json& test) {
+  GradedRow row{.id = test.at("number"), .title = test.at("name"), .points = test.at("score")};
+  row.most = test.at("max_score");
+  if (row.title.starts_with(row.id + " ")) row.title.erase(0, row.id.size() + 1);
+  const std::string output = test.at("output");
+  const std::size_t end = std::min(output.find('\n'), output.size());
+  row.verdict = output.substr(0, end);
+  if (end < output.size()) row.reason = output.substr(end + 1);
+  return row;
 }
 
 /// For text and attributes of XML 1.0, which has no control characters but tab and line ends.
@@ -54,6 +70,16 @@ std::string without_controls(std::string text) {
 }
 
 }  // namespace
+
+bool is_before(const std::string& id, const std::string& other) {
+  const auto place = [](const std::string& of) {
+    const std::string exercise = testing::exercise_of(of);
+    int week = 0, number = 0;
+    std::sscanf(exercise.c_str(), "%d.%d", &week, &number);
+    return std::tuple(week, number, exercise, of == exercise, of);
+  };
+  return place(id) < place(other);
+}
 
 std::string first_sentence(const GradedRow& row) {
   if (passed(row) || row.verdict == "NOT SUBMITTED") return "";  // the verdict says it all
@@ -113,6 +139,17 @@ void write_results(const std::filesystem::path& file, const Grading& grading, st
                                      {"extra_data", extra_data(grading)},
                                      {"tests", Json::list(std::move(tests))}});
   write_text(file, results.dump(2) + "\n");
+}
+
+std::vector<GradedRow> read_results(const std::filesystem::path& file) {
+  std::vector<GradedRow> rows;
+  const Json results = Json::parse(read_file(file.string()));
+  for (const Json& test : results.at("tests")) rows.push_back(graded_row_of(test));
+  if (const Json* data = results.find("extra_data"); data && data->contains("times_of_reference"))
+    for (const auto& [id, times] : data->at("times_of_reference").items())
+      for (GradedRow& row : rows)
+        if (row.id == id) row.times = times.get<double>();
+  return rows;
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {

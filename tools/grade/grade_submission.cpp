@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 100'000, kMostIgnored = 20,
+constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 100'000, kMostIgnored = 20, kMostFound = 20,
                       kLongestList = std::size_t{8} << 20;
 
 bool may_contain_a_submission(const std::string& folder) {
@@ -62,6 +62,14 @@ void note_ignored(Submission& result, const std::vector<Exercise>& course, const
     if (inside.filename() == exercise.name + ".cpp") result.misplaced.try_emplace(exercise.id, inside.string());
 }
 
+/// Sources before all others, in which a misspelt name is seen.
+void note_found(Submission& result, const fs::path& inside) {
+  const auto is_source = [](const fs::path& file) { return file.string().find(".c") != std::string::npos; };
+  const auto first_other = std::find_if_not(result.found.begin(), result.found.end(), is_source);
+  result.found.insert(is_source(inside) ? first_other : result.found.end(), inside.string());
+  if (result.found.size() > kMostFound) result.found.pop_back();
+}
+
 void add_answer(Submission& result, const Exercise& exercise, const fs::path& folder, const fs::path& path) {
   std::string refusal, text = read_plain(path, refusal);
   if (result.answers.count(exercise.id) || result.refused.count(exercise.id)) refusal = "it is present more than once";
@@ -80,6 +88,7 @@ Submission read_files(const std::vector<fs::path>& files, const std::vector<Exer
   std::vector<fs::path> unsure;
   for (const fs::path& file : files) {
     const fs::path inside = file.lexically_relative(folder);
+    note_found(result, inside);
     const Place place = place_of(course, inside);
     if (!place.exercise)
       note_ignored(result, course, inside);
@@ -172,7 +181,7 @@ Submission read_archive(const fs::path& archive, const std::vector<Exercise>& co
     if (other.empty())
       ++result.unreadable_names;
     else if (!other.ends_with('/'))
-      ++result.files, note_ignored(result, course, other);
+      ++result.files, note_found(result, other), note_ignored(result, course, other);
   }
   return result;
 }
@@ -247,6 +256,15 @@ std::string Submission::found_instead(const Exercise& example) const {
         "again.\n",
         counted(unreadable_names, "name"));
   return text;
+}
+
+std::string Submission::why_missing(const Exercise& e) const {
+  std::string text = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
+  if (const auto there = misplaced.find(e.id); there != misplaced.end())
+    text += fmt::format("; there is {}, which does not count", there->second);
+  const std::size_t more = files - std::min(files, found.size());
+  return text + fmt::format("\nFound: {}{}. Expected: {}", fmt::join(found, ", "),
+                            more > 0 ? fmt::format(" and {} more", more) : "", places_of(e));
 }
 
 Place place_of(const std::vector<Exercise>& course, const fs::path& path) {

@@ -18,12 +18,15 @@ struct Submission {
   std::vector<std::string> ignored;              ///< C++ files that are no lab's, for a person to see; at most 20
   std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name where none counts
   std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
+  std::vector<std::string> found;                ///< all its files, sources first; at most 20
   std::string opened;                            ///< of a folder: the archive whose answers count; "": none
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
   bool empty() const { return answers.empty() && refused.empty(); }
   /// Where there is nothing to grade: what was found instead, and what is expected, with `example`'s file.
   std::string found_instead(const Exercise& example) const;
+  /// Why `exercise` was not submitted: what is missing, and in a second line what was found and where it belongs.
+  std::string why_missing(const Exercise& exercise) const;
 };
 
 /// Where a lab's file counts, in words.

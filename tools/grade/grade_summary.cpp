@@ -12,6 +12,7 @@
 #include "common/support/text/fnv.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/process.hpp"
+#include "tools/grade/grade_names.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -39,6 +40,7 @@ std::string csv_of(const std::vector<SummaryRow>& rows) {
   for (const SummaryRow& row : rows)
     for (const auto& [id, verdict] : row.verdicts)
       if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  std::sort(ids.begin(), ids.end(), is_before);
   std::string csv =
       fmt::format("submission,points,most,seconds,seed{}{},remarks,why\n", ids.empty() ? "" : ",", fmt::join(ids, ","));
   for (const SummaryRow& row : rows) {
@@ -62,6 +64,7 @@ Json json_of(const SummaryRow& row) {
                        {"verdicts", Json::object(std::move(verdicts))},
                        {"remarks", Json::of(row.remarks)},
                        {"why", Json::of(row.why)},
+                       {"file", Json::of(row.file)},
                        {"of", Json::of(row.of)}});
 }
 
@@ -71,6 +74,7 @@ SummaryRow row_of(const Json& json) {
   for (const auto& [id, verdict] : json.at("verdicts").items())
     row.verdicts.emplace_back(id, verdict.get<std::string>());
   row.remarks = json.value("remarks", ""), row.why = json.value("why", ""), row.of = json.value("of", "");
+  row.file = json.value("file", "");
   return row;
 }
 
@@ -155,11 +159,22 @@ void join_summary(const fs::path& folder, const SummaryRow& row) {
   write_text(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
 }
 
-std::string name_for(const fs::path& submission, const std::vector<std::string>& taken) {
+namespace {
+/// In whatever bytes it has.
+std::string bare_name(const fs::path& submission) {
   const fs::path file = submission.filename().empty() ? submission.parent_path().filename() : submission.filename();
   std::error_code ignored;  // a name that is too long for the system
   std::string whole = fs::is_directory(submission, ignored) ? file.string() : file.stem().string();
   if (whole.ends_with(".tar")) whole.erase(whole.size() - 4);
+  return whole;
+}
+}  // namespace
+
+std::string stem_of(const fs::path& submission) { return utf8(bare_name(submission)); }
+
+std::string name_for(const fs::path& submission, const std::vector<std::string>& taken) {
+  const std::optional<Downloaded> download = read_download(submission);
+  const std::string whole = download ? download->student : bare_name(submission);
   std::string stem = utf8(whole);
   for (char& c : stem)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '_';

@@ -19,7 +19,8 @@ struct SummaryRow {
   bool graded = true;
   std::vector<std::pair<std::string, std::string>> verdicts;  ///< of each exercise and part
   std::string remarks, why;
-  std::string of;  ///< what was graded, by which commit and how: a number; empty: nobody knows
+  std::string file;  ///< that was graded, without its ending: what its student's feedback is called
+  std::string of;    ///< what was graded, by which commit and how: a number; empty: nobody knows
 };
 
 SummaryRow summary_row(const std::string& name, const Grading& grading);
@@ -38,7 +39,11 @@ void join_summary(const std::filesystem::path& folder, const SummaryRow& row);
 /// A field of a CSV: in quotes, on one line; what a spreadsheet would take for a formula is text.
 std::string for_csv(const std::string& text);
 
-/// What a submission is called in the results: its file's name as UTF-8 and without controls, short enough for a file's
+/// A submission's file without its ending, as UTF-8: anna.tar.gz → anna.
+std::string stem_of(const std::filesystem::path& submission);
+
+/// What a submission is called in the results: its student's name, where a course system's file says it; else the
+/// file's, as UTF-8 and without controls, short enough for a file's
 /// name, and unlike those in `taken`. handed-in/anna.zip → anna.
 std::string name_for(const std::filesystem::path& submission, const std::vector<std::string>& taken);
 

@@ -98,7 +98,37 @@ TEST_F(AClass, ASubmissionWithoutAnyAnswerIsToBeChecked) {
   ASSERT_EQ(doubts_of(row(data, "dora")).size(), 1u);
   EXPECT_NE(doubts_of(row(data, "dora")).at(0).find("no answer in it to what was graded. These archives"),
             std::string::npos);
-  EXPECT_TRUE(doubts_of(row(data, "carol")).empty()) << "who handed in one of two";
+  ASSERT_EQ(doubts_of(row(data, "carol")).size(), 1u) << "who handed in one of two";
+  EXPECT_EQ(doubts_of(row(data, "carol")).at(0), "21.2 NOT SUBMITTED: there is no file.");
+}
+
+TEST_F(AClass, AMissingFileIsOneRowWithWhatWasFound) {
+  Grading some{.rows = {graded("21.1", 5, 5, "PASS")}};
+  const std::string found = "\nFound: week21/dpp.cpp. Expected: week21/ddp.cpp";
+  for (const char* id : {"21.7a", "21.7b", "21.7"})
+    some.rows.push_back(graded(id, 0, 5, "NOT SUBMITTED", "there is no ddp.cpp" + found));
+  some.rows.push_back(graded("21.10", 0, 5, "NOT SUBMITTED", "there is no scaling_laws.cpp\nFound: week21/dpp.cpp"));
+  add("gil", some);
+  const ClassData data = read();
+  EXPECT_EQ(doubts_of(row(data, "gil")),
+            (std::vector<std::string>{"21.7, 21.10 NOT SUBMITTED: there is no ddp.cpp; there is no scaling_laws.cpp." +
+                                      found}));
+  const std::string page = class_page(data, "");
+  EXPECT_LT(page.find("week21/dpp.cpp"), page.find("<svg"));
+}
+
+TEST_F(AClass, ItsPageSaysWhoseItIsAndSumsUp) {
+  const std::string page = class_page(read(), "");
+  EXPECT_NE(page.find("<title>Class results: week 21</title>"), page.npos) << page;
+  add("hal", {.rows = {graded("21.2b", 8, 8, "PASS"), graded("22.1", 1, 1, "PASS")}});
+  const std::string more = class_page(read(), "");
+  EXPECT_NE(more.find("<h1>Class results: weeks 21, 22</h1>"), more.npos);
+  const std::string points = more.substr(more.find("<h2>Points</h2>"));
+  const std::string exercises = points.substr(0, points.find("<details>"));
+  EXPECT_EQ(count_of(exercises, "<th class=\"n\" title"), 3u) << "a column for each exercise: " << exercises;
+  EXPECT_NE(exercises.find("21.2<br><span class=\"soft\">17</span>"), exercises.npos) << exercises;
+  EXPECT_NE(exercises.find("<th>mean</th><th class=\"n\">5.3</th>"), exercises.npos) << exercises;
+  EXPECT_EQ(count_of(points.substr(points.find("<details>")), "<th class=\"n\" title"), 4u) << "and for each part";
 }
 
 TEST_F(AClass, WhatWaitsForAPartThatIsNotWrittenWasNotTried) {
@@ -124,7 +154,7 @@ TEST_F(AClass, AFileThatIsRefusedIsOneRow) {
     if (summary.submission != "fay") continue;
     EXPECT_TRUE(summary.why.starts_with("21.2a, 21.2b, 21.2: " + why)) << summary.why;
   }
-  const std::string all = class_page(data, "class", "");
+  const std::string all = class_page(data, "");
   EXPECT_EQ(count_of(all, why), 3u) << "to check, among the failures, and why";
   EXPECT_NE(all.find("<td>21.2b, 21.2 </td>"), all.npos) << "21.2a has passed elsewhere";
   const std::string page = feedback_page(row(data, "fay"), course());
@@ -180,7 +210,7 @@ TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
   ClassData data = read();
   add_times(data, "submission,time\nanna,2026-11-20T10:00\n<i>,2026-11-20T10:00\n", "times.csv",
             parse_time("2026-11-19T23:30"));
-  const std::string page = class_page(data, kHostile, "feedback");
+  const std::string page = class_page(data, "feedback");
   for (const char* element : {"<script", "<img", "<i>", "<b>", "\x1b", "\xff"})
     EXPECT_EQ(count_of(page, element), 0u) << element;
   EXPECT_EQ(count_of(page, "onerror=&#39;"), count_of(page, "onerror="));

@@ -13,10 +13,12 @@
 #include "tools/course/process.hpp"
 #include "tools/grade/grade_isolate.hpp"
 #include "tools/grade/grade_judge.hpp"
+#include "tools/grade/grade_names.hpp"
 #include "tools/grade/grade_object.hpp"
 #include "tools/grade/grade_source.hpp"
 #include "tools/grade/grade_submission.hpp"
 #include "tools/grade/grade_summary.hpp"
+#include "tools/grade/heartbeat.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -112,6 +114,11 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
   EXPECT_TRUE(found.empty());
   EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"21.2", deep}}));
   EXPECT_EQ(found.archives, std::vector<std::string>{"Assignment 1/anna.zip"});
+  const std::string why = found.why_missing(the_course().exercise("21.2"));
+  EXPECT_TRUE(why.starts_with("there is no labs/week21_data_parallel/ring_all_reduce.cpp; there is " + deep +
+                              ", which does not count\nFound: " + deep))
+      << why;
+  EXPECT_NE(why.find("anna.zip. Expected: week21_data_parallel/ring_all_reduce.cpp at the top"), why.npos) << why;
   const Course course = the_course();
   EXPECT_EQ(
       found.found_instead(course.exercise("21.2")),
@@ -187,10 +194,37 @@ TEST(Grade, WhatIsMissingIsSaidBeforeAnythingIsBuilt) {
   const auto path = folder.path;
   const Paths paths{.source = path, .build = path / "build", .labs = path / "labs", .course = the_course()};
   folder.write("build/backends/sim", "");
-  const Grading grading = grade_one(paths, {.what = "21.2", .seed = 1}, (path / "anna.zip").string());
+  Heartbeat heartbeat(1);
+  const Grading grading = grade_one(paths, {.what = "21.2", .seed = 1}, (path / "anna.zip").string(), heartbeat);
   EXPECT_FALSE(grading.graded);
   EXPECT_EQ(grading.remarks, "nothing was graded: anna.zip is neither a folder nor an archive: there is no such file");
   EXPECT_FALSE(std::filesystem::exists(path / "build" / "grade"));
+}
+
+TEST(Grade, TheNewestOfAStudentCounts) {
+  const std::string first = "in/lee_ann_LATE_1234_99_answers.zip", again = "in/lee_ann_1234_100_answers-1.zip";
+  const std::string other = "in/leeann_77_98_answers.zip", plain = "in/leeann-1.zip";
+  const std::vector<HandedIn> students = newest_of_each({plain, first, other, again, "in/leeann.zip"});
+  ASSERT_EQ(students.size(), 4u) << "only Canvas's names say whose a file is";
+  EXPECT_EQ(students[1].newest, again) << "100 comes after 99";
+  EXPECT_EQ(students[1].older, std::vector<std::string>{first});
+  EXPECT_EQ(students[2].newest, other);
+  EXPECT_EQ(newest_of_each({again, first}).at(0).newest, again);
+  for (const std::string& file : {first, again}) EXPECT_EQ(name_for(file, {}), "lee_ann_1234");
+  EXPECT_TRUE(read_download(first)->late);
+  EXPECT_FALSE(read_download(again)->late);
+  EXPECT_EQ(name_for("in/Kim Lee_7_assignsubmission_file_/", {}), "Kim Lee_7");
+  EXPECT_EQ(stem_of("in/Kim Lee_7_assignsubmission_file_.tar.gz"), "Kim Lee_7_assignsubmission_file_");
+  for (const char* name : {"anna.zip", "team_7.zip", "team_7_answers.zip", "7_8_x.zip"})
+    EXPECT_FALSE(read_download(name)) << name;
+}
+
+TEST(Grade, AHeartbeatSaysWhichSubmissionAndWhat) {
+  Heartbeat heartbeat(10);
+  for (const char* name : {"anna", "bob", "carol"}) heartbeat.begin(name);
+  heartbeat.expect(4);
+  heartbeat.at("21.2a");
+  EXPECT_EQ(heartbeat.line(), "[3/10] carol: 21.2a");  // who has begun just now knows nothing of the rest
 }
 
 TEST(Grade, ANameOfResultsIsShortAndReadable) {

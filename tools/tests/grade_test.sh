@@ -164,8 +164,16 @@ long=$(printf '%0251d' 7).zip
 latin=$work/$(printf 'caf\351').zip
 cp "$work/anna.zip" "$work/$long" && cp "$work/anna.zip" "$latin"
 "$lab" grade "$work/bob.zip" --only 21.1 --out "$work/grades" > "$work/out" 2>&1 || fail 'late: not graded'
+# What was not asked for keeps its row, what changed is said, and the folder keeps its seed.
+for words in 'what was graded before and is not in 21.1 keeps its points' \
+  '^bob .* 5 of 15  it had 0 points: 21.1 NOT SUBMITTED → PASS$'; do
+  grep -q "$words" "$work/out" || fail "late: the output does not say $words"
+done
+grep -q '"number": "21.10"' "$work/grades/bob.json" || fail 'late: what was not graded again is gone'
+[ "$(sed -n 's/^"[a-z]*",[0-9]*,[0-9]*,[0-9]*,"\([0-9]*\)".*/\1/p' "$work/grades/summary.csv" | sort -u | wc -l)" = 1 ] ||
+  fail 'late: it has another seed'
 "$lab" grade "$work/$long" "$latin" --only 21.1 --out "$work/grades" >> "$work/out" 2>&1 || fail 'late: a name'
-for words in '^"anna",5,15,' '^"bob",5,5,' '^"nothing",0,0,' '^"00000000' '^"caf'; do
+for words in '^"anna",5,15,' '^"bob",5,15,.*"PASS","NOT SUBMITTED",' '^"nothing",0,0,' '^"00000000' '^"caf'; do
   [ "$(grep -c "$words" "$work/grades/summary.csv")" = 1 ] || fail "late: summary.csv has not one row $words"
 done
 # A class of one: its results are in a folder too, which has a page.
@@ -194,9 +202,12 @@ grep -q '^== .*/anna (1 of 1)$' "$work/seen" || fail "$name: nothing was seen be
 name=resumed
 resume() { "$lab" grade "$work/bob.zip" "$work/anna.zip" --only 21.1 --out "$work/again" --resume > "$work/out" 2>&1 || fail "$name"; }
 resume
+seeds() { sed -n 's/^"[a-z]*",[0-9]*,[0-9]*,[0-9]*,"\([0-9]*\)".*/\1/p' "$work/again/summary.csv" | sort -u; }
+seed=$(seeds)
 cp "$work/entries.zip" "$work/bob.zip"
 resume
 if grep -q 'differs from its commit' "$work/out"; then again=0; else again=1; fi
+[ "$(seeds)" = "$seed" ] || fail 'resumed: with another seed'
 [ "$(grep -c 'graded before, and not changed since' "$work/out")" = "$again" ] || fail 'resumed: not the one that did not change'
 grep -A1 '^== .*bob.zip' "$work/out" | grep -q '^21.1 .*PASS' || fail 'resumed: what changed was not graded'
 
@@ -210,10 +221,20 @@ code=0
 "$lab" grade "$work"/moodle/* --only 21.1 --out "$work/fallen" > "$work/out" 2>&1 || code=$?
 [ $code = 2 ] || fail "$name: the exit code is $code"
 for words in '^nothing was graded: two archives and no lab file: leave one of answers.zip, answers2.zip' \
-  '^nothing was graded: nothing in it is an answer' '^kim .* 0 of 0  NOT GRADED  was 5$' '^lee .* 0 of 0  NOT GRADED$'; do
+  '^nothing was graded: nothing in it is an answer' '^kim .* 0 of 0  NOT GRADED  it had 5 points$' '^lee .* 0 of 0  NOT GRADED$'; do
   grep -q "$words" "$work/out" || fail "$name: the output does not say $words"
 done
 grep -q '^"kim",.*it had 5 points' "$work/fallen/summary.csv" || fail "$name: the remarks do not say what it had"
+
+# Canvas's downloads: of one student the newest counts, and the others are named.
+name='handed in twice'
+for file in kimlee_LATE_1234_98_answers kimlee_1234_101_answers-1; do cp "$work/anna.zip" "$work/$file.zip"; done
+"$lab" grade "$work"/kimlee_* --only 21:core --out "$work/canvas" > "$work/out" 2>&1 || fail "$name: not graded"
+for words in 'kimlee_1234_101_answers-1.zip (1 of 1)$' 'older, and not graded: .*kimlee_LATE_1234_98_answers.zip$' \
+  'kimlee_1234 .* 5 of 100$'; do
+  grep -q "$words" "$work/out" || fail "$name: the output does not say $words"
+done
+[ "$(grep -c '^"kimlee_1234",5,100,' "$work/canvas/summary.csv")" = 1 ] || fail "$name: not one row"
 
 # Exercises at a time. What never ends has its time once, and parts that do not hang have their points.
 mkdir "$work/hangs"
@@ -225,6 +246,7 @@ row 21.2a 0/9 TIMEOUT
 row 21.2b 8/8 PASS
 row '21.2 ' 0/8 TIMEOUT
 says 'still running after 12 s' 'still running after 10 s'
+grep -q '^\[1/1\] hangs: 21.2' "$work/out" || fail 'hangs: nothing was said for 12 s'
 [ "$(grep -n '^21' "$work/out" | sed 's/^[0-9]*:\([^ ]*\).*/\1/' | tr '\n' ' ')" = '21.1 21.2a 21.2b 21.2 ' ] || fail 'hangs: the rows are not in order'
 
 grade 'one part' "$work/anna.zip" --only 21.2a

@@ -40,8 +40,7 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   const fs::path page = options.out.empty() ? folder / "class.html" : fs::path(options.out);
   fs::path csv = page;
   csv.replace_extension(".csv");
-  const std::string name = (folder.filename().empty() ? folder.parent_path() : folder).filename().string();
-  write_text(page, class_page(data, name, seen_from(page, options.feedback)));
+  write_text(page, class_page(data, seen_from(page, options.feedback)));
   write_text(csv, class_csv(data));
   std::size_t doubtful = 0;
   for (const ClassRow& row : data.rows) doubtful += !doubts_of(row).empty();

@@ -1,12 +1,11 @@
 #include "tools/grade/class/class_data.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "common/error.hpp"
-#include "common/support/json/document.hpp"
-#include "common/support/text/files.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_summary.hpp"
@@ -16,29 +15,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One of Gradescope's tests, as write_results() wrote it: the verdict is the first line of its output.
-GradedRow graded_row_of(const Json& test) {
-  GradedRow row{.id = test.at("number"), .title = test.at("name"), .points = test.at("score")};
-  row.most = test.at("max_score");
-  if (row.title.starts_with(row.id + " ")) row.title.erase(0, row.id.size() + 1);
-  const std::string output = test.at("output");
-  const std::size_t end = std::min(output.find('\n'), output.size());
-  row.verdict = output.substr(0, end);
-  if (end < output.size()) row.reason = output.substr(end + 1);
-  return row;
-}
-
 ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
-  ClassRow row{.name = summary.submission, .graded = summary.graded, .remarks = summary.remarks, .seed = summary.seed};
+  ClassRow row{.name = summary.submission,
+               .graded = summary.graded,
+               .remarks = summary.remarks,
+               .parts = {},
+               .seed = summary.seed};
+  row.file = summary.file;
   const bool elsewhere = row.name.find('/') != row.name.npos || row.name.empty();
   try {
     if (elsewhere) throw JsonError("that is no name of a submission");
-    const Json results = Json::parse(read_file((folder / (row.name + ".json")).string()));
-    for (const Json& test : results.at("tests")) row.parts.push_back(graded_row_of(test));
-    if (const Json* data = results.find("extra_data"); data && data->contains("times_of_reference"))
-      for (const auto& [id, times] : data->at("times_of_reference").items())
-        for (GradedRow& part : row.parts)
-          if (part.id == id) part.times = times.get<double>();
+    row.parts = read_results(folder / (row.name + ".json"));
   } catch (const std::exception& error) {
     row.graded = false;
     row.remarks += fmt::format("its results cannot be read: {}\n", error.what());
@@ -63,17 +50,29 @@ bool is_missing(const GradedRow& row) {
 }
 bool is_passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
-/// By number: 21.2 before 21.10, and a part before the whole.
-std::vector<std::string> in_courses_order(const ClassData& data) {
+std::vector<std::string> ids_in_order(const ClassData& data) {
   std::vector<std::string> ids;
-  for (const ClassRow& row : data.rows) {
-    auto at = ids.begin();  // where the next new one goes
-    for (const GradedRow& part : row.parts) {
-      const auto known = std::find(ids.begin(), ids.end(), part.id);
-      at = (known == ids.end() ? ids.insert(at, part.id) : known) + 1;
-    }
-  }
+  for (const ClassRow& row : data.rows)
+    for (const GradedRow& part : row.parts) ids.push_back(part.id);
+  std::sort(ids.begin(), ids.end(), is_before);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
+}
+
+/// All exercises that were not submitted in one: what is missing, then what was found. "" where none is.
+std::string missing_files(const std::vector<GradedRow>& parts) {
+  std::vector<std::string> exercises, missing;
+  std::string found;
+  for (const GradedRow& part : parts) {
+    const std::string id = testing::exercise_of(part.id);
+    if (part.verdict != "NOT SUBMITTED" || std::find(exercises.begin(), exercises.end(), id) != exercises.end())
+      continue;
+    const std::size_t line = std::min(part.reason.find('\n'), part.reason.size());
+    exercises.push_back(id), missing.push_back(part.reason.substr(0, line));
+    if (found.empty()) found = part.reason.substr(line);
+  }
+  if (exercises.empty()) return "";
+  return fmt::format("{} NOT SUBMITTED: {}.{}", fmt::join(exercises, ", "), fmt::join(missing, "; "), found);
 }
 
 }  // namespace
@@ -113,7 +112,7 @@ void count_anew(ClassData& data, const Course& course) {
 
 std::vector<PartCount> count_parts(const ClassData& data) {
   std::vector<PartCount> counts;
-  for (const std::string& id : in_courses_order(data)) {
+  for (const std::string& id : ids_in_order(data)) {
     PartCount count{.id = id};
     std::map<std::string, std::vector<std::string>> sentences;  // by what they have in common
     for (const ClassRow& row : data.rows)
@@ -144,11 +143,12 @@ std::vector<std::string> doubts_of(const ClassRow& row) {
   std::vector<std::string> doubts;
   if (!row.graded) doubts.push_back(row.remarks.empty() ? "it was not graded" : row.remarks);
   const auto is_absent = [](const GradedRow& part) { return part.verdict == "NOT SUBMITTED"; };
-  if (row.graded && std::all_of(row.parts.begin(), row.parts.end(), is_absent))
-    doubts.push_back("there is no answer in it to what was graded. " + row.remarks);
+  const bool empty = row.graded && std::all_of(row.parts.begin(), row.parts.end(), is_absent);
+  if (empty) doubts.push_back("there is no answer in it to what was graded. " + row.remarks);
   for (const Said& said : said_once(row.parts))
     if (said.verdict == "REFUSED" || said.verdict == kNoVerdict)
       doubts.push_back(fmt::format("{} {}: {}", said.ids, said.verdict, said.why));
+  if (const std::string missing = missing_files(row.parts); !empty && !missing.empty()) doubts.push_back(missing);
   return doubts;
 }
 

@@ -15,6 +15,7 @@ namespace lockstep::tools {
 
 struct ClassRow {
   std::string name;  ///< of the submission; whoever handed it in chose it
+  std::string file;  ///< that was graded, without its ending; "": the name
   bool graded = true;
   std::string remarks;           ///< on the whole, and why it was not graded
   std::vector<GradedRow> parts;  ///< as they were graded

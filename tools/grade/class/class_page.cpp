@@ -1,6 +1,7 @@
 #include "tools/grade/class/class_page.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -56,7 +57,7 @@ std::string doubts(const ClassData& data) {
     rows += fmt::format("<tr><td>{}</td><td>handed in, but there are no results</td></tr>\n", name_in_html(name));
   if (rows.empty()) return "";
   return fmt::format(
-      "<h2>Check these first: refused, empty, or not graded</h2>\n<div class=\"wide\"><table>\n"
+      "<h2>Check these first: refused, not submitted, or not graded</h2>\n<div class=\"wide\"><table>\n"
       "<tr><th>submission</th><th>why</th></tr>\n{}</table></div>\n",
       rows);
 }
@@ -125,24 +126,76 @@ std::string failures(const ClassData& data) {
       rows);
 }
 
-std::string points_cell(const ClassRow& row, const std::string& id) {
-  const GradedRow* part = part_of(row, id);
-  if (!part) return "<td></td>";
-  const char* kind = part->verdict == "PASS"            ? "good"
-                     : part->verdict == "NOT SUBMITTED" ? "soft"
-                     : part->verdict == "REFUSED"       ? "open"
-                                                        : "bad";
-  const std::string word = part->verdict == "NOT SUBMITTED" ? "–" : std::to_string(part->points);
-  return fmt::format("<td class=\"n {}\" title=\"{}\">{}</td>", kind, for_html(part->verdict), word);
+/// Of an exercise, or of a single part: what its columns and cells say.
+struct Column {
+  std::string id, title;
+  std::vector<std::string> parts;
+  int most = 0;
+};
+std::vector<Column> table_columns(const std::vector<PartCount>& parts, bool exercises) {
+  std::vector<Column> columns;
+  for (const PartCount& part : parts) {
+    const std::string id = exercises ? std::string(testing::exercise_of(part.id)) : part.id;
+    if (columns.empty() || columns.back().id != id) columns.push_back({.id = id, .title = {}, .parts = {}});
+    columns.back().title += fmt::format("{}{} {}", columns.back().parts.empty() ? "" : "; ", part.id, part.title);
+    columns.back().parts.push_back(part.id), columns.back().most += part.most;
+  }
+  return columns;
 }
 
-std::string table(const ClassData& data, const std::string& feedback) {
-  const std::vector<PartCount> parts = count_parts(data);
-  std::string text = "<h2>Points</h2>\n<div class=\"wide\"><table>\n<tr><th>submission</th><th class=\"n\">points</th>";
+/// Points of `row` in a column, and its parts' verdicts; nothing where none of them was graded.
+struct Cell {
+  int points = 0, passed = 0, absent = 0, refused = 0, count = 0;
+  std::string verdicts;
+};
+Cell cell_of(const ClassRow& row, const Column& column) {
+  Cell cell;
+  for (const std::string& id : column.parts)
+    if (const GradedRow* part = part_of(row, id)) {
+      ++cell.count, cell.points += part->points, cell.passed += part->verdict == "PASS";
+      cell.absent += part->verdict == "NOT SUBMITTED", cell.refused += part->verdict == "REFUSED";
+      cell.verdicts += fmt::format("{}{} {}", cell.verdicts.empty() ? "" : ", ", id, part->verdict);
+    }
+  return cell;
+}
+
+std::string points_cell(const ClassRow& row, const Column& column) {
+  const Cell cell = cell_of(row, column);
+  if (cell.count == 0) return "<td></td>";
+  const char* kind = cell.passed == cell.count   ? "good"
+                     : cell.absent == cell.count ? "soft"
+                     : cell.refused > 0          ? "open"
+                     : cell.passed > 0           ? "some"
+                                                 : "bad";
+  return fmt::format("<td class=\"n {}\" title=\"{}\">{}</td>", kind, for_html(cell.verdicts),
+                     cell.absent == cell.count ? "–" : std::to_string(cell.points));
+}
+
+/// What a submission has in the mean, of those that were graded; by column, and in all.
+std::string mean_row(const ClassData& data, const std::vector<Column>& columns) {
+  const auto mean = [&](const auto& points_of) {
+    double sum = 0;
+    int count = 0;
+    for (const ClassRow& row : data.rows)
+      if (row.graded) sum += points_of(row), ++count;
+    return count == 0 ? 0.0 : sum / count;
+  };
+  std::string text = fmt::format("<tr><th>mean</th><th class=\"n\">{:.1f}</th>",
+                                 mean([](const ClassRow& row) { return row.points(); }));
+  if (data.deadline) text += "<th></th>";
+  for (const Column& column : columns)
+    text += fmt::format("<th class=\"n\">{:.1f}</th>",
+                        mean([&](const ClassRow& row) { return cell_of(row, column).points; }));
+  return text + "</tr>\n";
+}
+
+/// A row for each submission, with a column for each exercise, or for each part.
+std::string table(const ClassData& data, const std::string& feedback, const std::vector<Column>& columns) {
+  std::string text = "<div class=\"wide\"><table>\n<tr><th>submission</th><th class=\"n\">sum</th>";
   if (data.deadline) text += "<th>late</th>";
-  for (const PartCount& part : parts)
-    text += fmt::format("<th class=\"n\" title=\"{}\">{}<br><span class=\"soft\">{}</span></th>", for_html(part.title),
-                        for_html(part.id), part.most);
+  for (const Column& column : columns)
+    text += fmt::format("<th class=\"n\" title=\"{}\">{}<br><span class=\"soft\">{}</span></th>",
+                        for_html(column.title), for_html(column.id), column.most);
   text += "</tr>\n";
   const std::vector<std::string> files = feedback_files(data);
   for (std::size_t i = 0; i < data.rows.size(); ++i) {
@@ -152,10 +205,30 @@ std::string table(const ClassData& data, const std::string& feedback) {
     text += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td>", name,
                         row.graded ? std::to_string(row.points()) : "<span class=\"open\">not graded</span>");
     if (data.deadline) text += fmt::format("<td class=\"bad\">{}</td>", late_words(row));
-    for (const PartCount& part : parts) text += points_cell(row, part.id);
+    for (const Column& column : columns) text += points_cell(row, column);
     text += "</tr>\n";
   }
-  return text + "</table></div>\n";
+  return text + mean_row(data, columns) + "</table></div>\n";
+}
+
+std::string tables(const ClassData& data, const std::string& feedback) {
+  const std::vector<PartCount> parts = count_parts(data);
+  const std::vector<Column> exercises = table_columns(parts, true), every = table_columns(parts, false);
+  std::string text = "<h2>Points</h2>\n" + table(data, feedback, exercises);
+  if (every.size() > exercises.size())
+    text += "<details><summary>Points of every part</summary>\n" + table(data, feedback, every) + "</details>\n";
+  return text;
+}
+
+/// "Class results: week 21", or of several weeks.
+std::string heading(const ClassData& data) {
+  std::vector<std::string> weeks;
+  for (const PartCount& part : count_parts(data)) {
+    const std::string week = part.id.substr(0, part.id.find('.'));
+    if (std::find(weeks.begin(), weeks.end(), week) == weeks.end()) weeks.push_back(week);
+  }
+  return weeks.empty() ? "Class results"
+                       : fmt::format("Class results: week{} {}", weeks.size() > 1 ? "s" : "", fmt::join(weeks, ", "));
 }
 
 /// What each is told first, folded away.
@@ -175,9 +248,10 @@ std::string reasons(const ClassData& data) {
 
 }  // namespace
 
-std::string class_page(const ClassData& data, const std::string& title, const std::string& feedback) {
+std::string class_page(const ClassData& data, const std::string& feedback) {
+  const std::string title = heading(data);
   return html_page(title, fmt::format("<h1>{}</h1>\n", for_html(title)) + overview(data) + doubts(data) + chart(data) +
-                              failures(data) + table(data, feedback) + reasons(data));
+                              failures(data) + tables(data, feedback) + reasons(data));
 }
 
 std::string class_csv(const ClassData& data) {

@@ -7,8 +7,9 @@
 
 namespace lockstep::tools {
 
-/// HTML. `feedback`: the folder of the students' pages as seen from this one; empty: there are none.
-std::string class_page(const ClassData& data, const std::string& title, const std::string& feedback);
+/// HTML, under a heading with the weeks that were graded. `feedback`: the folder of the students' pages as seen from
+/// this one; empty: there are none.
+std::string class_page(const ClassData& data, const std::string& feedback);
 
 /// submission, points, most, graded, late, then the points of each part; empty where it was not graded.
 std::string class_csv(const ClassData& data);
