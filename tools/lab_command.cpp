@@ -109,6 +109,8 @@ class CommandLine {
     c->add_option("--timeout", check_.timeout_seconds, "seconds for an exercise's tests (60)")
         ->check(whole_number(1, 86'400));
     c->add_option("--json", check_.json, "write the verdicts to this file");
+    c->add_flag("--time", check_.time, "keep the time from now until the exercise passes, for ./lab list")
+        ->excludes("--solution");
     c->add_flag("--again", check_.again, "run the tests even if nothing has changed since they ran");
   }
 

@@ -11,6 +11,7 @@
 #include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/predict.hpp"
@@ -124,6 +125,18 @@ class Printed {
   int lines_ = 0, most_;
 };
 
+/// The time of an exercise begins where it is asked for, and ends once its verdict is that it passes.
+std::string keep_time(const Paths& paths, bool asked, const Exercise& exercise) {
+  const bool passes = state_of(paths, exercise).passes;
+  if (asked && !passes) start_time(paths, exercise.id);
+  const auto time = own_time(read_deeds(paths), exercise.id);
+  if (!time || !time->running) return "";
+  if (!passes) return asked ? fmt::format("  your time for {} runs until it passes\n", exercise.id) : "";
+  end_time(paths, exercise.id);
+  return fmt::format("  your time: {}; the estimates are {} minutes, and {} for a newcomer\n",
+                     in_words(OwnTime{.minutes = time->minutes}), exercise.minutes, kTimesIfNew * exercise.minutes);
+}
+
 int debug(const Paths& paths, const CheckOptions& options, const Selection& selection) {
   if (find_program("gdb").empty()) throw Error(Verdict::usage, "gdb is not installed: sudo apt-get install gdb");
   if (options.backend != "sim" || selection.exercises.size() != 1) {
@@ -150,6 +163,8 @@ int check(const Paths& paths, const CheckOptions& options) {
   check_backend(paths, options.backend);
   Selection selection = paths.course.select(options.what);
   if (options.debug) return debug(paths, options, selection);
+  if (options.time && selection.exercises.size() != 1)
+    throw Error(Verdict::usage, "--time is for one exercise: ./lab check 21.2 --time");
   if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
 
   JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
@@ -175,6 +190,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     if (all.back().whole.ok()) fmt::print("{}", std::exchange(later.back(), ""));
     if (!options.solution && selection.part.empty() && all.back().whole.ok())
       fmt::print("{}{}", keep_scores(paths, all.back().whole), format_predictions(paths, exercise));
+    if (!options.solution) fmt::print("{}", keep_time(paths, options.time, exercise));
   }
   if (!selection.part.empty() && !options.solution)
     fmt::print(

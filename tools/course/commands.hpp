@@ -24,6 +24,7 @@ struct CheckOptions {
   std::string trace_folder;               ///< with a / at its end; empty: outputs/
   std::optional<double> timeout_seconds;  ///< else 60, and 240 for more than 256 ranks
   std::string json;                       ///< verdicts also into this file
+  bool time = false;                      ///< from now on, until it passes, in outputs/course.log
   bool again = false;                     ///< also where nothing has changed since the tests ran
 };
 /// Judges and prints a table of verdicts, in words; what is wrong is explained below it. 0 if all pass.
@@ -79,7 +80,7 @@ void need_handed_out(const Paths& paths, const Exercise& exercise);
 /// Where the learner stands and what comes next.
 int status(const Paths& paths);
 
-/// The course's exercises with minutes, points and what became of them.
+/// The course's exercises with minutes, points, what became of them, and how long that took where it was asked for.
 int list(const Paths& paths, const std::string& what);
 
 /// The hints of an exercise or part, up to `level` (1 to 3).

@@ -27,6 +27,21 @@ std::vector<std::string> with_hard_skeleton(const Paths& paths) {
 
 std::filesystem::path log_of(const Paths& paths) { return paths.source / "outputs" / "course.log"; }
 
+void add_line(const Paths& paths, const std::string& date, const std::string& what, const std::string& exercise) {
+  write_text(log_of(paths), read_text(log_of(paths)) + fmt::format("{} {} {}\n", date, what, exercise));
+}
+
+void add_moment(const Paths& paths, const std::string& what, const std::string& exercise) {
+  add_line(paths, fmt::format("{:%Y-%m-%dT%H:%M}", fmt::gmtime(std::time(nullptr))), what, exercise);
+}
+
+/// Seconds since 1970 of "2026-11-21T17:05"; nothing where it says another thing.
+std::optional<std::time_t> seconds_of(const std::string& date) {
+  std::tm parts{};
+  const char* end = strptime(date.c_str(), "%Y-%m-%dT%H:%M", &parts);
+  return end && *end == '\0' ? std::optional(timegm(&parts)) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Deed> read_deeds(const Paths& paths) {
@@ -40,8 +55,7 @@ std::vector<Deed> read_deeds(const Paths& paths) {
 }
 
 void add_deed(const Paths& paths, const std::string& what, const std::string& exercise) {
-  write_text(log_of(paths), read_text(log_of(paths)) +
-                                fmt::format("{:%Y-%m-%d} {} {}\n", fmt::gmtime(std::time(nullptr)), what, exercise));
+  add_line(paths, fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr))), what, exercise);
 }
 
 void note_deed(const Paths& paths, const std::string& what, const std::string& exercise) {
@@ -64,6 +78,36 @@ bool is_solved(const Paths& paths, const std::string& what) {
   const std::vector<Deed> deeds = read_deeds(paths);
   return std::any_of(deeds.begin(), deeds.end(),
                      [&](const Deed& deed) { return deed.what == "solved" && deed.exercise == what; });
+}
+
+std::optional<OwnTime> own_time(const std::vector<Deed>& deeds, const std::string& exercise) {
+  std::optional<std::time_t> begun, passed;
+  for (const Deed& deed : deeds) {
+    if (deed.exercise != exercise) continue;
+    if (deed.what == "begun") begun = seconds_of(deed.date), passed.reset();
+    if (deed.what == "passed" && !passed) passed = seconds_of(deed.date);
+  }
+  if (!begun) return std::nullopt;
+  const std::time_t seconds = passed.value_or(std::time(nullptr)) - *begun;
+  return OwnTime{static_cast<int>(std::max<std::time_t>(seconds, 0) / 60), !passed};
+}
+
+std::string in_words(const OwnTime& time) {
+  const int hours = time.minutes / 60;
+  const std::string words = hours >= 48  ? fmt::format("{} days", hours / 24)
+                            : hours == 0 ? fmt::format("{} min", time.minutes)
+                                         : fmt::format("{} h {} min", hours, time.minutes % 60);
+  return words + (time.running ? " so far" : "");
+}
+
+void start_time(const Paths& paths, const std::string& exercise) {
+  const std::optional<OwnTime> time = own_time(read_deeds(paths), exercise);
+  if (!time || !time->running) add_moment(paths, "begun", exercise);
+}
+
+void end_time(const Paths& paths, const std::string& exercise) {
+  if (const std::optional<OwnTime> time = own_time(read_deeds(paths), exercise); time && time->running)
+    add_moment(paths, "passed", exercise);
 }
 
 int borrow(const Paths& paths, const std::string& what, bool back) {

@@ -1,7 +1,9 @@
-// What a learner did beside answering: looked at a reference answer, borrowed it, or began anew. Kept in
-// outputs/course.log, a line each, so that a learner, and whoever helps, can see it later.
+// What a learner did beside answering: looked at a reference answer, borrowed it, or began anew; and, where it is asked
+// for, when an exercise was begun and passed. Kept in outputs/course.log, a line each, so that a learner, and whoever
+// helps, can see it later.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +12,8 @@
 namespace lockstep::tools {
 
 struct Deed {
-  std::string date;  ///< UTC, "2026-11-21"
-  std::string what;  ///< "revealed", "borrowed", "returned", "reset", "solved"
+  std::string date;  ///< UTC, "2026-11-21"; of "begun" and "passed" "2026-11-21T17:05"
+  std::string what;  ///< "revealed", "borrowed", "returned", "reset", "solved", "begun", "passed"
   std::string exercise;
 };
 
@@ -25,5 +27,19 @@ bool is_solved(const Paths& paths, const std::string& what);
 void add_deed(const Paths& paths, const std::string& what, const std::string& exercise);
 /// The same, where the command is about something else: if it cannot be written, a line on standard error says so.
 void note_deed(const Paths& paths, const std::string& what, const std::string& exercise);
+
+/// A learner's own time for an exercise, where it was asked for: from ./lab check --time to the check that passed.
+struct OwnTime {
+  int minutes = 0;  ///< so far, where it is running
+  bool running = false;
+};
+/// Of the last time that the exercise was begun; nothing where it never was.
+std::optional<OwnTime> own_time(const std::vector<Deed>& deeds, const std::string& exercise);
+/// "52 min", "3 h 5 min", "2 days"; "52 min so far".
+std::string in_words(const OwnTime& time);
+/// Starts the time, unless it is running.
+void start_time(const Paths& paths, const std::string& exercise);
+/// Ends the time, if it is running.
+void end_time(const Paths& paths, const std::string& exercise);
 
 }  // namespace lockstep::tools

@@ -47,7 +47,7 @@ std::optional<Exercise> next_exercise(const Paths& paths) {
 }
 
 namespace {
-constexpr std::size_t kIdColumns = 9, kTitleColumns = 35, kStateColumns = 19;
+constexpr std::size_t kIdColumns = 9, kTitleColumns = 32, kStateColumns = 19;
 }  // namespace
 
 std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
@@ -56,10 +56,10 @@ std::string row_of_list(const std::string& id, const std::string& title, int min
   std::string rows;
   for (std::size_t i = 0; i < std::max(titles.size(), states.size()); ++i) {
     const bool first = i == 0;
-    const std::string row =
-        fmt::format("  {}{} {:>4}  {:>6}  ", padded(first ? id : "", kIdColumns),
-                    padded(i < titles.size() ? titles[i] : "", kTitleColumns), first ? std::to_string(minutes) : "",
-                    first && points ? std::to_string(*points) : "");
+    const std::string row = fmt::format("  {}{} {:>7}  {:>6}  ", padded(first ? id : "", kIdColumns),
+                                        padded(i < titles.size() ? titles[i] : "", kTitleColumns),
+                                        first ? fmt::format("{}–{}", minutes, kTimesIfNew * minutes) : "",
+                                        first && points ? std::to_string(*points) : "");
     const std::string end = i < states.size() ? colour + states[i] + (colour.empty() ? "" : style().off) : "";
     rows += (end.empty() ? row.substr(0, row.find_last_not_of(' ') + 1) : row + end) + "\n";
   }
@@ -67,7 +67,7 @@ std::string row_of_list(const std::string& id, const std::string& title, int min
 }
 
 std::string head_of_list() {
-  return fmt::format("  {} {:>4}  {:>6}  state\n", padded("", kIdColumns + kTitleColumns), "min", "points");
+  return fmt::format("  {} {:>7}  {:>6}  state\n", padded("", kIdColumns + kTitleColumns), "minutes", "points");
 }
 
 std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title) {

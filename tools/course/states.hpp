@@ -24,8 +24,8 @@ std::optional<Exercise> last_edited(const Paths& paths);
 /// first that neither passes nor is borrowed; then the first extra one. Empty where all pass.
 std::optional<Exercise> next_exercise(const Paths& paths);
 
-/// A row of ./lab list, with its end, in 80 columns: long titles and states have several lines. `points` may be left
-/// out; `colour` is that of the state.
+/// A row of ./lab list, with its end, in 80 columns: long titles and states have several lines. `minutes` become those
+/// of somebody who knows the field and of who is new to it. `points` may be left out; `colour` is that of the state.
 std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
                         const std::string& state, const std::string& colour);
 /// What stands above such rows.

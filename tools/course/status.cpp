@@ -93,6 +93,7 @@ int list(const Paths& paths, const std::string& what) {
     for (const Deed& deed : deeds)
       if (deed.exercise == exercise.id && (deed.what == "revealed" || deed.what == "reset"))
         words += fmt::format(", {}", deed.what);
+    if (const auto time = own_time(deeds, exercise.id)) words += ", " + in_words(*time);
     const Style s = style();
     const std::string& colour = state.passes ? s.good : state.untouched ? s.faint : s.open;
     fmt::print("{}", row_of_list(exercise.id, exercise.title + (exercise.core ? "" : " (extra)"), exercise.minutes,

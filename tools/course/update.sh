@@ -176,7 +176,7 @@ while read -r id path; do
   [ -z "$line" ] || [ "${line% *}" = "$id" ] || echo "$id ${line% *}"
 done < "$work/before" > "$work/renumbered"
 if [ -s "$work/renumbered" ]; then
-  where='(^[0-9-]{10}[[:blank:]]([a-z]+[[:blank:]])?|"question": "|"id": ")'
+  where='(^[0-9T:-]+[[:blank:]]([a-z]+[[:blank:]])?|"question": "|"id": ")'
   while read -r id now; do
     printf 's/%s%s([a-z]*)(["/[:blank:]]|$)/\\1@%s\\3\\4/g\n' "$where" "$(echo "$id" | sed 's/\./\\./')" "$now"
   done < "$work/renumbered" > "$work/numbers"

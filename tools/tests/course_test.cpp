@@ -46,7 +46,7 @@ TEST_F(FindingOnesWay, RowsOfTheListFitATerminal) {
     for (const char* state : {"-", "edited since FAIL", "edited since DOES NOT COMPILE, revealed"})
       expect_to_fit(row_of_list(e.id, e.title + " (extra)", e.minutes, e.points, state, ""));
   EXPECT_EQ(row_of_list("drill 21", "A run whose title is longer than its column", 20, std::nullopt, "solved", ""),
-            "  drill 21 A run whose title is longer than      20          solved\n"
+            "  drill 21 A run whose title is longer than   20–40          solved\n"
             "           its column\n");
 }
 
@@ -223,6 +223,32 @@ TEST_F(FindingOnesWay, WhatIsBorrowedIsPassedOverUntilItIsReturned) {
   EXPECT_EQ(borrow(paths_, "1.1", true), 0);
   EXPECT_FALSE(is_borrowed(paths_, "1.1"));
   EXPECT_TRUE(state_of(paths_, first()).passes);
+  EXPECT_EQ(read_deeds(paths_).size(), 2u);
+}
+
+TEST_F(FindingOnesWay, OwnTimesRunFromWhereTheyAreAskedForToTheCheckThatPasses) {
+  const auto time = [](std::vector<Deed> deeds, const char* exercise = "1.1") {
+    const auto found = own_time(deeds, exercise);
+    return found ? in_words(*found) : "none";
+  };
+  const Deed begun{"2026-11-21T23:50", "begun", "1.1"}, passed{"2026-11-22T00:42", "passed", "1.1"};
+  EXPECT_EQ(time({begun, passed}), "52 min");
+  EXPECT_EQ(time({begun, passed}, "1.2"), "none");
+  EXPECT_EQ(time({{"2026-11-21", "reset", "1.1"}, passed}), "none");
+  EXPECT_EQ(time({begun, {"2026-11-22T03:00", "passed", "1.1"}}), "3 h 10 min");
+  EXPECT_EQ(time({begun, passed, {"2026-11-25T08:00", "passed", "1.1"}}), "52 min") << "it has ended";
+  EXPECT_EQ(time({begun, {"2026-11-24T03:00", "passed", "1.1"}}), "2 days");
+  EXPECT_EQ(time({begun, passed, {"2026-11-25T08:00", "begun", "1.1"}, {"2026-11-25T08:07", "passed", "1.1"}}),
+            "7 min");
+  EXPECT_EQ(time({{"yesterday", "begun", "1.1"}}), "none");
+  end_time(paths_, "1.1");  // it is not running
+  EXPECT_TRUE(read_deeds(paths_).empty());
+  start_time(paths_, "1.1"), start_time(paths_, "1.1");
+  EXPECT_EQ(time(read_deeds(paths_)), "0 min so far");
+  const std::string listed = printed([&] { list(paths_, ""); });
+  EXPECT_NE(listed.find("0 min so far\n"), listed.npos) << listed;
+  end_time(paths_, "1.1"), end_time(paths_, "1.1");
+  EXPECT_EQ(time(read_deeds(paths_)), "0 min");
   EXPECT_EQ(read_deeds(paths_).size(), 2u);
 }
 

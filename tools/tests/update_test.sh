@@ -40,12 +40,12 @@ after() {
 }
 # 21.12 becomes 21.11, and 21.13 becomes 21.12. What is kept under a number, before and after:
 progress_before() {
-  printf '2026-11-21 revealed 21.12\n2026-11-22 reset 21.13\n2026-11-22 solved drill-21\n'
+  printf '2026-11-21 revealed 21.12\n2026-11-22T17:05 begun 21.13\n2026-11-22 solved drill-21\n'
   printf '2026-11-21\t21.13\t21.120\t21.12 of 4 ranks\n'
   printf '{"question": "21.12/1", "guess": 21.12 }\n"id": "21.13b",\n"message": "21.12 ms", "id": "21.1"\n'
 }
 progress_after() {
-  printf '2026-11-21 revealed 21.11\n2026-11-22 reset 21.12\n2026-11-22 solved drill-21\n'
+  printf '2026-11-21 revealed 21.11\n2026-11-22T17:05 begun 21.12\n2026-11-22 solved drill-21\n'
   printf '2026-11-21\t21.12\t21.120\t21.12 of 4 ranks\n'
   printf '{"question": "21.11/1", "guess": 21.12 }\n"id": "21.12b",\n"message": "21.12 ms", "id": "21.1"\n'
 }
