@@ -143,37 +143,6 @@ def phantoms(report):
     )
 
 
-def published(report):
-    results = load(report.data, "plan_published")
-    if not results:
-        return ""
-    errors = [abs(r["relative_error"]) for r in results["rows"]]
-    c = results["context"]
-    return report.figure(
-        "published_iterations",
-        "Bars of published and predicted iteration times of four models with two kinds of recomputation; predictions by"
-        " one layer's speed are within 9 per cent.",
-        "<b>Published</b>: Megatron-LM’s iterations (arXiv 2205.05198, table 5) of 22B to 1T parameters on 8 to 512"
-        " A100, with full recomputation, and with sequence parallelism (<i>rows sharded</i>). The machine file says"
-        " what the best products reach; with arithmetic slowed to one published layer (table 4: products"
-        f" {c['slower_products']:.2f} times, the rest {c['slower_others']:.2f} times) and nothing else fitted, the"
-        f" planner is {100 * sum(errors) / len(errors):.1f} % off on average, {100 * max(errors):.1f} % at most.",
-        results["rows"],
-        {
-            "model": "model",
-            "cluster": "cluster",
-            "batch": "global_batch",
-            "recompute": "recompute",
-            "published": "published_seconds",
-            "by one layer": "step_seconds",
-            "error": lambda r: f"{100 * r['relative_error']:+.1f} %",
-            "by the machine file": "file_step_seconds",
-            "error ": lambda r: f"{100 * r['file_relative_error']:+.1f} %",
-        },
-        ["plan_published.csv", "plan_published.json"],
-    )
-
-
 def validated(report):
     results = load(report.data, "validate")
     if not results:
@@ -331,7 +300,6 @@ def section_of(report):
         for part in (
             plans(report),
             phantoms(report),
-            published(report),
             validated(report),
             equality(report),
             limits(report),

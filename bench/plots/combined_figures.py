@@ -131,48 +131,6 @@ def stage_time(data):
     return figure
 
 
-def published_iterations(data):
-    results = load(data, "plan_published")
-    if not results:
-        return None
-    rows = results["rows"]
-    figure, axes = subplots(1, 8, 4.0)
-    kinds = (
-        ("published_seconds", "published"),
-        ("step_seconds", "predicted, arithmetic as slow as one layer’s"),
-        ("file_step_seconds", "predicted from the machine file alone"),
-    )
-    for k, (field, label) in enumerate(kinds):
-        axes[0][0].plot(
-            [i + 0.2 * (k - 1) for i in range(len(rows))],
-            [r[field] for r in rows],
-            **{**look(k), "linestyle": "none", "markersize": 7},
-            label=label,
-        )
-    for i, row in enumerate(rows):
-        axes[0][0].annotate(
-            f"{100 * row['relative_error']:+.0f} %",
-            (i, max(row["step_seconds"], row["published_seconds"])),
-            xytext=(0, 5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=7.5,
-        )
-    axes[0][0].set_xticks(range(len(rows)))
-    axes[0][0].set_xticklabels(
-        [
-            f"{r['model'].removeprefix('gpt-').removeprefix('gpt3-').upper()}\n"
-            f"{'full' if r['recompute'] == 'full' else 'rows sharded'}"
-            for r in rows
-        ],
-        fontsize=8,
-    )
-    plain_log_axis(axes[0][0].yaxis)
-    axes[0][0].set_ylabel("an iteration, s")
-    figure_legend(figure, axes[0][0], 3)
-    return figure
-
-
 def validated(data):
     """A row a published source: signed errors of the prediction, and of the machine file alone."""
     results = load(data, "validate")
@@ -352,4 +310,4 @@ def scaling_fits(data):
     return figure
 
 
-ALL = (plans, stage_memory, stage_time, published_iterations, validated, mesh_losses, why_gains, scaling_fits)
+ALL = (plans, stage_memory, stage_time, validated, mesh_losses, why_gains, scaling_fits)

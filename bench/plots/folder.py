@@ -227,21 +227,6 @@ KINDS = [
         ("ranks",),
     ),
     Kind(
-        "published",
-        "Published times",
-        has("published_seconds"),
-        "Published times beside the predicted ones.",
-        {
-            "from": "file",
-            "model": lambda r: r.get("model") or f"d_model {r.get('d_model')}",
-            "p": "ranks",
-            "machine": machine,
-            "recompute": "recompute",
-            "published": "published_seconds",
-            "predicted": lambda r: seconds_text(r.get("step_seconds") or r.get("predicted_seconds")),
-        },
-    ),
-    Kind(
         "gains",
         "The speedup if each cost were removed",
         has("cost", "gained"),
@@ -355,7 +340,7 @@ DRAWN = {
     ),
     "bubble": (bubbles, "no figure: a curve over microbatches needs two points"),
 }
-BARS = ("breakdown", "memory", "bytes", "published", "gains")
+BARS = ("breakdown", "memory", "bytes", "gains")
 PANELS = {"compression": "sums", "memory_by_stage": "models"}  # kinds with a panel for each
 MOST_BARS, MOST_CURVES, MOST_PANELS = 24, 14, 3
 

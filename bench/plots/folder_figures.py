@@ -191,34 +191,6 @@ def bytes_bars(axis, rows):
     axis.set_xlabel("MB")
 
 
-def published_bars(axis, rows):
-    for k, (label, value) in enumerate(
-        (
-            ("published", lambda r: r["published_seconds"]),
-            ("predicted", lambda r: r.get("step_seconds") or r.get("predicted_seconds")),
-        )
-    ):
-        axis.plot(
-            [value(r) for r in rows],
-            [i + 0.3 * (k - 0.5) for i in range(len(rows))],
-            **{**look(k), "linestyle": "none", "markersize": 6},
-            label=label,
-        )
-    name_bars(
-        axis,
-        [
-            ", ".join(
-                str(p)
-                for p in (r.get("model") or f"d_model {r.get('d_model')}, p = {r.get('ranks')}", r.get("recompute"))
-                if p
-            )
-            for r in rows
-        ],
-    )
-    plain_log_axis(axis.xaxis)
-    axis.set_xlabel("an iteration, s")
-
-
 def gains_bars(axis, rows):
     for i, row in enumerate(rows):
         axis.barh(
@@ -250,7 +222,6 @@ DRAW_BARS = {
     "breakdown": (breakdown_bars, 4),
     "memory": (memory_bars, 4),
     "bytes": (bytes_bars, 2),
-    "published": (published_bars, 2),
     "gains": (gains_bars, 0),
 }
 

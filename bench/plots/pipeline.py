@@ -149,28 +149,6 @@ def hops(report):
     )
 
 
-def published(report):
-    results = load(report.data, "pipeline_published")
-    if not results:
-        return ""
-    return report.figure(
-        "pipeline_published",
-        "Simulated against published bubble rates of four schedules, all on the diagonal.",
-        "<b>Published</b>: bubble rates of arXiv 2401.10241, tables 5 and 6, from the times of F, B, W and a hop that"
-        " it measured. 1F1B and the zero-bubble schedules agree to four decimals; the paper does not specify"
-        " interleaved 1F1B completely, and ours is 2 to 4 % above.",
-        results["rows"],
-        SHAPE
-        | {
-            "v": "chunks",
-            "published": lambda r: f"{r['published_bubble_of_span']:.4f}",
-            "simulated": lambda r: f"{r['bubble_of_span']:.4f}",
-            "apart": lambda r: f"{100 * r['relative_error']:+.2f} %",
-        },
-        ["pipeline_published.csv"],
-    )
-
-
 WORDS = {
     "naive": "one microbatch after the other, each all the way forward and back",
     "gpipe": "all forwards, then all backwards",
@@ -229,7 +207,6 @@ def section_of(report):
             bubbles(report),
             memory(report),
             hops(report),
-            published(report),
             training(report),
             charts(report),
             report.later("pipeline", "train_pp_", "schedule_"),

@@ -139,26 +139,6 @@ def pipeline_hops(data):
     return figure
 
 
-def pipeline_published(data):
-    results = load(data, "pipeline_published")
-    if not results:
-        return None
-    figure, axes = subplots(1, 5.2, 4.4)
-    axes[0][0].plot([0, 30], [0, 30], color="#cccccc", linewidth=1, label="equal")
-    for schedule in ("1f1b", "interleaved", "zb-h1", "zb-h2"):
-        rows = by(results["rows"], schedule=schedule)
-        axes[0][0].plot(
-            [100 * r["published_bubble_of_span"] for r in rows],
-            [100 * r["bubble_of_span"] for r in rows],
-            **{**of_schedule(schedule), "linestyle": "none", "markersize": 6},
-            label=schedule,
-        )
-    axes[0][0].set_xlabel("published bubble rate, %")
-    axes[0][0].set_ylabel("simulated, %")
-    axes[0][0].legend(fontsize=8)
-    return figure
-
-
 def pipeline_training(data):
     return losses_figure(
         load_csv(data, "train_pp_serial"),
@@ -166,4 +146,4 @@ def pipeline_training(data):
     )
 
 
-ALL = (pipeline_bubble, pipeline_memory, pipeline_hops, pipeline_published, pipeline_training)
+ALL = (pipeline_bubble, pipeline_memory, pipeline_hops, pipeline_training)

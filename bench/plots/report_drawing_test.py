@@ -34,7 +34,6 @@ class Drawing(unittest.TestCase):
                 dict.fromkeys(("parameter_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes"), 1e9),
             ),
             ("bytes", {"predicted_bytes": 1e6, "measured_bytes": 1e6}),
-            ("published", {"published_seconds": 2.0, "step_seconds": 1.0}),
             ("gains", {"cost": "bubble", "gained": 0.1}),
         ):
             for count in (24, 30):

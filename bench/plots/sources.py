@@ -162,9 +162,9 @@ def kind_of(row):
         return "emulated"
     if "gained" in row or "path" in row or "operations" in row:
         return "replayed"
-    if "measured_bytes" in row or "published_bubble_of_span" in row:
+    if "measured_bytes" in row:
         return "simulated" if row.get("backend", "sim") == "sim" else "measured"
-    if row.get("kind") in ("plan", "refused", "published") or (
+    if row.get("kind") in ("plan", "refused") or (
         "backend" not in row and "samples" not in row and "wall_seconds" not in row
     ):
         return "calculated"

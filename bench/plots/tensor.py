@@ -187,27 +187,6 @@ def nodes(report):
     )
 
 
-def published(report):
-    results = load(report.data, "tp_published")
-    if not results:
-        return ""
-    return report.figure(
-        "tp_published",
-        "Bars of published and predicted iteration times on 1, 2, 4 and 8 GPUs, at most 3 per cent apart.",
-        "<b>Published</b>: Megatron-LM’s iteration times on A100, weak scaling with batch 16. The arithmetic is fitted"
-        " on the first, where nothing communicates; the others are predicted by the simulator.",
-        results["rows"],
-        {
-            "GPUs": "ranks",
-            "d_model": "d_model",
-            "published": "published_seconds",
-            "predicted": "predicted_seconds",
-            "apart": lambda r: "fitted" if r["fitted"] else f"{100 * r['relative_error']:+.1f} %",
-        },
-        ["tp_published.csv"],
-    )
-
-
 def ring(report):
     results = load(report.data, "tp_ring")
     if not results:
@@ -264,7 +243,6 @@ def section_of(report, machines):
             shares(report),
             overlap(report),
             nodes(report),
-            published(report),
             ring(report),
             training(report),
             report.later("tp_", "train_tp_"),

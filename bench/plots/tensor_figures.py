@@ -173,38 +173,6 @@ def tp_nodes(data):
     return figure
 
 
-def tp_published(data):
-    results = load(data, "tp_published")
-    if not results:
-        return None
-    figure, axes = subplots(1, 6, 3.6)
-    rows = results["rows"]
-    for k, (field, label) in enumerate(
-        (("published_seconds", "published"), ("predicted_seconds", "predicted (the first: fitted)"))
-    ):
-        axes[0][0].bar(
-            [i + 0.4 * (k - 0.5) for i in range(len(rows))],
-            [r[field] for r in rows],
-            0.37,
-            color=COLOURS[k],
-            alpha=0.85,
-            hatch=HATCHES[k],
-            edgecolor="white",
-            label=label,
-        )
-    axes[0][0].set_xticks(range(len(rows)))
-    axes[0][0].set_xticklabels(
-        [f"{r['ranks']} GPU{'s' if r['ranks'] > 1 else ''}\nd_model {r['d_model']:,}" for r in rows], fontsize=8.5
-    )
-    axes[0][0].set_ylabel("seconds an iteration")
-    axes[0][0].margins(y=0.2)
-    axes[0][0].legend(fontsize=8, loc="upper left", ncols=2)
-    return figure
-
-
-CUTS = {"contiguous": "contiguous", "zigzag": "zig-zag"}
-
-
 def tp_ring(data):
     """Ring attention over the sequence's length: left time, right memory."""
     results = load(data, "tp_ring")
@@ -245,4 +213,4 @@ def tp_training(data):
     )
 
 
-ALL = (tp_share, tp_overlap, tp_nodes, tp_published, tp_ring, tp_training)
+ALL = (tp_share, tp_overlap, tp_nodes, tp_ring, tp_training)

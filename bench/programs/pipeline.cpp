@@ -4,7 +4,6 @@
 //   ./lab bench pipeline                                          p = 2, 4, 8 and m = 1 … 32
 //   ./lab bench pipeline --schedule gpipe,1f1b --stages 4 --comm-ms 0,0.1,0.3
 //   ./lab bench pipeline --stages 4 --microbatches 8 --last-stage 1,1.5,2    unequal stages, the same work in all
-//   ./lab bench pipeline --published                              against the bubble rates of arXiv 2401.10241
 //   ./lab bench pipeline --backend mpi --ranks 2 --microbatches 1,4,8 --schedule gpipe --forward-ms 10
 //       --backward-ms 10 --weight-ms 10
 #include <fmt/format.h>
@@ -16,7 +15,6 @@
 #include "bench/support/bench.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
-#include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/calculators/schedule_chart.hpp"
 
@@ -32,7 +30,6 @@ struct PipelineOptions {
   std::vector<std::string> last_stage{"1"};
   double forward_ms = 1, backward_ms = 1, weight_ms = 1;
   int chunks = 2;
-  bool published = false;
 };
 
 /// One schedule for one shape, and the times of all stages except the last, which takes `last_stage` times as long.
@@ -165,27 +162,6 @@ void print(const Case& c, const Row& row) {
       value(row, "peak_in_flight"), format_bytes(value(row, "activation_bytes_peak")));
 }
 
-/// Compares the bubbles of the schedules, with the times that a paper measured, with its published bubbles.
-void compare_with_published(Bench& bench) {
-  if (!simulated())
-    throw Error(Verdict::usage, "--published compares the simulator with published rates: leave out --backend");
-  if (is_judge()) fmt::print("   p   m  {:<11} {:>9} {:>9} {:>9}\n", "schedule", "published", "measured", "apart");
-  for (const week24::PublishedRates& p : week24::kPublishedRates)
-    for (const auto& [name, rate, chunks] : {std::tuple{"1f1b", p.one_f_one_b, 1},
-                                             {"interleaved", p.interleaved, p.chunks},
-                                             {"zb-h1", p.zb_h1, 1},
-                                             {"zb-h2", p.zb_h2, 1}}) {
-      const Case c{name, {p.stages, p.microbatches, chunks}, p.times()};
-      Row row = row_of(c);
-      const double measured = value(row, "bubble_of_span");
-      row.set("published_bubble_of_span", rate).set("relative_error", measured / rate - 1);
-      if (is_judge())
-        fmt::print("  {:>2} {:>3}  {:<11} {:>9.4f} {:>9.4f} {:>+7.2f} %\n", p.stages, p.microbatches, name, rate,
-                   measured, 100 * (measured / rate - 1));
-      bench.report(row);
-    }
-}
-
 std::vector<int> stages_of(const Bench& bench, const PipelineOptions& o) {
   if (!o.stages.empty() && !simulated())
     throw Error(Verdict::usage, "--stages is for the simulator: elsewhere stages are --ranks");
@@ -243,13 +219,9 @@ void measure_pipelines(Bench& bench, const PipelineOptions& o) {
   std::vector<double> hops, factors;
   for (const std::string& text : o.comm_ms) hops.push_back(number_in("--comm-ms", text, 0, 1e6) / 1e3);
   for (const std::string& text : o.last_stage) factors.push_back(number_in("--last-stage", text, 0.01, 100));
-  if (o.published) {
-    compare_with_published(bench);
-  } else {
-    draw_schedules(bench, o, hops.front(), factors.front());
-    for (const double hop : hops)
-      for (const double factor : factors) measure_shapes(bench, o, hop, factor);
-  }
+  draw_schedules(bench, o, hops.front(), factors.front());
+  for (const double hop : hops)
+    for (const double factor : factors) measure_shapes(bench, o, hop, factor);
   bench.run();
 }
 
@@ -270,9 +242,6 @@ int main(int argc, char** argv) {
     line.add("--chunks", o.chunks, "of interleaved");
     line.add("--last-stage", o.last_stage,
              "the last stage's work relative to each other stage's; separate several with commas");
-    line.add("--published", o.published, "instead: the bubble rates of arXiv 2401.10241, from its measured times");
-    line.exclude("--published", {"--stages", "--microbatches", "--schedule", "--comm-ms", "--forward-ms",
-                                 "--backward-ms", "--weight-ms", "--chunks", "--last-stage"});
   };
   return bench::bench_main("pipeline", "Pipeline bubbles: formula, measurement, memory.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_pipelines(bench, o); });

@@ -5,7 +5,6 @@
 //   ./lab bench tp --machine pcie-box --ranks 2,4 --d-model 512,1024,2048
 //   ./lab bench tp --machine dgx-a100-hdr --ranks 8,16 --heads 32 --d-model 4096   inside a node, and across two
 //   ./lab bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192,32768   one layer's, over ranks (23.6)
-//   ./lab bench tp --machine dgx-a100 --ranks 8 --published              against Megatron's iteration times
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +32,6 @@ struct TpProgramOptions {
   int batch = 8;
   int sequence = 512;
   std::string dtype = "bf16";
-  bool published = false;
   std::vector<std::string> ring_attention;  // lengths of sequences
 };
 
@@ -191,52 +189,6 @@ void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
             });
 }
 
-/// Megatron-LM's iteration times on A100 (weak scaling, batch 16): 1, 2, 4 and 8 GPUs.
-struct Published {
-  int gpus;
-  GptConfig model;
-  double seconds;
-};
-
-void compare_with_published(Bench& bench) {
-  const auto model = [](std::size_t layers, std::size_t heads, std::size_t d_model) {
-    return GptConfig{.layers = layers,
-                     .heads = heads,
-                     .d_model = d_model,
-                     .vocabulary = 51200,
-                     .context = 1024,
-                     .storage = DType::f16};
-  };
-  const std::array<Published, 4> all = {{{1, model(24, 15, 1920), 1.076},
-                                         {2, model(30, 18, 2304), 1.026},
-                                         {4, model(36, 24, 3072), 1.162},
-                                         {8, model(42, 32, 4096), 1.343}}};
-  double slower = 1;  // arithmetic relative to the machine file: fitted on one GPU, where nothing communicates
-  for (const Published& published : all) {
-    RunOptions options = bench.run_options(published.gpus);
-    options.phantom = true;
-    for (double& peak : options.machine.peak_flop_per_second) peak /= slower;
-    options.machine.memory_bytes_per_second /= slower;
-    StepShape shape{published.model, 16, 1024};
-    const double seconds = pass_seconds(run_pass(options, shape, Variant::sequential));
-    if (published.gpus == 1) slower = published.seconds / seconds;
-    const double predicted = published.gpus == 1 ? published.seconds : seconds;
-    Row row;
-    row.set("pass", "published").set("place", "iteration").set("ranks", published.gpus);
-    row.set("backend", backend_name()).set("machine", options.machine.name).set("d_model", published.model.d_model);
-    row.set("parameters", published.model.parameters());
-    row.set("published_seconds", published.seconds).set("predicted_seconds", predicted);
-    row.set("relative_error", predicted / published.seconds - 1).set("fitted", published.gpus == 1);
-    bench.report(row);
-    if (is_judge())
-      fmt::print("  {} GPU{}  d_model {:>4}  published {:>7}  predicted {:>7}  {}\n", published.gpus,
-                 published.gpus == 1 ? " " : "s", published.model.d_model, format_seconds(published.seconds),
-                 format_seconds(predicted),
-                 published.gpus == 1 ? fmt::format("fitted: arithmetic takes {:.2f} × the machine file's time", slower)
-                                     : fmt::format("{:+.1f} %", 100 * (predicted / published.seconds - 1)));
-  }
-}
-
 RingAttentionOptions ring_options(const TpProgramOptions& o) {
   const auto heads = static_cast<std::size_t>(o.heads);
   const int d_model = counts_in("--d-model", o.d_model, 1 << 20)[0];
@@ -249,11 +201,6 @@ RingAttentionOptions ring_options(const TpProgramOptions& o) {
 }
 
 void measure_tp(Bench& bench, const TpProgramOptions& o) {
-  if (o.published) {
-    if (std::string_view(backend_name()) != "sim")
-      throw Error(Verdict::usage, "--published compares the simulator with published times: leave out --backend");
-    compare_with_published(bench);
-  }
   if (!o.ring_attention.empty() && std::string_view(backend_name()) != "sim")
     throw Error(Verdict::usage, "--ring-attention measures virtual time: leave out --backend");
   std::vector<RunOptions> runs = bench.every_machine(2);
@@ -264,7 +211,7 @@ void measure_tp(Bench& bench, const TpProgramOptions& o) {
       report_ring_attention(bench, options, ring_options(o));
     else
       for (int d_model : counts_in("--d-model", o.d_model, 1 << 20))
-        if (!o.published) add_steps(bench, options, shape_of(o, static_cast<std::size_t>(d_model), options.ranks));
+        add_steps(bench, options, shape_of(o, static_cast<std::size_t>(d_model), options.ranks));
   bench.run();
 }
 
@@ -283,14 +230,10 @@ int main(int argc, char** argv) {
     line.add("--batch", o.batch, "sequences, the same on all ranks", kSequences);
     line.add("--sequence", o.sequence, "tokens per sequence", Whole{1, 1 << 24});
     line.add("--dtype", o.dtype, "fp32, bf16 or fp16");
-    line.add("--published", o.published,
-             "instead: Megatron's iteration times on 1, 2, 4 and 8 A100, fitted to the first");
     line.add(
         "--ring-attention", o.ring_attention,
         "instead: attention over sequences of this many tokens, split over the ranks; separate several with commas");
-    line.exclude("--ring-attention", {"--published", "--layers", "--vocabulary", "--batch", "--sequence"});
-    line.exclude("--published",
-                 {"--layers", "--heads", "--d-model", "--vocabulary", "--batch", "--sequence", "--dtype"});
+    line.exclude("--ring-attention", {"--layers", "--vocabulary", "--batch", "--sequence"});
   };
   return bench::bench_main("tp", "Tensor parallelism: its collectives, from the ledger, and a step's time.", argc, argv,
                            declare, [&](bench::Bench& bench) { bench::measure_tp(bench, o); });

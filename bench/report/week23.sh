@@ -13,8 +13,6 @@ for machine in dgx-a100-hdr dgx-h100-ndr; do
   step "tp_nodes_$machine:1" "tensor parallelism inside a node and across, simulated on $machine" "${tp}_sim" --machine "$machine" \
     --ranks 1,2,4,8,16,32 --heads 32 --d-model 4096 --batch 4 --sequence 2048 --phantom --json "$data/tp_nodes_$machine.json" --csv "$data/tp_nodes_$machine.csv"
 done
-step tp_published "tensor parallelism: Megatron's published times" "${tp}_sim" --machine dgx-a100 --ranks 8 --published --phantom \
-  --json "$data/tp_published.json" --csv "$data/tp_published.csv"
 step tp_ring "ring attention: both cuts over the sequence's length, simulated on 4 A100" "${tp}_sim" --machine dgx-a100 --ranks 4 --heads 32 --d-model 4096 \
   --ring-attention 2048,4096,8192,16384,32768,65536,131072 --json "$data/tp_ring.json" --csv "$data/tp_ring.csv"
 if has bench_tp_mpi; then

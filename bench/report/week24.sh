@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154
 # Sourced by bench/report/report.sh: the steps of week 24, pipelines: every bubble; where stages are unequal or hops take time; two and four
-# real processes; published rates; charts.
+# real processes; charts.
 
 pipeline=$programs/bench_pipeline
 step pipeline "bubbles of all schedules, simulated" "${pipeline}_sim" --json "$data/pipeline.json" --csv "$data/pipeline.csv"
@@ -8,7 +8,6 @@ step pipeline_hops "pipelines whose hops take time, simulated" "${pipeline}_sim"
   --schedule gpipe,1f1b,interleaved,zb-h1 --json "$data/pipeline_hops.json" --csv "$data/pipeline_hops.csv"
 step pipeline_unequal "pipelines of unequal stages, simulated" "${pipeline}_sim" --stages 4 --microbatches 8 --comm-ms 0 --last-stage 1,1.25,1.5,2,3 \
   --schedule gpipe,1f1b,interleaved,zb-h1 --json "$data/pipeline_unequal.json" --csv "$data/pipeline_unequal.csv"
-step pipeline_published:1 "bubble rates that were published" "${pipeline}_sim" --published --json "$data/pipeline_published.json" --csv "$data/pipeline_published.csv"
 if has bench_pipeline_mpi; then
   for run in 2:1,4,8:gpipe,1f1b 4:4,8,16:gpipe,1f1b,interleaved,zb-h1; do
     ranks=${run%%:*} rest=${run#*:}

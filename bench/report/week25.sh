@@ -5,8 +5,6 @@
 if has plan_sim; then
   step "plan_gpt3:$(pick 10 5)" "the planner: GPT-3 on 1,024 A100, the best simulated" "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
     --global-batch 1536 --simulate "$(pick 4 2)" --json "$data/plan_gpt3.json" --csv "$data/plan_gpt3.csv"
-  step plan_published "the planner: Megatron's published iterations" "$programs/plan_sim" --published --json "$data/plan_published.json" \
-    --csv "$data/plan_published.csv"
   step validate "published runs and curves, predicted" "$programs/plan_sim" --validate --json "$data/validate.json" --csv "$data/validate.csv"
 fi
 if has train_sim; then

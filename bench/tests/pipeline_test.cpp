@@ -260,15 +260,6 @@ TEST_F(BenchProgram, UnequalStagesWaitForTheSlowest) {
   EXPECT_GT(makespan.at(2), 1.3 * makespan.at(1));
 }
 
-TEST_F(BenchProgram, PublishedBubbleRates) {
-  const Json rows = rows_of("--published", "pipeline");
-  ASSERT_EQ(rows.size(), 24u);
-  for (const Json& row : rows) {
-    const double rate = row.at("published_bubble_of_span");
-    EXPECT_NEAR(row.at("bubble_of_span"), rate, row.at("schedule") == "interleaved" ? 0.05 * rate : 0.00005) << row;
-  }
-}
-
 TEST_F(BenchProgram, HopsPartGPipeAnd1F1B) {
   std::map<std::string, double> seconds;
   for (const Json& row : rows_of("--stages 4 --microbatches 32 --comm-ms 0.1 --schedule gpipe,1f1b", "pipeline")) {

@@ -159,12 +159,6 @@ TEST_F(BenchProgram, TensorParallelAccountOfTwoRanksOnEveryMachine) {
   EXPECT_EQ(seconds.count("dgx-a100-hdr"), 0u) << "two ranks of it are those of dgx-a100";
 }
 
-TEST_F(BenchProgram, TensorParallelTimesAreThePublishedOnes) {
-  const Json rows = rows_of("--machine dgx-a100 --ranks 8 --published --phantom", "tp");
-  ASSERT_EQ(rows.size(), 4u);
-  for (const Json& row : rows) EXPECT_LT(std::abs(row.at("relative_error").get<double>()), 0.05) << row;
-}
-
 TEST_F(BenchProgram, OverheadShrinksWithTheBandwidth) {
   Json rows = rows_of("--ranks 2 --parameters 1e6,4e6 --links 10,100", "overhead");
   ASSERT_EQ(rows.size(), 4u);

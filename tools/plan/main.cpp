@@ -3,7 +3,6 @@
 //   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536
 //   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536 --explain dp=8,tp=8,pp=16
 //   ./lab plan --model gpt3-13b --cluster dgx-h100x8 --global-batch 512 --score mine.json
-//   ./lab plan --published                       Megatron-LM's iteration times beside the predictions
 //   ./lab validate                               all published measurements beside the predictions (plan --validate)
 #include <fmt/format.h>
 
@@ -22,7 +21,6 @@
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/card.hpp"
 #include "tools/plan/flops.hpp"
-#include "tools/plan/published.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
 #include "tools/plan/strategy_file.hpp"
@@ -42,7 +40,7 @@ struct PlanOptions {
   int shard_group = 0;
   std::string explain, score, json, csv, table;
   std::string card, answer;
-  bool published = false, validate = false, fast = false, overlap_scatter = false, overlap_gather = false;
+  bool validate = false, fast = false, overlap_scatter = false, overlap_gather = false;
 };
 
 constexpr int kLongest = 1 << 24;  // tokens of a sequence whose positions are rotary
@@ -188,33 +186,6 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
   write_rows(o, context, rows);
 }
 
-/// --published: prints and writes Megatron-LM's iterations beside the predictions.
-void compare_with_published(const PlanOptions& o) {
-  const Slower slower = slower_by_one_layer(kMachines);
-  fmt::print(
-      "by one layer of the 22B model, products take {:.2f} times what the machine file says, the rest {:.2f} times\n"
-      "{:<10} {:<10} {:>9} {:>9} {:>7} {:>9} {:>7}\n",
-      slower.products, slower.others, "", "recompute", "published", "by file", "error", "by layer", "error");
-  std::vector<Row> rows;
-  for (const Published& p : megatron_iterations())
-    for (const bool recompute : {true, false}) {
-      const double published = recompute ? p.full : p.selective;
-      const double file = predicted_seconds(p, recompute, {}, kMachines);
-      const double layer = predicted_seconds(p, recompute, slower, kMachines);
-      fmt::print("{:<10} {:<10} {:>8.2f}s {:>8.2f}s {:>+6.1f}% {:>8.2f}s {:>+6.1f}%\n", p.model,
-                 recompute ? "full" : "selective", published, file, 100 * (file / published - 1), layer,
-                 100 * (layer / published - 1));
-      Row row;
-      row.set("kind", "published").set("model", p.model).set("cluster", p.cluster).set("global_batch", p.batch);
-      row.set("recompute", recompute ? "full" : "selective").set("published_seconds", published);
-      row.set("step_seconds", layer).set("relative_error", layer / published - 1);
-      rows.push_back(row.set("file_step_seconds", file).set("file_relative_error", file / published - 1));
-    }
-  Context context = Context::here();
-  context.more.set("command", "plan").set("slower_products", slower.products).set("slower_others", slower.others);
-  write_rows(o, context, rows);
-}
-
 /// --explain: all strategies with these fields.
 std::vector<Strategy> strategies_with(const std::string& text, const std::vector<Strategy>& all, int gpus) {
   const auto fields = wanted_fields(text);
@@ -312,7 +283,6 @@ int play_card(const PlanOptions& o) {
 void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
-  if (o.published) return compare_with_published(o);
   if (!o.table.empty() && !o.validate) refuse("--table is for ./lab validate");
   if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.table, o.json, o.csv);
   if (o.top < 1) refuse("--top: at least 1");
@@ -378,7 +348,6 @@ int main(int argc, char** argv) {
   line.add("--score", o.score, "compare a strategy of your own, a JSON file, with the best");
   line.add("--simulate", o.simulate, "simulate this many of the listed plans too, to check the predictions");
   line.add("--fast", o.fast, "formulas only; otherwise the best plans are simulated, and ranked by the result");
-  line.add("--published", o.published, "only compare predictions with Megatron-LM's published iteration times");
   line.add("--validate", o.validate, "only compare predictions with published runs, curves and bubbles");
   line.add("--table", o.table, "with --validate: only this file's rows, in the format of bench/published/predict");
   line.add("--card", o.card, "a design card of week 25; without --answer or --explain: print its task (./lab card)");
@@ -389,7 +358,7 @@ int main(int argc, char** argv) {
       "--model",           "--cluster",        "--global-batch", "--sequence",   "--memory", "--top",
       "--explain",         "--score",          "--simulate",     "--fast",       "--prices", "--attention",
       "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group"};
-  for (const char* other : {"--published", "--validate"}) line.exclude(other, of_a_task);
+  line.exclude("--validate", of_a_task);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());

@@ -1,4 +1,4 @@
-// Tests of ./lab plan: what is refused and in which words, and the predictions against simulated and published steps.
+// Tests of ./lab plan: what is refused and in which words, and the predictions against simulated steps.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -293,33 +293,6 @@ TEST(Published, Llama3sLayoutIsTheBestOfItsMachine) {
   EXPECT_NEAR(figures(task, best).mfu, 0.41, 0.15 * 0.41);
   EXPECT_TRUE(
       contains(why_not(task, {.dp = 64, .tp = 16, .pp = 16})->sentence, "8 key-value heads do not divide over tp 16"));
-}
-
-TEST(Published, StepsOfMegatronFromOneLayer) {
-  const Slower slower = slower_by_one_layer(kMachines);
-  fmt::print(
-      "by one layer of the 22B model, products take {:.2f} times what the machine file says, the rest {:.2f} times\n",
-      slower.products, slower.others);
-  EXPECT_NEAR(layer_seconds(kMachines, slower, false), 19.0e-3, 1e-4);
-  EXPECT_NEAR(layer_seconds(kMachines, slower, true), 27.2e-3, 1e-4);
-  fmt::print("{:<10} {:>9} | {:>9} {:>8} {:>7} {:>8} {:>7}\n", "", "", "published", "by file", "error", "by layer",
-             "error");
-  double largest = 0, sum = 0;
-  for (const Published& p : megatron_iterations())
-    for (const bool recompute : {true, false}) {
-      const double published = recompute ? p.full : p.selective;
-      const double file = predicted_seconds(p, recompute, {}, kMachines),
-                   layer = predicted_seconds(p, recompute, slower, kMachines);
-      fmt::print("{:<10} {:>9} | {:>8.2f}s {:>7.2f}s {:>+6.1f}% {:>7.2f}s {:>+6.1f}%\n", p.model,
-                 recompute ? "full" : "selective", published, file, 100 * (file / published - 1), layer,
-                 100 * (layer / published - 1));
-      EXPECT_LT(file, published) << p.model << ": a machine file says what is possible";
-      largest = std::max(largest, std::abs(layer / published - 1));
-      sum += std::abs(layer / published - 1) / 8;
-    }
-  fmt::print("by layer: {:.1f} % on average, {:.1f} % at worst\n", 100 * sum, 100 * largest);
-  EXPECT_LT(sum, 0.045);
-  EXPECT_LT(largest, 0.09);
 }
 
 }  // namespace

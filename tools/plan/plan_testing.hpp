@@ -10,7 +10,6 @@
 
 #include "common/error.hpp"
 #include "labs/trainer/plan/search.hpp"
-#include "tools/plan/published.hpp"
 
 namespace lockstep::plan {
 

@@ -40,9 +40,7 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
   const struct {
     std::string arguments;
     std::size_t least;  // fields
-  } cases[] = {{"--model gpt3-13b --cluster dgx-a100x2 --global-batch 64 --top 3 --simulate 1", 32},
-               {"--published", 8},
-               {"--validate", 9}};
+  } cases[] = {{"--model gpt3-13b --cluster dgx-a100x2 --global-batch 64 --top 3 --simulate 1", 32}, {"--validate", 9}};
   for (const auto& one : cases) {
     const std::string text = said(one.arguments + " --csv " + path);
     EXPECT_TRUE(says(text, "exit 0")) << text;
@@ -79,7 +77,7 @@ TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
       {"--global-batch 1536 --score no_such_file.json", "cannot read no_such_file.json"},
       {"--global-batch 8 --prices nccl", "--prices nccl: lab, with the course's own collectives, or library"},
       {"--cluster pcie-boxx4 --model gpt2-355m --global-batch 8 --prices library", "has no prices of libraries"},
-      {"--published --top 3", "--top does nothing beside --published"},
+      {"--validate --top 3", "--top does nothing beside --validate"},
       {"--global-batch 8 --modle tiny", "did you mean '--model'?"}};
   for (const auto& [arguments, words] : wrong) {
     const std::string text = said(arguments);
