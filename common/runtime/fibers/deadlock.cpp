@@ -6,71 +6,33 @@
 #include <map>
 #include <set>
 
+#include "common/runtime/wait_chain.hpp"
+
 namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostLines = 8;  // maximum number of ranks listed one by one
+std::vector<Waiting> waiting(const std::vector<StuckQueue>& queues) {
+  std::vector<Waiting> all;
+  for (const StuckQueue& queue : queues)
+    all.push_back({queue.rank, queue.needs, queue.needs_rank, queue.queue == 0 && !queue.ended});
+  return all;
+}
 
 class Explanation {
  public:
   explicit Explanation(const std::vector<StuckQueue>& queues) : queues_(queues) {}
 
   std::string text() const {
-    const std::vector<int> chain = find_chain();
-    std::string text = headline(chain);
-    for (std::size_t i = 0; i < chain.size() && i < kMostLines; ++i) text += "\n  " + line(queues_[chain[i]]);
+    const std::vector<Waiting> all = waiting(queues_);
+    const std::vector<int> chain = find_chain(all);
+    const std::string who = who_waits(all, chain);
+    std::string text = "DEADLOCK: " + (who.empty() ? "no rank can make progress." : who);
+    for (std::size_t i = 0; i < chain.size() && i < kMostLinks; ++i) text += "\n  " + line(queues_[chain[i]]);
     return text + others(chain);
   }
 
-  /// Follows first needs until they close a cycle or end at a program that has ended. A cycle starts at its smallest
-  /// rank; a missing partner is the chain's last link.
-  std::vector<int> find_chain() const {
-    std::vector<int> visited(queues_.size(), -1);  // number of the walk that visited it
-    for (int start = 0; start < static_cast<int>(queues_.size()); ++start) {
-      if (queues_[start].queue != 0 || queues_[start].ended) continue;
-      std::vector<int> path;
-      int at = start;
-      while (at >= 0 && visited[at] < 0) {
-        visited[at] = start;
-        path.push_back(at);
-        at = queues_[at].needs;
-      }
-      if (at < 0) return {path.back()};  // it waits for a rank that has ended
-      if (visited[at] != start) continue;
-      std::vector<int> cycle(std::find(path.begin(), path.end(), at), path.end());
-      auto smallest =
-          std::min_element(cycle.begin(), cycle.end(), [&](int a, int b) { return queues_[a].rank < queues_[b].rank; });
-      std::rotate(cycle.begin(), smallest, cycle.end());
-      return cycle;
-    }
-    return {};
-  }
-
  private:
-  std::string headline(const std::vector<int>& chain) const {
-    if (chain.empty()) return "DEADLOCK: no rank can make progress.";
-    const StuckQueue& last = queues_[chain.back()];
-    if (last.needs < 0)
-      return fmt::format("DEADLOCK: rank {} waits for rank {}, whose program has ended.", last.rank, last.needs_rank);
-    std::string ring;
-    std::size_t shown = 0, links = 0;
-    int previous = -1;
-    std::set<int> members;
-    for (int at : chain) {
-      const int rank = queues_[at].rank;
-      if (rank == previous) continue;  // main waits for its own closure
-      previous = rank;
-      members.insert(rank);
-      ++links;
-      if (shown < kMostLines) ring += fmt::format("{} → ", rank), ++shown;
-    }
-    if (links > shown) ring += fmt::format("… {} more … → ", links - shown);
-    const std::size_t ranks = members.size();
-    return fmt::format("DEADLOCK: {} rank{} wait{} for each other in a cycle: {}{}.", ranks, ranks == 1 ? "" : "s",
-                       ranks == 1 ? "s" : "", ring, queues_[chain.front()].rank);
-  }
-
   static std::string line(const StuckQueue& queue) {
     return fmt::format("rank {} waits at {}{}: {}", queue.rank, describe(queue.where), queue.inside,
                        queue.reason.empty() ? "waits" : queue.reason);
@@ -78,7 +40,7 @@ class Explanation {
 
   /// All other queues, with equal ones grouped.
   std::string others(const std::vector<int>& chain) const {
-    const std::set<int> told(chain.begin(), chain.begin() + std::min(chain.size(), kMostLines));
+    const std::set<int> told(chain.begin(), chain.begin() + std::min(chain.size(), kMostLinks));
     std::map<std::string, std::vector<int>> alike;
     for (int i = 0; i < static_cast<int>(queues_.size()); ++i) {
       const StuckQueue& queue = queues_[i];
@@ -93,9 +55,9 @@ class Explanation {
       const bool one = ranks.size() == 1;
       const char* verb = what == "ended" ? (one ? "has" : "have") : (one ? "waits" : "wait");
       text += fmt::format("\n  {} other{} {} {}: rank{} ", ranks.size(), one ? "" : "s", verb, what, one ? "" : "s");
-      for (std::size_t i = 0; i < ranks.size() && i < kMostLines; ++i)
+      for (std::size_t i = 0; i < ranks.size() && i < kMostLinks; ++i)
         text += fmt::format("{}{}", i ? ", " : "", ranks[i]);
-      if (ranks.size() > kMostLines) text += ", …";
+      if (ranks.size() > kMostLinks) text += ", …";
     }
     return text;
   }
@@ -108,7 +70,7 @@ class Explanation {
 std::string explain_deadlock(const std::vector<StuckQueue>& queues) { return Explanation(queues).text(); }
 
 std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues) {
-  const std::vector<int> chain = Explanation(queues).find_chain();
+  const std::vector<int> chain = find_chain(waiting(queues));
   std::vector<TraceStuck> stuck;
   for (int i = 0; i < static_cast<int>(queues.size()); ++i) {
     const StuckQueue& q = queues[static_cast<std::size_t>(i)];

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "common/runtime/wait_chain.hpp"
+
 namespace lockstep::processes {
 
 namespace {
@@ -41,30 +43,12 @@ bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<
          std::all_of(endpoints.begin(), endpoints.end(), [](const auto& endpoint) { return endpoint.second; });
 }
 
-/// Ranks that wait for each other in a cycle, starting with the lowest; empty if there is none.
-std::vector<int> cycle(std::span<const Row> rows) {
-  for (int first = 0; first < static_cast<int>(rows.size()); ++first) {
-    std::vector<int> path{first};
-    std::vector<bool> seen(rows.size(), false);
-    seen[first] = true;
-    for (int at = rows[first].peer; at >= 0 && rows[path.back()].state == Row::State::waiting; at = rows[at].peer) {
-      if (at == first) return path;
-      if (seen[at]) break;
-      seen[at] = true;
-      path.push_back(at);
-    }
-  }
-  return {};
-}
-
 /// Says which message is meant, if a batch has several with one peer; the first needs no number.
 std::string which_message(const Unfinished& missing) {
   if (missing.before == 0) return "";
   return fmt::format(": message {} of this batch {} it", missing.before + 1,
                      missing.kind == Unfinished::Kind::send ? "to" : "from");
 }
-
-constexpr std::size_t kMostNamed = 16;  // ranks of a cycle that are named
 
 }  // namespace
 
@@ -121,20 +105,15 @@ void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck) {
 }
 
 std::string who_waits(std::span<const Row> rows) {
-  if (const std::vector<int> ranks = cycle(rows); !ranks.empty()) {
-    std::string named;
-    for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) named += fmt::format("{} → ", ranks[i]);
-    if (ranks.size() > kMostNamed) named += fmt::format("… {} more … → ", ranks.size() - kMostNamed);
-    const bool one = ranks.size() == 1;
-    return fmt::format("{} rank{} wait{} for each other in a cycle: {}{}.", ranks.size(), one ? "" : "s",
-                       one ? "s" : "", named, ranks.front());
+  std::vector<Waiting> all;
+  for (const Row& row : rows) {
+    Waiting& one = all.emplace_back(Waiting{.rank = static_cast<int>(all.size())});
+    if (row.state != Row::State::waiting || row.peer < 0) continue;
+    const Row::State peer = rows[row.peer].state;
+    if (peer == Row::State::waiting) one.needs = row.peer;
+    if (peer == Row::State::waiting || peer == Row::State::finished) one.needs_rank = row.peer;
   }
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    const int peer = rows[rank].peer;
-    if (rows[rank].state == Row::State::waiting && peer >= 0 && rows[peer].state == Row::State::finished)
-      return fmt::format("rank {} waits for rank {}, whose program has ended.", rank, peer);
-  }
-  return "";
+  return lockstep::who_waits(all, find_chain(all));
 }
 
 std::string wait_table(const std::string& headline, std::span<const Row> rows) {

@@ -32,6 +32,21 @@ TEST(WaitTable, ACycleOfReceivesIsStuck) {
   EXPECT_NE(rows[2].words.find("rank 0 has not started the send"), std::string::npos);
 }
 
+TEST(WaitTable, ALongCycleIsNamedByItsFirstRanks) {
+  std::vector<Row> rows{receives_first(2), in_state(Row::State::working)};  // rank 0 waits for the cycle of 2 to 11
+  for (int rank = 2; rank < 12; ++rank) rows.push_back(receives_first(rank == 11 ? 2 : rank + 1));
+  const Ranks stuck = deadlocked(rows);
+  explain_deadlock(rows, stuck);
+  EXPECT_EQ(who_waits(rows),
+            "10 ranks wait for each other in a cycle: 2 → 3 → 4 → 5 → 6 → 7 → 8 → 9 → … 2 more … → 2.");
+}
+
+TEST(WaitTable, WhoWaitsForABusyRankIsNotNamed) {
+  std::vector<Row> rows{receives_first(1), in_state(Row::State::working)};
+  rows[0].peer = 1;
+  EXPECT_EQ(who_waits(rows), "");
+}
+
 TEST(WaitTable, AMessageOnItsWayFreesAll) {
   std::vector<Row> rows{receives_first(1), receives_first(2), receives_first(0)};
   rows[0].begun.push_back({kLane, 2, 1, 0});  // rank 0 has sent what rank 2 waits for; no other rank sends
