@@ -81,7 +81,7 @@ BRIDGE = "docs/use/bridge.md"
 
 def wrong_bridge():
     """Every option of ./lab train has its row, and every row its option."""
-    options = re.findall(r'line\.add\("(--[a-z0-9-]+)', pathlib.Path("tools/train/parse.cpp").read_text())
+    options = re.findall(r'\{"(--[a-z0-9-]+)[",]', pathlib.Path("tools/train/options.cpp").read_text())
     rows = re.findall(r"^\| `(--[a-z0-9-]+)` \|", pathlib.Path(BRIDGE).read_text(), re.M)
     for option in sorted(set(options) ^ set(rows)):
         yield (

@@ -1,10 +1,10 @@
-"""The walks of docs/maintain/architecture.md name the files to open: two of them are proved on something that stands.
+"""The walks of docs/maintain/architecture.md name the files to open: three are proved on something that stands.
 
   python3 .ci/walks.py
 
 An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk's line. An exercise:
-the
-files that have the name of 25.5 are those of the walk's line, and each of these patterns has one.
+the files that have the name of 25.5. An option of train: the files that name `shard_group`, or `--shard-group`. Each
+pattern of a walk has such a file.
 """
 
 import fnmatch
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 PAGE = pathlib.Path("docs/maintain/architecture.md")
-TEST = re.compile(r"/tests/|_test\.")
+TEST = re.compile(r"/tests/|_test\.|_testing\.")
 
 
 def listed(*arguments):
@@ -42,13 +42,14 @@ def differences(walk, files, patterns):
 def main():
     operation = {f for f in listed("grep", "-lw", "scatter_add", "--", "common") if not TEST.search(f)}
     exercise = {f for f in listed("ls-files", "labs", "solutions", "tools") if re.search(r"/save_interval[._]", f)}
-    wrong = [
-        *differences("Add an operation", operation, patterns_of("Add an operation")),
-        *differences("Add an exercise", exercise, patterns_of("Add an exercise")),
-    ]
+    places = ("labs/trainer", "tools/train", "tools/plan", "docs/use")
+    option = {f for f in listed("grep", "-lE", "shard[-_]group", "--", *places) if not TEST.search(f)}
+    walks = {"Add an operation": operation, "Add an exercise": exercise, "Add an option of `./lab train`": option}
+    wrong = [line for walk, files in walks.items() for line in differences(walk, files, patterns_of(walk))]
     print("\n".join(wrong), end="\n" if wrong else "")
-    print(f"2 walks, {len(operation) + len(exercise)} files, {len(wrong)} not as {PAGE} says")
-    return bool(wrong) or not operation or not exercise
+    count = sum(len(files) for files in walks.values())
+    print(f"{len(walks)} walks, {count} files, {len(wrong)} not as {PAGE} says")
+    return bool(wrong) or not all(walks.values())
 
 
 if __name__ == "__main__":

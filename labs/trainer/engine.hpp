@@ -48,13 +48,9 @@ struct EngineModel {
 /// Parses "model", "block", "layer", or a minimum number of elements. Throws Error(usage) for anything else.
 week22::Wrapping parse_wrapping(const std::string& name);
 
-/// True if each group of ranks holds a whole copy of the state.
-inline bool is_hybrid(const EngineOptions& options, int ranks) {
-  return options.zero == 3 && options.shard_group > 0 && options.shard_group < ranks;
-}
-
 /// Collective over `dp`, at set-up. With `gathers`, which all engines of a rank share, stages 1 and 2 gather new values
-/// behind the next forward. `groups`: the groups of dp, if is_hybrid. Throws Error(usage) for an unknown stage.
+/// behind the next forward. `groups`: the groups of dp, if each holds a copy of the state. Throws Error(usage) for an
+/// unknown stage.
 std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOptions& options,
                                     std::shared_ptr<ForwardGathers> gathers = nullptr,
                                     const std::optional<week21::Hierarchy>& groups = {});

@@ -16,9 +16,9 @@ namespace lockstep::week25 {
 /// tensor-parallel collectives.
 struct Options3d : EngineOptions {
   GptConfig model;  ///< the whole model; its storage is the dtype of values, activations and gradients
-  MeshShape mesh;
+  MeshShape mesh;   ///< its axis dp has data_ranks()
   /// Ranks that share a replica's sequences, in zig-zag order (23.6). They average gradients with the replicas, so they
-  /// are neighbours on the axis dp: mesh.dp is replicas() · cp.
+  /// are neighbours on the axis dp.
   int cp = 1;
   AxisOrder order = kMegatronOrder;
   std::size_t batch = 1;     ///< sequences of the global batch, on any mesh
@@ -37,7 +37,11 @@ struct Options3d : EngineOptions {
 
   /// Returns the part of the model on tensor-parallel rank `tp`: a shard of every layer, as in 23.1 and 23.3.
   GptConfig part(int tp) const;
-  int replicas() const { return mesh.dp / cp; }
+  int data_ranks() const { return mesh.dp; }  ///< ranks that average gradients: replicas() · cp
+  int replicas() const { return data_ranks() / cp; }
+  /// True if several groups of ranks hold a whole copy of the state each (22.8).
+  bool is_hybrid() const { return zero == 3 && shard_group > 0 && shard_group < data_ranks(); }
+  int state_ranks() const { return is_hybrid() ? shard_group : data_ranks(); }  ///< ranks that hold one copy of it
   /// Number of sequences in a replica's largest microbatch.
   std::size_t largest_microbatch() const;
 };

@@ -85,8 +85,8 @@ class StageRun {
                     .pp = me};
     DpGroups groups;
     if (o.cp > 1) groups.sharers = peers(part_of_dp(machine, o, o.cp, 1));
-    if (const int g = o.shard_group; is_hybrid(o, o.mesh.dp))
-      groups.sharding = {peers(part_of_dp(machine, o, g, 1)), peers(part_of_dp(machine, o, o.mesh.dp / g, g))};
+    if (const int g = o.state_ranks(); o.is_hybrid())
+      groups.sharding = {peers(part_of_dp(machine, o, g, 1)), peers(part_of_dp(machine, o, o.data_ranks() / g, g))};
     worker_ = make_worker(mesh, o, groups);
     watch_steps();
   }
@@ -213,7 +213,7 @@ std::vector<LevelBytes> levels_of(const std::vector<Seen>& stages, const Machine
       const auto found = stage.bytes.find(static_cast<int>(l));
       if (found == stage.bytes.end()) continue;
       level.per_rank = std::max(level.per_rank, found->second);
-      level.all += found->second * o.mesh.dp * o.mesh.tp;
+      level.all += found->second * o.data_ranks() * o.mesh.tp;
     }
   }
   return levels;

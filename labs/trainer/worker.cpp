@@ -75,9 +75,9 @@ void check_tensor(const Options3d& o) {
 }
 
 void check_context(const Options3d& o) {
-  if (o.cp < 1 || o.mesh.dp % o.cp != 0)
-    refuse(fmt::format("{} ranks along dp cannot be divided into groups of {} that share their sequences", o.mesh.dp,
-                       o.cp));
+  if (o.cp < 1 || o.data_ranks() % o.cp != 0)
+    refuse(fmt::format("{} ranks along dp cannot be divided into groups of {} that share their sequences",
+                       o.data_ranks(), o.cp));
   if (o.cp == 1) return;
   const std::size_t chunks = 2 * static_cast<std::size_t>(o.cp);
   if (o.sequence % chunks != 0)
@@ -111,9 +111,9 @@ void check_zero(const Options3d& o) {
   if (o.shard_group != 0 && o.zero != 3)
     refuse(fmt::format("groups of {} ranks that hold the state once are ZeRO-3's; stage {} has other copies",
                        o.shard_group, o.zero));
-  if (o.shard_group < 0 || (o.shard_group > 0 && o.mesh.dp % o.shard_group != 0))
-    refuse(
-        fmt::format("{} ranks along dp are no groups of {} that each hold the state once", o.mesh.dp, o.shard_group));
+  if (o.shard_group < 0 || (o.shard_group > 0 && o.data_ranks() % o.shard_group != 0))
+    refuse(fmt::format("{} ranks along dp are no groups of {} that each hold the state once", o.data_ranks(),
+                       o.shard_group));
   if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.storage)
     refuse(
         fmt::format("ZeRO-{} sums gradients in the type they are computed in, {}", o.zero, to_string(o.model.storage)));
@@ -179,7 +179,7 @@ std::size_t Options3d::largest_microbatch() const { return up(up(batch, replicas
 
 void check(const Options3d& o) {
   o.model.check();
-  if (o.mesh.dp < 1 || o.mesh.tp < 1 || o.mesh.pp < 1) refuse("a mesh has at least one rank on each axis");
+  if (o.data_ranks() < 1 || o.mesh.tp < 1 || o.mesh.pp < 1) refuse("a mesh has at least one rank on each axis");
   if (o.microbatches < 1 || o.sequence < 1 || o.sequence > o.model.context)
     refuse(fmt::format("{} microbatches of sequences of {} tokens, with a context of {}", o.microbatches, o.sequence,
                        o.model.context));
@@ -289,7 +289,7 @@ void add_value_squares(const Worker& worker, Slice sum) {
 DpGroups dp_groups(const Mesh& mesh, const Options3d& o) {
   DpGroups groups;
   if (o.cp > 1) groups.sharers = mesh.dp.split(mesh.here.dp / o.cp, mesh.here.dp);
-  if (is_hybrid(o, o.mesh.dp)) groups.sharding = week21::split_by_node(mesh.dp, o.shard_group);
+  if (o.is_hybrid()) groups.sharding = week21::split_by_node(mesh.dp, o.state_ranks());
   return groups;
 }
 
@@ -332,7 +332,7 @@ void finish_gathers(const Worker& worker) {
 }
 
 float token_factor(const Options3d& o, std::size_t batches) {
-  return static_cast<float>(o.mesh.dp) / static_cast<float>(o.batch * o.sequence * batches);
+  return static_cast<float>(o.data_ranks()) / static_cast<float>(o.batch * o.sequence * batches);
 }
 
 void add_validation_loss(Worker& worker, Slice loss, float factor) {

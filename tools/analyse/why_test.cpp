@@ -21,13 +21,13 @@ namespace {
 
 using analysis::Cost;
 using analysis::Why;
-using train::TrainOptions;
+using train::TrainRequest;
 
-Why why_of_training(TrainOptions options) {
+Why why_of_training(TrainRequest options) {
   options.phantom = true;
   options.trace = "/dev/null";
   options.sample = 0;
-  const train::Plan plan = train::make_plan(options, 0);
+  const train::TrainPlan plan = train::make_plan(options, 0);
   train::TrainLog log(plan, nullptr);
   checkpoint::Disk disk;
   train::StopSignals no_signals(false);
@@ -35,9 +35,9 @@ Why why_of_training(TrainOptions options) {
   return analysis::why(outcome.check().trace);
 }
 
-TrainOptions training(const char* model, int ranks, const char* machine) {
-  TrainOptions options;
-  options.words.model = model;
+TrainRequest training(const char* model, int ranks, const char* machine) {
+  TrainRequest options;
+  options.model = model;
   options.ranks = ranks;
   options.machine = machine;
   options.steps = 3;
@@ -54,7 +54,7 @@ void expect_limit(const Why& why, Cost limit, const char* word) {
 }
 
 TEST(Why, DdpWithoutOverlapOnASlowLinkIsLimitedByCommunication) {
-  TrainOptions options = training("gpt2-124m", 4, "pcie-box-10gbe");
+  TrainRequest options = training("gpt2-124m", 4, "pcie-box-10gbe");
   options.no_overlap = true;
   const Why why = why_of_training(options);
   expect_limit(why, Cost::communication, "communication");
@@ -94,9 +94,9 @@ TEST(Why, APipelineOfFewMicrobatchesIsLimitedByItsBubble) {
 }
 
 TEST(Why, SoIsATrainersPipelineOfFewMicrobatches) {
-  TrainOptions options = training("gpt2-124m", 4, "dgx-a100");
-  options.words.precision = "bf16";
-  options.mesh.pp = 4;
+  TrainRequest options = training("gpt2-124m", 4, "dgx-a100");
+  options.precision = "bf16";
+  options.pp = 4;
   options.batch = 4;
   options.microbatches = 4;
   expect_limit(why_of_training(options), Cost::bubble, "bubble");
@@ -106,8 +106,8 @@ TEST(Why, UnequalStagesAndUnequalShardsAreImbalance) {
   const Why stages = why_of_pipeline(4, 32, 2);
   expect_limit(stages, Cost::imbalance, "imbalance");
   EXPECT_NE(stages.sentence.find("rank 2 computes"), std::string::npos) << stages.sentence;
-  TrainOptions options = training("gpt2-355m", 4, "dgx-a100");
-  options.words.precision = "bf16";
+  TrainRequest options = training("gpt2-355m", 4, "dgx-a100");
+  options.precision = "bf16";
   options.batch = 5;  // shards of 2, 1, 1 and 1
   const Why shards = why_of_training(options);
   expect_limit(shards, Cost::imbalance, "imbalance");
@@ -116,10 +116,10 @@ TEST(Why, UnequalStagesAndUnequalShardsAreImbalance) {
 
 TEST(Why, AModelTooSmallIsLimitedByItsLaunches) {
   for (int ranks : {1, 2}) {
-    TrainOptions options = training("tiny", ranks, "dgx-h100");
+    TrainRequest options = training("tiny", ranks, "dgx-h100");
     options.d_model = options.sequence = 16;
     options.heads = 2;
-    options.words.precision = "bf16";
+    options.precision = "bf16";
     options.batch = 2;
     const Why why = why_of_training(options);
     expect_limit(why, Cost::launch, "launch");
@@ -128,7 +128,7 @@ TEST(Why, AModelTooSmallIsLimitedByItsLaunches) {
 }
 
 TEST(Why, WhereNothingElseDoesArithmeticLimits) {
-  TrainOptions options = training("gpt2-124m", 1, "laptop");
+  TrainRequest options = training("gpt2-124m", 1, "laptop");
   options.batch = 2;
   expect_limit(why_of_training(options), Cost::arithmetic, "arithmetic");
 }

@@ -93,8 +93,8 @@ Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) 
 }
 
 /// What a study leaves out, and how long its runs are, where nothing else is said.
-train::TrainOptions defaults() {
-  train::TrainOptions o;
+train::TrainRequest defaults() {
+  train::TrainRequest o;
   o.steps = virtual_time() ? 3 : 8;
   o.batch = 16;
   o.sample = 0;
@@ -168,7 +168,7 @@ void write_study(const Study& study, const LawFit& fit, const Request& request) 
   Context context = Context::here();
   context.more.set("command", "scale")
       .set("command_line", request.command_line)
-      .set("model", request.study.training.words.model);
+      .set("model", request.study.training.model);
   set_range(context.more, study.weak ? "gustafson_serial_fraction" : "amdahl_serial_fraction", fit.fraction);
   std::vector<Row> rows;
   for (const Point& point : study.serials) rows.push_back(row_of(study, point, request.study));

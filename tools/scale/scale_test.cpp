@@ -103,9 +103,9 @@ TEST(Laws, WhatTimesCannotSayIsLeftOutAndSaid) {
 StudyOptions simulated(const char* model, const char* machine, std::vector<int> ranks) {
   StudyOptions o;
   o.ranks = std::move(ranks);
-  o.training.words.model = model;
+  o.training.model = model;
   o.training.machine = machine;
-  o.training.words.precision = "bf16";
+  o.training.precision = "bf16";
   o.training.phantom = true;
   o.training.steps = 2;
   o.training.sample = 0;
@@ -137,7 +137,7 @@ TEST(Diagnosis, NamesWhatWasPlanted) {
   uneven.training.batch = 5;
   EXPECT_EQ(limit_at_last(uneven), "imbalance");
   StudyOptions pipeline = simulated("gpt2-355m", "dgx-a100", {4});
-  pipeline.training.mesh.pp = 4;
+  pipeline.training.pp = 4;
   pipeline.training.microbatches = 2;
   EXPECT_EQ(limit_at_last(pipeline), "pipeline bubble");
   StudyOptions weak = simulated("gpt2-124m", "dgx-a100", {2, 8});
@@ -155,7 +155,7 @@ TEST(Study, TheSerialProgramIsTheBestOne) {
 
 TEST(Study, TheSerialProgramCompressesNothing) {
   StudyOptions o = simulated("gpt2-124m", "dgx-a100", {2});
-  o.training.words.precision = "fp32";
+  o.training.precision = "fp32";
   o.training.compress = "topk:0.01";
   o.training.no_feedback = true;
   const Study study = measure(o, 0);
@@ -163,6 +163,18 @@ TEST(Study, TheSerialProgramCompressesNothing) {
   ASSERT_EQ(study.points.size(), 1u);
   EXPECT_NE(study.points[0].program.find("2 replicas, topk:0.01 without feedback"), std::string::npos)
       << study.points[0].program;
+}
+
+TEST(Study, TheSerialProgramHasNoOptionThatOnlyRanksNeed) {
+  const std::vector<void (*)(train::TrainRequest&)> asked = {
+      [](train::TrainRequest& r) { r.cp = 2; }, [](train::TrainRequest& r) { r.zero = 1, r.overlap_gather = true; },
+      [](train::TrainRequest& r) { r.zero = 3, r.shard_group = 2; }, [](train::TrainRequest& r) { r.outer_steps = 2; }};
+  for (const auto& ask : asked) {
+    StudyOptions o = simulated("gpt2-124m", "dgx-a100", {4});
+    o.training.precision = "fp32";
+    ask(o.training);
+    EXPECT_EQ(measure(o, 0).points.size(), 1u);
+  }
 }
 
 // A claim of the course texts (docs/learn/claims.md): communication is the sequential portion of Amdahl's law.

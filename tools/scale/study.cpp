@@ -10,44 +10,28 @@
 namespace lockstep::scaling {
 namespace {
 
-/// The options of the serial program: one rank, and nothing that only ranks need.
-train::TrainOptions serial_options(const train::TrainOptions& o, int microbatches) {
-  train::TrainOptions serial = o;
-  const train::TrainOptions none;
-  serial.ranks = 1;
-  serial.mesh = none.mesh;
-  serial.schedule = none.schedule;
-  serial.chunks = none.chunks;
-  serial.zero = none.zero;
-  serial.sequence_parallel = none.sequence_parallel;
-  serial.words.reduce = none.words.reduce;
-  serial.compress = none.compress;
-  serial.no_feedback = none.no_feedback;
-  serial.typed = {};  // what was asked for is for the ranks
-  serial.microbatches = microbatches;
-  return serial;
-}
-
-std::string program_of(const train::TrainOptions& o) {
-  std::string name = o.ranks == 1 ? "serial" : fmt::format("{} ranks", o.ranks);
-  const int replicas = o.ranks / (o.mesh.tp * o.mesh.pp);
+std::string program_of(const train::TrainPlan& plan) {
+  const train::TrainRequest& r = plan.request;
+  const week25::Options3d& o = plan.step;
+  std::string name = plan.run.ranks == 1 ? "serial" : fmt::format("{} ranks", plan.run.ranks);
   if (o.mesh.tp > 1) name += fmt::format(", tensor-parallel by {}", o.mesh.tp);
   if (o.mesh.pp > 1) name += fmt::format(", {} stages ({})", o.mesh.pp, o.schedule);
-  if (replicas > 1)
-    name += fmt::format(", {} replicas{}", replicas, o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : "");
-  if (!o.compress.empty()) name += ", " + o.compress + (o.no_feedback ? " without feedback" : "");
+  if (o.cp > 1) name += fmt::format(", {} that share a sequence", o.cp);
+  if (o.replicas() > 1)
+    name += fmt::format(", {} replicas{}", o.replicas(), o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : "");
+  if (!r.compress.empty()) name += ", " + r.compress + (r.no_feedback ? " without feedback" : "");
   name += fmt::format(", {} microbatch{}", o.microbatches, o.microbatches == 1 ? "" : "es");
-  if (o.threads > 0) name += fmt::format(", {} thread{} each", o.threads, o.threads == 1 ? "" : "s");
+  if (r.threads > 0) name += fmt::format(", {} thread{} each", r.threads, r.threads == 1 ? "" : "s");
   return name;
 }
 
 /// One contender: prepared once, run in every round.
 class Contender {
  public:
-  Contender(const train::TrainOptions& options, int available_ranks)
-      : plan_(train::make_plan(options, available_ranks)) {
-    point_.ranks = options.ranks;
-    point_.program = program_of(plan_.options);
+  Contender(const train::TrainRequest& request, int available_ranks)
+      : plan_(train::make_plan(request, available_ranks)) {
+    point_.ranks = request.ranks;
+    point_.program = program_of(plan_);
     point_.fits_cores = has_cores(plan_.run);
   }
 
@@ -72,7 +56,7 @@ class Contender {
   }
 
  private:
-  train::Plan plan_;
+  train::TrainPlan plan_;
   Point point_;
 };
 
@@ -91,11 +75,14 @@ Study measure(const StudyOptions& options, int available_ranks) {
   const std::size_t most = static_cast<std::size_t>(o.ranks.back());
   const std::size_t few = static_cast<std::size_t>(std::max(1, o.training.microbatches));
   for (std::size_t microbatches : {few, few * most})
-    if (microbatches <= o.training.batch && (serial.empty() || most > 1))
-      serial.emplace_back(serial_options(o.training, static_cast<int>(microbatches)), available_ranks);
+    if (microbatches <= o.training.batch && (serial.empty() || most > 1)) {
+      train::TrainRequest alone = train::for_one_rank(o.training);
+      alone.microbatches = static_cast<int>(microbatches);
+      serial.emplace_back(alone, available_ranks);
+    }
   for (int ranks : o.ranks) {
     if (ranks == 1) continue;
-    train::TrainOptions training = o.training;
+    train::TrainRequest training = o.training;
     training.ranks = ranks;
     if (o.weak) training.batch *= static_cast<std::size_t>(ranks);
     parallel.emplace_back(training, available_ranks);

@@ -8,7 +8,7 @@
 #include "common/analysis/why.hpp"
 #include "common/support/stats/stats.hpp"
 #include "tools/scale/law.hpp"
-#include "tools/train/options.hpp"
+#include "tools/train/request.hpp"
 
 namespace lockstep::scaling {
 
@@ -16,7 +16,7 @@ struct StudyOptions {
   bool weak = false;             // the batch of each rank stays; strong: that of all
   std::vector<int> ranks;        // sorted; 1 is the serial program
   int rounds = 1;                // every number of ranks in turn, so that what disturbs one disturbs all
-  train::TrainOptions training;  // as for one run; ranks and (weak) batch are set for each
+  train::TrainRequest training;  // as for one run; ranks and (weak) batch are set for each
 };
 
 /// One number of ranks.

@@ -41,11 +41,11 @@ std::vector<Run> runs_of(const HeldTensors& tensors, Range range, bool only_own)
 }
 
 /// Of the serial model; and where replicas step on their own, once more of each of them.
-std::vector<checkpoint::Tensor> tensors_of(const Plan& plan) {
-  GptConfig model = plan.options.model;
+std::vector<checkpoint::Tensor> tensors_of(const TrainPlan& plan) {
+  GptConfig model = plan.step.model;
   model.tensor = {};
   std::vector<checkpoint::Tensor> tensors;
-  for (int copy = 0; copy <= (plan.outer ? plan.replicas() : 0); ++copy)
+  for (int copy = 0; copy <= (plan.outer ? plan.step.replicas() : 0); ++copy)
     for (const Parameter& tensor : gpt_parameter_table(model))
       tensors.push_back(
           {copy == 0 ? tensor.name : fmt::format("replica.{}.{}", copy - 1, tensor.name), tensor.rows, tensor.columns});
@@ -94,17 +94,17 @@ bool is_same_path(const std::string& one, const std::string& other) {
 }
 
 /// What seed and order of the text depend on: with the number of steps it is the place in the data.
-std::string describe_data(const Plan& plan) {
-  const TrainOptions& o = plan.options;
+std::string describe_data(const TrainPlan& plan) {
+  const week25::Options3d& o = plan.step;
   return fmt::format("seed {}, {} sequences of {} tokens a step, {} tokens of text", o.seed, o.batch, o.sequence,
                      plan.corpus ? plan.corpus->train().size() : 0);
 }
 
 /// Of replicas that step on their own. The numbers at the front are what a resumed run needs.
-std::string describe_outer(const Plan& plan, int local_steps) {
+std::string describe_outer(const TrainPlan& plan, int local_steps) {
   return fmt::format(
       "{} replicas, {} local steps since the last outer step, which follows {}, with rate {} and momentum {}",
-      plan.replicas(), local_steps, plan.outer->every, plan.outer->learning_rate, plan.outer->momentum);
+      plan.step.replicas(), local_steps, plan.outer->every, plan.outer->learning_rate, plan.outer->momentum);
 }
 struct OuterFact {
   int replicas = 0, local_steps = 0;
@@ -156,7 +156,7 @@ std::vector<Held> held_by(Optimizer& optimizer, week21::LocalSgd& outer, const H
 
 class Checkpoints::Impl {
  public:
-  Impl(Rank me, const Plan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
+  Impl(Rank me, const TrainPlan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
        checkpoint::Files& files)
       : me_(me),
         plan_(plan),
@@ -166,13 +166,13 @@ class Checkpoints::Impl {
         log_(log),
         files_(files),
         tensors_(tensors_of(plan)),
-        saver_(files, plan.options.checkpoint, me.rank(), me.size()) {
-    if (judge() && saves()) lock_ = files_.lock(plan.options.checkpoint);
+        saver_(files, plan.checkpoint, me.rank(), me.size()) {
+    if (judge() && saves()) lock_ = files_.lock(plan.checkpoint);
   }
 
   bool resume() {
     auto phase = me_.region("checkpoint");
-    const std::string& path = plan_.options.resume;
+    const std::string& path = plan_.request.resume;
     const bool one = files_.exists(checkpoint::manifest_path(path));
     const std::vector<int> steps = one ? std::vector<int>{0} : checkpoint::steps_in(files_, path);
     for (std::size_t i = 0;; ++i) {
@@ -187,7 +187,7 @@ class Checkpoints::Impl {
 
   void begin_with(const std::vector<float>& values) {
     std::vector<Run> runs = joined(held_);
-    const std::size_t tensors = tensors_.size() / (outer_ ? static_cast<std::size_t>(plan_.replicas()) + 1 : 1);
+    const std::size_t tensors = tensors_.size() / (outer_ ? static_cast<std::size_t>(plan_.step.replicas()) + 1 : 1);
     for (Run& run : runs) run.tensor %= tensors;  // each replica begins with them
     checkpoint::Share share{checkpoint::pieces_of(tensors_, runs), {}};
     for (auto& array : share.arrays) array.assign(elements(), 0);
@@ -207,7 +207,7 @@ class Checkpoints::Impl {
     if (!cannot_begin.empty()) failed(cannot_begin);
     failed_ = attempt == 0;
     if (attempt == 0) return;
-    saver_.start(checkpoint::attempt_path(plan_.options.checkpoint, step_, attempt), take(), head());
+    saver_.start(checkpoint::attempt_path(plan_.checkpoint, step_, attempt), take(), head());
     stopped_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   }
 
@@ -223,12 +223,12 @@ class Checkpoints::Impl {
     if (failed_)
       log_.last_save_failed();
     else
-      log_.note(fmt::format("saved     {}", checkpoint::step_path(plan_.options.checkpoint, step_)));
+      log_.note(fmt::format("saved     {}", checkpoint::step_path(plan_.checkpoint, step_)));
   }
 
   std::string last() const {
-    const std::vector<int> steps = checkpoint::steps_in(files_, plan_.options.checkpoint);
-    return steps.empty() ? "none" : checkpoint::step_path(plan_.options.checkpoint, steps.front());
+    const std::vector<int> steps = checkpoint::steps_in(files_, plan_.checkpoint);
+    return steps.empty() ? "none" : checkpoint::step_path(plan_.checkpoint, steps.front());
   }
 
   // What ranks tell each other -------------------------------------------------------------------------------------
@@ -245,12 +245,12 @@ class Checkpoints::Impl {
   static constexpr int kNone = -1, kNothingYet = -2;  // in place of a step
 
   bool judge() const { return me_.rank() == 0; }
-  bool saves() const { return !plan_.options.checkpoint.empty(); }
-  bool saves_to(const std::string& path) const { return saves() && is_same_path(path, plan_.options.checkpoint); }
+  bool saves() const { return !plan_.checkpoint.empty(); }
+  bool saves_to(const std::string& path) const { return saves() && is_same_path(path, plan_.checkpoint); }
   int steps() const { return held_.front().optimizer->steps(); }
   /// A run that has diverged has nothing to go on for.
   bool stops(const std::string& failure) const {
-    return failure == checkpoint::kNotFinite || plan_.options.on_save_error == "stop";
+    return failure == checkpoint::kNotFinite || plan_.request.on_save_error == "stop";
   }
 
   /// Sums, element by element, over the ranks.
@@ -273,7 +273,7 @@ class Checkpoints::Impl {
 
   /// Makes the directory of a save; 0 where that cannot be. The number is this attempt's own.
   int begin(std::string& failure) {
-    const std::string& directory = plan_.options.checkpoint;
+    const std::string& directory = plan_.checkpoint;
     const int attempt = 1 + static_cast<int>(std::random_device()() % 1'000'000'000u);
     failure = failure_of([&] {
       if (!lock_->held()) {  // with its directory, which somebody removed
@@ -333,8 +333,8 @@ class Checkpoints::Impl {
 
   checkpoint::Manifest head() {
     checkpoint::Manifest manifest{step_, {}, tensors_, {}};
-    manifest.facts["model"] = describe_model(plan_.options.model);
-    manifest.facts["optimizer"] = plan_.options.optimizer;
+    manifest.facts["model"] = describe_model(plan_.step.model);
+    manifest.facts["optimizer"] = plan_.request.optimizer;
     manifest.facts["data"] = describe_data(plan_);
     if (outer_) manifest.facts["outer"] = describe_outer(plan_, outer_->local_steps());
     if (!scaler_) return manifest;
@@ -382,14 +382,14 @@ class Checkpoints::Impl {
   void check_model(const std::string& path, const checkpoint::Manifest& manifest) const {
     const auto model = manifest.facts.find("model");
     const std::string theirs = model == manifest.facts.end() ? "something else" : model->second;
-    if (theirs != describe_model(plan_.options.model) || manifest.tensors != tensors_)
+    if (theirs != describe_model(plan_.step.model) || manifest.tensors != tensors_)
       throw Error(Verdict::usage, fmt::format("checkpoint {} holds a model of {}, not of {}", path, theirs,
-                                              describe_model(plan_.options.model)));
+                                              describe_model(plan_.step.model)));
   }
 
   /// Of replicas that step on their own each has a state, which is no other number's and no sum's.
   void check_replicas(const std::string& path, const checkpoint::Manifest& manifest) const {
-    const int theirs = outer_in(manifest).replicas, mine = outer_ ? plan_.replicas() : 0;
+    const int theirs = outer_in(manifest).replicas, mine = outer_ ? plan_.step.replicas() : 0;
     if (theirs == mine) return;
     const auto words = [](int replicas) {
       return replicas == 0 ? "without --outer-steps" : fmt::format("with --outer-steps on {} replicas", replicas);
@@ -403,10 +403,10 @@ class Checkpoints::Impl {
   /// Their moments mean something else.
   void check_optimizer(const std::string& path, const checkpoint::Manifest& manifest) const {
     const auto optimizer = manifest.facts.find("optimizer");
-    if (optimizer == manifest.facts.end() || optimizer->second == plan_.options.optimizer) return;
+    if (optimizer == manifest.facts.end() || optimizer->second == plan_.request.optimizer) return;
     throw Error(Verdict::usage, fmt::format("checkpoint {} was made with --optimizer {}, not {}: its state would mean "
                                             "something else",
-                                            path, optimizer->second, plan_.options.optimizer));
+                                            path, optimizer->second, plan_.request.optimizer));
   }
 
   void put_back(const checkpoint::Manifest& manifest, const checkpoint::Share& share) {
@@ -431,7 +431,7 @@ class Checkpoints::Impl {
   }
 
   Rank me_;
-  const Plan& plan_;
+  const TrainPlan& plan_;
   std::vector<Held> held_;
   week22::LossScaler* scaler_;
   week21::LocalSgd* outer_;
@@ -447,7 +447,7 @@ class Checkpoints::Impl {
   bool failed_ = false;  // the last save, as far as is known
 };
 
-Checkpoints::Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
+Checkpoints::Checkpoints(Rank me, const TrainPlan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
                          checkpoint::Files& files)
     : impl_(std::make_unique<Impl>(me, plan, std::move(held), other, log, files)) {}
 Checkpoints::~Checkpoints() = default;

@@ -15,7 +15,7 @@
 #include "labs/week21_data_parallel/local_sgd.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "tools/train/log.hpp"
-#include "tools/train/options.hpp"
+#include "tools/train/plan.hpp"
 
 namespace lockstep::train {
 
@@ -56,11 +56,11 @@ class Checkpoints {
  public:
   /// Everything is kept by reference. Rank 0 locks the directory that is saved to: throws
   /// Error(usage) where another run saves there.
-  Checkpoints(Rank me, const Plan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
+  Checkpoints(Rank me, const TrainPlan& plan, std::vector<Held> held, const OtherState& other, TrainLog& log,
               checkpoint::Files& files);
   ~Checkpoints();
 
-  /// Puts back the last checkpoint of plan.options.resume that is whole, in whichever layout it was written. One that
+  /// Puts back the last checkpoint of plan.request.resume that is whole, in whichever layout it was written. One that
   /// is not is refused in a line that names the file. Throws Error(usage) where none is left, or it is of another
   /// model, optimizer, or number of replicas that step on their own. 16-bit values that other ranks' optimizers update
   /// are not put back. False where the run saves to the same directory, and nothing was saved yet.

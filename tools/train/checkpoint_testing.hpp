@@ -44,22 +44,22 @@ class Saved : public Folder {
     std::ifstream(std::string(LOCKSTEP_SOURCE_DIR) + "/data/austen.txt").read(text.data(), 20000);
     std::ofstream(path("text")) << text.substr(0, text.rfind(' '));
   }
-  TrainOptions run_in(const Layout& layout, int steps) const;
+  TrainRequest run_in(const Layout& layout, int steps) const;
 };
 
-inline TrainOptions Saved::run_in(const Layout& layout, int steps) const {
-  TrainOptions options = small_run();
+inline TrainRequest Saved::run_in(const Layout& layout, int steps) const {
+  TrainRequest options = small_run();
   options.data = path("text");
   options.heads = 4;
   options.batch = 8;
   options.microbatches = layout.pp > 1 ? 2 : 1;
   options.tokens = "char";  // a vocabulary that no number of ranks divides
   options.ranks = layout.ranks();
-  options.mesh.tp = layout.tp;
-  options.mesh.pp = layout.pp;
+  options.tp = layout.tp;
+  options.pp = layout.pp;
   options.schedule = layout.schedule;
   options.zero = layout.zero;
-  options.words.wrap = layout.wrap;
+  options.wrap = layout.wrap;
   options.shard_group = layout.shard_group;
   options.steps = steps;
   return options;
@@ -74,7 +74,7 @@ inline std::map<std::string, std::string> files_in(checkpoint::Files& files, con
   return all;
 }
 
-inline Trained train_with(const TrainOptions& options, checkpoint::Files& files) {
+inline Trained train_with(const TrainRequest& options, checkpoint::Files& files) {
   Trained result = try_to_train(options, files);
   result.outcome.check();
   return result;

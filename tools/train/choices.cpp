@@ -10,6 +10,7 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/storage.hpp"
 #include "labs/week21_data_parallel/large_batch.hpp"
+#include "tools/train/plan.hpp"
 
 namespace lockstep::train {
 
@@ -38,19 +39,19 @@ week21::Compression compression_named(const std::string& name) {
 
 }  // namespace
 
-week22::Precision precision_of(const TrainOptions& o) {
-  week22::Precision precision = week22::precision_of(o.words.precision);
-  if (!o.words.reduce.empty()) precision.reduce = parse_storage(o.words.reduce, "type of sums");
+week22::Precision precision_of(const TrainRequest& r) {
+  week22::Precision precision = week22::precision_of(r.precision);
+  if (!r.reduce.empty()) precision.reduce = parse_storage(r.reduce, "type of sums");
   return precision;
 }
 
-week22::Recompute recompute_of(const TrainOptions& o) {
+week22::Recompute recompute_of(const TrainRequest& r) {
   using week22::Recompute;
-  if (o.words.recompute == "none") return Recompute::none;
-  if (o.words.recompute == "full") return Recompute::full;
-  if (o.words.recompute != "selective")
-    refuse(unknown_name("recompute", o.words.recompute, std::array<std::string, 3>{"none", "selective", "full"}));
-  if (o.model.attention == AttentionKind::flash)
+  if (r.recompute == "none") return Recompute::none;
+  if (r.recompute == "full") return Recompute::full;
+  if (r.recompute != "selective")
+    refuse(unknown_name("recompute", r.recompute, std::array<std::string, 3>{"none", "selective", "full"}));
+  if (attention_of(r.attention) == AttentionKind::flash)
     refuse(
         "--recompute selective recomputes probabilities, which flash attention does not keep: add --attention "
         "materialised, or take --recompute full");
@@ -64,16 +65,15 @@ AttentionKind attention_of(const std::string& name) {
 }
 
 /// Where the loss scale begins; none where there is no fp16, or it is off.
-std::optional<float> loss_scale_of(const TrainOptions& o) {
-  if (o.words.precision != "fp16") {
-    if (o.words.loss_scale != "dynamic")
-      refuse(fmt::format("--loss-scale is for --precision fp16, not {}", o.words.precision));
+std::optional<float> loss_scale_of(const TrainRequest& r) {
+  if (r.precision != "fp16") {
+    if (r.loss_scale != "dynamic") refuse(fmt::format("--loss-scale is for --precision fp16, not {}", r.precision));
     return std::nullopt;
   }
-  if (o.words.loss_scale == "off") return std::nullopt;
-  if (o.words.loss_scale == "dynamic") return 65536.0f;
-  const bool power = o.words.loss_scale.starts_with("2^");
-  const char *from = o.words.loss_scale.c_str() + (power ? 2 : 0), *end = from;
+  if (r.loss_scale == "off") return std::nullopt;
+  if (r.loss_scale == "dynamic") return 65536.0f;
+  const bool power = r.loss_scale.starts_with("2^");
+  const char *from = r.loss_scale.c_str() + (power ? 2 : 0), *end = from;
   const float number = std::strtof(from, const_cast<char**>(&end)), scale = power ? std::exp2(number) : number;
   int exponent = 0;
   if (end == from || *end || !(scale >= kLeastLossScale && scale <= 1 / kLeastLossScale / kLeastLossScale) ||
@@ -81,7 +81,7 @@ std::optional<float> loss_scale_of(const TrainOptions& o) {
     refuse(
         fmt::format("--loss-scale needs dynamic, off or a power of two from 2^-24 to 2^48 such as 1024 or 2^10, not "
                     "'{}'",
-                    o.words.loss_scale));
+                    r.loss_scale));
   return scale;
 }
 
@@ -92,37 +92,37 @@ week21::RateRule rate_rule_of(const std::string& name) {
   refuse(unknown_name("--lr-scaling", name, std::array<std::string, 3>{"none", "linear", "sqrt"}));
 }
 
-week21::Compression compression_of(const TrainOptions& o) {
-  week21::Compression compression = compression_named(o.compress);
-  if (o.no_feedback && compression.method != week21::Method::top_k)
+week21::Compression compression_of(const TrainRequest& r, int data_ranks) {
+  week21::Compression compression = compression_named(r.compress);
+  if (r.no_feedback && compression.method != week21::Method::top_k)
     refuse("--no-feedback is for --compress topk:DENSITY, the only method with error feedback");
-  compression.feedback = !o.no_feedback;
-  compression.seed = o.seed;
-  if (o.compress.empty()) return compression;
-  if (o.cp > 1 || o.mesh.tp > 1 || o.mesh.pp > 1 || o.zero > 0)
+  compression.feedback = !r.no_feedback;
+  compression.seed = r.seed;
+  if (r.compress.empty()) return compression;
+  if (r.cp > 1 || r.tp > 1 || r.pp > 1 || r.zero > 0)
     refuse("--compress is for plain data parallelism: leave out --cp, --tp, --pp and --zero");
-  if (o.mesh.dp == 1) refuse("--compress needs at least two ranks: a single one sends nothing");
-  if (o.words.precision != "fp32" || (!o.words.reduce.empty() && o.words.reduce != "fp32"))
+  if (data_ranks == 1) refuse("--compress needs at least two ranks: a single one sends nothing");
+  if (r.precision != "fp32" || (!r.reduce.empty() && r.reduce != "fp32"))
     refuse("--compress compresses fp32 gradients: leave out --precision and --reduce");
   return compression;
 }
 
-std::optional<week21::OuterSgd> outer_of(const TrainOptions& o) {
-  if (o.outer_steps == 0) {
-    if (o.asks("--outer-lr") || o.asks("--outer-momentum"))
+std::optional<week21::OuterSgd> outer_of(const TrainRequest& r, int data_ranks) {
+  if (r.outer_steps == 0) {
+    if (r.asks("--outer-lr") || r.asks("--outer-momentum"))
       refuse("--outer-lr and --outer-momentum are for --outer-steps H");
     return {};
   }
-  if (o.cp > 1 || o.mesh.tp > 1 || o.mesh.pp > 1 || o.zero > 0 || !o.compress.empty())
+  if (r.cp > 1 || r.tp > 1 || r.pp > 1 || r.zero > 0 || !r.compress.empty())
     refuse(
         "--outer-steps is for plain data parallelism, whose ranks each have the whole model: leave out --cp, --tp, "
         "--pp, --zero and --compress");
-  if (o.mesh.dp == 1) refuse("--outer-steps needs at least two ranks: one has nobody to agree with");
-  if (o.words.precision != "fp32" || !o.words.reduce.empty())
+  if (data_ranks == 1) refuse("--outer-steps needs at least two ranks: one has nobody to agree with");
+  if (r.precision != "fp32" || !r.reduce.empty())
     refuse("--outer-steps averages fp32 parameters: leave out --precision and --reduce");
-  return week21::OuterSgd{.every = o.outer_steps,
-                          .learning_rate = static_cast<float>(o.outer_learning_rate),
-                          .momentum = static_cast<float>(o.outer_momentum)};
+  return week21::OuterSgd{.every = r.outer_steps,
+                          .learning_rate = static_cast<float>(r.outer_learning_rate),
+                          .momentum = static_cast<float>(r.outer_momentum)};
 }
 
 TokenKind token_kind_of(const std::string& name) {
@@ -131,26 +131,26 @@ TokenKind token_kind_of(const std::string& name) {
   refuse(unknown_name("kind of tokens", name, std::array<std::string, 2>{"byte", "char"}));
 }
 
-AdamW optimizer_of(const TrainOptions& o) {
-  if (o.optimizer == "adamw") return {.weight_decay = static_cast<float>(o.weight_decay.value_or(0.1))};
-  if (o.optimizer == "sgd")
+AdamW optimizer_of(const TrainRequest& r) {
+  if (r.optimizer == "adamw") return {.weight_decay = static_cast<float>(r.weight_decay.value_or(0.1))};
+  if (r.optimizer == "sgd")
     return {.epsilon = kDescentEpsilon,
-            .weight_decay = static_cast<float>(o.weight_decay.value_or(0)) / kDescentEpsilon};
-  refuse(unknown_name("--optimizer", o.optimizer, std::array<std::string, 2>{"adamw", "sgd"}));
+            .weight_decay = static_cast<float>(r.weight_decay.value_or(0)) / kDescentEpsilon};
+  refuse(unknown_name("--optimizer", r.optimizer, std::array<std::string, 2>{"adamw", "sgd"}));
 }
 
-float learning_rate(int step, const TrainOptions& o) {
-  const week21::RateRule rule = rate_rule_of(o.lr_scaling);
-  week21::RateSchedule schedule{.first = 0, .peak = o.learning_rate, .warmup = o.warmup, .steps = o.steps};
+float learning_rate(int step, const TrainRequest& r) {
+  const week21::RateRule rule = rate_rule_of(r.lr_scaling);
+  week21::RateSchedule schedule{.first = 0, .peak = r.learning_rate, .warmup = r.warmup, .steps = r.steps};
   if (rule != week21::RateRule::none) {
-    schedule = week21::schedule_for_batch(schedule, o.base_batch, o.batch, rule, o.warmup);
-    schedule.steps = o.steps;  // --steps are of this batch
+    schedule = week21::schedule_for_batch(schedule, r.base_batch, r.batch, rule, r.warmup);
+    schedule.steps = r.steps;  // --steps are of this batch
   }
   return static_cast<float>(week21::rate_at(schedule, step));
 }
 
-float optimizer_rate(int step, const TrainOptions& o) {
-  return learning_rate(step, o) * (o.optimizer == "sgd" ? kDescentEpsilon : 1);
+float optimizer_rate(int step, const TrainRequest& r) {
+  return learning_rate(step, r) * (r.optimizer == "sgd" ? kDescentEpsilon : 1);
 }
 
 }  // namespace lockstep::train

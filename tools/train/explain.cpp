@@ -11,23 +11,24 @@
 
 namespace lockstep::train {
 
-Facts facts_of(const Plan& plan) {
-  const TrainOptions& o = plan.options;
+Facts facts_of(const TrainPlan& plan) {
+  const TrainRequest& r = plan.request;
+  const week25::Options3d& o = plan.step;
   const std::size_t parts = static_cast<std::size_t>(o.replicas()) * static_cast<std::size_t>(o.microbatches);
-  Facts facts{o, o.largest_microbatch(), o.batch % parts == 0, 0, o.optimizer == "adamw"};
-  facts.weight_decay = o.weight_decay.value_or(facts.adamw ? 0.1 : 0);
+  Facts facts{r, o, o.largest_microbatch(), o.batch % parts == 0, 0, r.optimizer == "adamw"};
+  facts.weight_decay = r.weight_decay.value_or(facts.adamw ? 0.1 : 0);
   facts.half = o.model.storage == DType::f16;
   facts.brain = o.model.storage == DType::bf16;
   return facts;
 }
 
-Nodes nodes_of(const Plan& plan) {
+Nodes nodes_of(const TrainPlan& plan) {
   const int ranks = plan.run.ranks;
   const int node = plan.run.machine.levels.empty() ? ranks : std::min(ranks, plan.run.machine.levels.front().ranks);
   return ranks % node == 0 ? Nodes{ranks / node, node} : Nodes{1, ranks};
 }
 
-std::string torchrun(const Plan& plan, const std::string& program) {
+std::string torchrun(const TrainPlan& plan, const std::string& program) {
   const auto [nodes, node] = nodes_of(plan);
   if (nodes == 1) return fmt::format("torchrun --standalone --nproc-per-node {} {}", node, program);
   return fmt::format("torchrun --nnodes {} --nproc-per-node {} --rdzv-backend c10d --rdzv-endpoint $HEAD:29500 {}",
@@ -42,15 +43,15 @@ std::vector<std::string> common_differences(const Facts& f) {
   say(!f.equal,
       "Microbatches of unequal size: there all have as many sequences; choose --batch divisible by --dp × "
       "--microbatches.");
-  say(!f.o.compress.empty(),
+  say(!f.r.compress.empty(),
       "--compress: as a communication hook in PyTorch's DDP you would write it yourself; elsewhere there is none.");
-  say(f.o.outer_steps > 0,
+  say(f.r.outer_steps > 0,
       "--outer-steps: DiLoCo(manager, [model], optimizer, outer_optimizer, sync_every=…) of torchft.local_sgd, around "
       "a PyTorch loop without DDP; DeepSpeed and Megatron-LM have nothing of the kind.");
-  say(f.o.optimizer == "sgd",
+  say(f.r.optimizer == "sgd",
       "--optimizer sgd: ours averages the gradients for its momentum, torch.optim.SGD sums them (dampening=0).");
-  say(f.o.lr_scaling != "none", "--lr-scaling: the rate below is not scaled; multiply it yourself.");
-  say(!f.o.checkpoint.empty() || !f.o.resume.empty(),
+  say(f.r.lr_scaling != "none", "--lr-scaling: the rate below is not scaled; multiply it yourself.");
+  say(!f.r.checkpoint.empty() || !f.r.resume.empty(),
       "Checkpoints have other formats: ./lab export carries the weights over, not the optimizer's state.");
   say(true,
       "Initial weights and the order of the text are drawn differently: losses follow the same course, with other "
@@ -59,7 +60,7 @@ std::vector<std::string> common_differences(const Facts& f) {
   return all;
 }
 
-Explanation explain_as(const std::string& program, const Plan& plan) {
+Explanation explain_as(const std::string& program, const TrainPlan& plan) {
   if (program == "torchrun") return as_torchrun(plan);
   if (program == "deepspeed") return as_deepspeed(plan);
   if (program == "megatron") return as_megatron(plan);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/train/options.hpp"
+#include "tools/train/plan.hpp"
 
 namespace lockstep::train {
 
@@ -17,7 +17,7 @@ struct Explanation {
 };
 
 /// `program`: torchrun, deepspeed or megatron. Throws Error(usage) for another.
-Explanation explain_as(const std::string& program, const Plan& plan);
+Explanation explain_as(const std::string& program, const TrainPlan& plan);
 
 /// As it is printed.
 std::string explanation_text(const Explanation& explanation);

@@ -28,19 +28,19 @@ class Members {
   std::vector<Json::Member> all_;
 };
 
-Json zero_json(const TrainOptions& o) {
+Json zero_json(const week25::Options3d& o) {
   Members zero;
-  zero.set("stage", Json::of(o.zero)).set("overlap_comm", Json::of(!o.no_overlap));
+  zero.set("stage", Json::of(o.zero)).set("overlap_comm", Json::of(o.overlap));
   if (o.zero > 0)
     zero.set("reduce_bucket_size", Json::of(o.bucket_bytes / bytes_of(o.reduce)))
         .set("contiguous_gradients", Json::of(true));
-  if (is_hybrid(o, o.mesh.dp)) zero.set("mics_shard_size", Json::of(o.shard_group));
+  if (o.is_hybrid()) zero.set("mics_shard_size", Json::of(o.state_ranks()));
   return zero.object();
 }
 
 Json optimizer_json(const Facts& f) {
   Members parameters;
-  parameters.set("lr", Json::of(f.o.learning_rate));
+  parameters.set("lr", Json::of(f.r.learning_rate));
   if (f.adamw) {
     std::vector<Json> betas;
     for (const double beta : {0.9, 0.95}) betas.push_back(Json::of(beta));
@@ -52,15 +52,15 @@ Json optimizer_json(const Facts& f) {
   return Members().set("type", text_of(f.adamw ? "AdamW" : "SGD")).set("params", parameters.object()).object();
 }
 
-Json scheduler_json(const TrainOptions& o) {
+Json scheduler_json(const TrainRequest& r) {
   Members parameters;
-  parameters.set("total_num_steps", Json::of(o.steps)).set("warmup_num_steps", Json::of(std::max(2, o.warmup)));
+  parameters.set("total_num_steps", Json::of(r.steps)).set("warmup_num_steps", Json::of(std::max(2, r.warmup)));
   parameters.set("warmup_min_ratio", Json::of(0.0)).set("cos_min_ratio", Json::of(0.1));
   parameters.set("warmup_type", text_of("linear"));  // its default is logarithmic
   return Members().set("type", text_of("WarmupCosineLR")).set("params", parameters.object()).object();
 }
 
-Json fp16_json(const TrainOptions& o) {
+Json fp16_json(const week25::Options3d& o) {
   Members fp16;
   fp16.set("enabled", Json::of(true)).set("loss_scale", Json::of(o.loss_scale ? 0 : 1));
   if (o.loss_scale) fp16.set("initial_scale_power", Json::of(static_cast<int>(std::log2(*o.loss_scale))));
@@ -70,9 +70,10 @@ Json fp16_json(const TrainOptions& o) {
 
 }  // namespace
 
-Explanation as_deepspeed(const Plan& plan) {
+Explanation as_deepspeed(const TrainPlan& plan) {
   const Facts f = facts_of(plan);
-  const TrainOptions& o = f.o;
+  const TrainRequest& r = f.r;
+  const week25::Options3d& o = f.o;
   const auto [nodes, node] = nodes_of(plan);
   const std::string hosts = nodes > 1 ? fmt::format("--hostfile hosts --num_nodes {} ", nodes) : "";
   Explanation e;
@@ -85,9 +86,9 @@ Explanation as_deepspeed(const Plan& plan) {
   config.set("train_batch_size", Json::of(replica * static_cast<std::size_t>(o.replicas())));
   config.set("train_micro_batch_size_per_gpu", Json::of(f.micro));
   config.set("gradient_accumulation_steps", Json::of(o.microbatches));
-  config.set("optimizer", optimizer_json(f)).set("scheduler", scheduler_json(o));
-  config.set("gradient_clipping", Json::of(o.clip)).set("zero_optimization", zero_json(o));
-  config.set("steps_per_print", Json::of(o.log_every));
+  config.set("optimizer", optimizer_json(f)).set("scheduler", scheduler_json(r));
+  config.set("gradient_clipping", Json::of(r.clip)).set("zero_optimization", zero_json(o));
+  config.set("steps_per_print", Json::of(plan.log_every));
   if (f.brain) config.set("bf16", Members().set("enabled", Json::of(true)).object());
   if (f.half) config.set("fp16", fp16_json(o));
   if (f.half || f.brain)
@@ -116,7 +117,7 @@ Explanation as_deepspeed(const Plan& plan) {
   say(f.adamw && f.weight_decay > 0,
       "Weight decay: in the file it is of all parameters; ours spares norms and biases: pass parameter groups to "
       "initialize().");
-  say(is_hybrid(o, o.mesh.dp), "--shard-group: MiCS, whose deepspeed.zero.MiCS_Init builds the model.");
+  say(o.is_hybrid(), "--shard-group: MiCS, whose deepspeed.zero.MiCS_Init builds the model.");
   say(o.zero == 3,
       "--wrap and --prefetch: stage 3 chooses its units by itself; stage3_prefetch_bucket_size counts elements.");
   return e;

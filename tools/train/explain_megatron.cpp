@@ -23,7 +23,7 @@ class Launch {
 
 std::string number(auto value) { return fmt::format("{}", value); }
 
-std::size_t parts_of(const TrainOptions& o) {
+std::size_t parts_of(const week25::Options3d& o) {
   return static_cast<std::size_t>(o.mesh.pp) * static_cast<std::size_t>(o.chunks);
 }
 
@@ -42,7 +42,8 @@ void add_block(Launch& launch, const GptConfig& model) {
 }
 
 void add_model_and_optimizer(Launch& launch, const Facts& f) {
-  const TrainOptions& o = f.o;
+  const TrainRequest& r = f.r;
+  const week25::Options3d& o = f.o;
   const auto add = [&](const auto&... words) { launch.add(words...); };
   add("--num-layers", number(o.model.layers));
   add("--hidden-size", number(o.model.d_model));
@@ -56,16 +57,16 @@ void add_model_and_optimizer(Launch& launch, const Facts& f) {
   add("--micro-batch-size", number(f.micro));
   add("--global-batch-size",
       number(static_cast<std::size_t>(o.microbatches) * f.micro * static_cast<std::size_t>(o.replicas())));
-  add("--train-iters", number(o.steps));
+  add("--train-iters", number(r.steps));
   add("--lr", fmt::format("{} --min-lr {:g} --lr-decay-style cosine --lr-decay-iters {} --lr-warmup-iters {}",
-                          o.learning_rate, o.learning_rate / 10, o.steps, o.warmup));
+                          r.learning_rate, r.learning_rate / 10, r.steps, r.warmup));
   add("--optimizer", f.adamw ? "adam --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps 1e-8" : "sgd --sgd-momentum 0.9");
-  add("--weight-decay", fmt::format("{} --clip-grad {}", f.weight_decay, o.clip));
+  add("--weight-decay", fmt::format("{} --clip-grad {}", f.weight_decay, r.clip));
   add("--seed", number(o.seed));
 }
 
 void add_precision(Launch& launch, const Facts& f) {
-  const TrainOptions& o = f.o;
+  const week25::Options3d& o = f.o;
   const auto add = [&](const auto&... words) { launch.add(words...); };
   if (f.brain) add("--bf16");
   if (f.brain && o.reduce != DType::f32) add("--grad-reduce-in-bf16");
@@ -80,7 +81,7 @@ void add_precision(Launch& launch, const Facts& f) {
   if (f.half && o.reduce == DType::f32) add("--accumulate-allreduce-grads-in-fp32");
 }
 
-void add_parallelism(Launch& launch, const TrainOptions& o) {
+void add_parallelism(Launch& launch, const week25::Options3d& o) {
   const auto add = [&](const auto&... words) { launch.add(words...); };
   if (o.mesh.tp > 1) add("--tensor-model-parallel-size", number(o.mesh.tp));
   if (o.sequence_parallel) add("--sequence-parallel");
@@ -88,26 +89,28 @@ void add_parallelism(Launch& launch, const TrainOptions& o) {
   if (o.mesh.pp > 1) add("--pipeline-model-parallel-size", number(o.mesh.pp));
   if (o.mesh.pp > 1 && o.schedule == "interleaved")
     add("--num-layers-per-virtual-pipeline-stage", number(std::max<std::size_t>(1, o.model.layers / parts_of(o))));
-  if (o.zero == 1 && o.mesh.dp > 1) add("--use-distributed-optimizer");
-  if (o.mesh.dp > 1 && !o.no_overlap)
+  if (o.zero == 1 && o.data_ranks() > 1) add("--use-distributed-optimizer");
+  if (o.data_ranks() > 1 && o.overlap)
     add("--overlap-grad-reduce --ddp-bucket-size", number(o.bucket_bytes / bytes_of(o.reduce)));
-  if (o.zero == 1 && o.mesh.dp > 1 && o.overlap_gather) add("--overlap-param-gather");
+  if (o.zero == 1 && o.data_ranks() > 1 && o.overlap_gather) add("--overlap-param-gather");
   if (o.recompute == week22::Recompute::full)
     add("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
   if (o.recompute == week22::Recompute::selective) add("--recompute-granularity selective");
 }
 
-void add_data_and_files(Launch& launch, const TrainOptions& o) {
+void add_data_and_files(Launch& launch, const TrainPlan& plan) {
+  const TrainRequest& r = plan.request;
   const auto add = [&](const auto&... words) { launch.add(words...); };
-  add("--data-path", "YOUR_DATA --tokenizer-type NullTokenizer --vocab-size " + number(o.model.vocabulary));
-  add("--log-interval", fmt::format("{} --eval-interval {} --eval-iters 2", o.log_every, o.validate_every));
-  if (!o.checkpoint.empty())
-    add("--save", fmt::format("CHECKPOINTS --save-interval {}", o.checkpoint_every > 0 ? o.checkpoint_every : o.steps));
-  if (!o.resume.empty()) add("--load", "CHECKPOINTS");
+  add("--data-path", "YOUR_DATA --tokenizer-type NullTokenizer --vocab-size " + number(plan.step.model.vocabulary));
+  add("--log-interval", fmt::format("{} --eval-interval {} --eval-iters 2", plan.log_every, plan.validate_every));
+  if (!r.checkpoint.empty())
+    add("--save", fmt::format("CHECKPOINTS --save-interval {}", r.checkpoint_every > 0 ? r.checkpoint_every : r.steps));
+  if (!r.resume.empty()) add("--load", "CHECKPOINTS");
 }
 
 std::vector<std::string> differences(const Facts& f) {
-  const TrainOptions& o = f.o;
+  const TrainRequest& r = f.r;
+  const week25::Options3d& o = f.o;
   std::vector<std::string> differs = common_differences(f);
   const auto say = [&](bool so, const std::string& sentence) {
     if (so) differs.push_back(sentence);
@@ -118,21 +121,21 @@ std::vector<std::string> differences(const Facts& f) {
       fmt::format("{} layers do not divide over {} stages of {} chunks: Megatron-LM needs as many layers in each; "
                   "ours counts embedding and head too.",
                   o.model.layers, o.mesh.pp, o.chunks));
-  say(o.zero >= 2 && o.mesh.dp > 1, fmt::format("--zero {}: its distributed optimizer is stage 1; this is "
-                                                "--use-megatron-fsdp --data-parallel-sharding-strategy "
-                                                "{} --ckpt-format fsdp_dtensor.",
-                                                o.zero, o.zero == 2 ? "optim_grads" : "optim_grads_params"));
+  say(o.zero >= 2 && o.data_ranks() > 1, fmt::format("--zero {}: its distributed optimizer is stage 1; this is "
+                                                     "--use-megatron-fsdp --data-parallel-sharding-strategy "
+                                                     "{} --ckpt-format fsdp_dtensor.",
+                                                     o.zero, o.zero == 2 ? "optim_grads" : "optim_grads_params"));
   say(o.sequence_parallel && !o.overlap_scatter,
       "Without --overlap-scatter: with --sequence-parallel Megatron-LM always scatters gradients of inputs behind the "
       "products for weights.");
-  say(is_hybrid(o, o.mesh.dp),
+  say(o.is_hybrid(),
       fmt::format(
           "--shard-group {}: --num-distributed-optimizer-instances {} keeps stage 1's state once in each group.",
-          o.shard_group, o.mesh.dp / std::max(1, o.shard_group)));
+          o.state_ranks(), o.data_ranks() / o.state_ranks()));
   say(o.cp > 1 && o.sequence % (2 * static_cast<std::size_t>(o.cp)) != 0,
       fmt::format("A sequence of {} tokens: Megatron-LM refuses one that does not divide by 2 × {}.", o.sequence,
                   o.cp));
-  say(o.warmup >= o.steps, "Megatron-LM refuses a warm-up that is as long as the run.");
+  say(r.warmup >= r.steps, "Megatron-LM refuses a warm-up that is as long as the run.");
   say(true,
       fmt::format(
           "The vocabulary is padded to a multiple of 128 × {}; text must be preprocessed (tools/preprocess_data.py).",
@@ -142,7 +145,7 @@ std::vector<std::string> differences(const Facts& f) {
 
 }  // namespace
 
-Explanation as_megatron(const Plan& plan) {
+Explanation as_megatron(const TrainPlan& plan) {
   const Facts f = facts_of(plan);
   // It refuses both without this, on GPUs before Blackwell: one hardware queue keeps kernels in the order of their
   // launch.
@@ -151,7 +154,7 @@ Explanation as_megatron(const Plan& plan) {
   add_model_and_optimizer(launch, f);
   add_precision(launch, f);
   add_parallelism(launch, f.o);
-  add_data_and_files(launch, f.o);
+  add_data_and_files(launch, plan);
   return {launch.line, "", "", differences(f)};
 }
 

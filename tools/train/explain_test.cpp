@@ -9,14 +9,14 @@
 namespace lockstep::train {
 namespace {
 
-TrainOptions meshed(int dp, int tp, int pp) {
-  TrainOptions options = small_run();
+TrainRequest meshed(int dp, int tp, int pp) {
+  TrainRequest options = small_run();
   options.batch = 24;
   set_mesh(options, dp, tp, pp);
   return options;
 }
 
-std::string text_of(const std::string& program, const TrainOptions& options) {
+std::string text_of(const std::string& program, const TrainRequest& options) {
   return explanation_text(explain_as(program, make_plan(options, 0)));
 }
 
@@ -28,7 +28,7 @@ void expect_none(const std::string& text, const std::vector<std::string>& parts)
 }
 
 TEST(ExplainAs, TorchrunOfEachZeroStage) {
-  TrainOptions options = meshed(3, 1, 1);
+  TrainRequest options = meshed(3, 1, 1);
   options.microbatches = 2;
   expect_all(text_of("torchrun", options),
              {"--nproc-per-node 3", "DistributedDataParallel(", "require_backward_grad_sync = i == 1",
@@ -41,28 +41,28 @@ TEST(ExplainAs, TorchrunOfEachZeroStage) {
   options.zero = 2;
   expect_all(text_of("torchrun", options), {"fully_shard(block", "reshard_after_forward=False"});
   options.zero = 3;
-  options.words.precision = "bf16";
-  options.words.reduce = "fp32";
+  options.precision = "bf16";
+  options.reduce = "fp32";
   const std::string sharded = text_of("torchrun", options);
   expect_all(sharded, {"reshard_after_forward=True", "param_dtype=torch.bfloat16, reduce_dtype=torch.float32"});
   expect_none(sharded, {"DistributedDataParallel", "autocast"});
 }
 
 TEST(ExplainAs, TorchrunOfAMesh) {
-  TrainOptions options = meshed(2, 2, 2);
+  TrainRequest options = meshed(2, 2, 2);
   options.sequence_parallel = true;
   options.schedule = "gpipe";
-  options.words.recompute = "full";
+  options.recompute = "full";
   expect_all(text_of("torchrun", options),
              {"(2, 2, 2), mesh_dim_names=(\"pp\", \"dp\", \"tp\")", "ColwiseParallel()", "SequenceParallel()",
               "checkpoint_wrapper", "ScheduleGPipe(stage, n_microbatches=8"});
 }
 
 TEST(ExplainAs, SharedSequences) {
-  TrainOptions options = meshed(2, 2, 1);
+  TrainRequest options = meshed(2, 2, 1);
   options.cp = 2;
   options.microbatches = 3;
-  options.words.precision = "bf16";
+  options.precision = "bf16";
   expect_all(text_of("torchrun", options),
              {"--nproc-per-node 8", "(1, 2, 2, 2), mesh_dim_names=(\"pp\", \"dp\", \"cp\", \"tp\")",
               "process_group=mesh[\"dp\", \"cp\"]._flatten().get_group()",
@@ -76,7 +76,7 @@ TEST(ExplainAs, SharedSequences) {
 }
 
 TEST(ExplainAs, OuterSteps) {
-  TrainOptions options = meshed(2, 1, 1);
+  TrainRequest options = meshed(2, 1, 1);
   options.outer_steps = 8;
   expect_none(text_of("torchrun", options), {"DistributedDataParallel", "require_backward_grad_sync"});
   for (const char* program : {"torchrun", "deepspeed", "megatron"})
@@ -84,7 +84,7 @@ TEST(ExplainAs, OuterSteps) {
 }
 
 TEST(ExplainAs, HybridSharding) {
-  TrainOptions options = meshed(8, 1, 1);
+  TrainRequest options = meshed(8, 1, 1);
   options.zero = 3;
   options.shard_group = 4;
   expect_all(text_of("torchrun", options), {"(1, 2, 4, 1), mesh_dim_names=(\"pp\", \"replicate\", \"shard\", \"tp\")",
@@ -96,11 +96,11 @@ TEST(ExplainAs, HybridSharding) {
 TEST(ExplainAs, DeepSpeedsFileIsJsonAndItsBatchIsOurs) {
   for (const int zero : {0, 1, 2, 3})
     for (const char* precision : {"fp32", "bf16", "fp16"}) {
-      TrainOptions options = meshed(4, 1, 1);
+      TrainRequest options = meshed(4, 1, 1);
       options.microbatches = 3;
       options.zero = zero;
-      options.words.precision = precision;
-      options.words.bucket_bytes = "40000";
+      options.precision = precision;
+      options.bucket_bytes = "40000";
       const Json config = Json::parse(explain_as("deepspeed", make_plan(options, 0)).config);
       const auto count = [&](const char* name) { return config.at(name).get<int>(); };
       EXPECT_EQ(count("train_batch_size"), 24);
@@ -116,14 +116,14 @@ TEST(ExplainAs, DeepSpeedsFileIsJsonAndItsBatchIsOurs) {
 }
 
 TEST(ExplainAs, MegatronsLine) {
-  TrainOptions options = meshed(2, 2, 2);
+  TrainRequest options = meshed(2, 2, 2);
   options.layers = 8;
   options.schedule = "interleaved";
   options.microbatches = 4;
   options.zero = 1;
   options.overlap_gather = true;
-  options.words.bucket_bytes = "80000";
-  options.words.recompute = "full";
+  options.bucket_bytes = "80000";
+  options.recompute = "full";
   const std::string text = text_of("megatron", options);
   expect_all(text,
              {"torchrun --standalone --nproc-per-node 8 pretrain_gpt.py", "--num-layers 8", "--micro-batch-size 3",
@@ -133,7 +133,7 @@ TEST(ExplainAs, MegatronsLine) {
               "--recompute-granularity full", "--lr 0.003 --min-lr 0.0003 "});
   expect_none(text, {"this line is of 1F1B", "do not divide over", "--swiglu", "--disable-bias-linear", "RMSNorm"});
   options = meshed(2, 2, 1);
-  options.words.model = "tiny-llama";
+  options.model = "tiny-llama";
   expect_all(text_of("megatron", options),
              {"--normalization RMSNorm", "--position-embedding-type rope", "--rotary-base 500000", "--swiglu",
               "--ffn-hidden-size 176", "--group-query-attention --num-query-groups 2", "--disable-bias-linear",
@@ -141,7 +141,7 @@ TEST(ExplainAs, MegatronsLine) {
 }
 
 TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
-  TrainOptions options = meshed(2, 1, 2);
+  TrainRequest options = meshed(2, 1, 2);
   options.schedule = "zb-h1";
   expect_all(text_of("megatron", options), {"--schedule zb-h1: Megatron-LM has 1F1B"});
   expect_all(text_of("deepspeed", options), {"PipelineModule(layers, num_stages=2)"});
@@ -166,7 +166,7 @@ TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
   options.zero = 3;
   expect_all(text_of("megatron", options), {"--zero 3: its distributed optimizer is stage 1", "optim_grads_params"});
   options.warmup = options.steps;
-  options.words.precision = options.words.reduce = "bf16";
+  options.precision = options.reduce = "bf16";
   expect_all(text_of("megatron", options), {"a warm-up that is as long as the run", "--bf16", "--grad-reduce-in-bf16"});
   options = meshed(2, 1, 1);
   options.compress = "topk:0.1";

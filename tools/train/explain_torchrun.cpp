@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 namespace {
 
-std::string schedule_class(const TrainOptions& o) {
+std::string schedule_class(const week25::Options3d& o) {
   if (o.schedule == "gpipe") return "ScheduleGPipe";
   if (o.schedule == "interleaved") return "ScheduleInterleaved1F1B";
   if (o.schedule == "zb-v") return "ScheduleZBVZeroBubble";
@@ -18,7 +18,8 @@ std::string schedule_class(const TrainOptions& o) {
 }
 
 std::string wrapped_model(const Facts& f) {
-  const TrainOptions& o = f.o;
+  const TrainRequest& r = f.r;
+  const week25::Options3d& o = f.o;
   std::string text;
   if (o.mesh.tp > 1)
     text += fmt::format(
@@ -30,10 +31,10 @@ std::string wrapped_model(const Facts& f) {
         o.sequence_parallel ? ", \"norm1\": SequenceParallel(), \"norm2\": SequenceParallel()" : "");
   if (o.recompute == week22::Recompute::full)
     text += "for i, block in enumerate(model.blocks):\n    model.blocks[i] = checkpoint_wrapper(block)\n";
-  if (o.mesh.dp == 1 || o.outer_steps > 0) return text;
-  const std::string replicas = is_hybrid(o, o.mesh.dp) ? "mesh[\"replicate\", \"shard\"]"
-                               : o.cp == 1             ? "mesh[\"dp\"]"
-                                                       : "mesh[\"dp\", \"cp\"]._flatten()";
+  if (o.data_ranks() == 1 || r.outer_steps > 0) return text;
+  const std::string replicas = o.is_hybrid() ? "mesh[\"replicate\", \"shard\"]"
+                               : o.cp == 1   ? "mesh[\"dp\"]"
+                                             : "mesh[\"dp\", \"cp\"]._flatten()";
   if (o.zero >= 2) {
     const std::string policy =
         f.half || f.brain ? fmt::format(", mp_policy=MixedPrecisionPolicy(param_dtype=torch.{}, reduce_dtype=torch.{})",
@@ -44,7 +45,7 @@ std::string wrapped_model(const Facts& f) {
                           : "";
     const std::string shard =
         fmt::format("mesh={}, reshard_after_forward={}{}", replicas, o.zero == 3 ? "True" : "False", policy);
-    if (o.words.wrap != "model") text += fmt::format("for block in model.blocks:\n    fully_shard(block, {})\n", shard);
+    if (r.wrap != "model") text += fmt::format("for block in model.blocks:\n    fully_shard(block, {})\n", shard);
     return text + fmt::format("fully_shard(model, {})\n", shard);
   }
   return text +
@@ -52,15 +53,15 @@ std::string wrapped_model(const Facts& f) {
                      replicas, static_cast<double>(o.bucket_bytes) / (1 << 20));
 }
 
-std::string mesh_line(const TrainOptions& o) {
+std::string mesh_line(const week25::Options3d& o) {
   std::string sizes = fmt::format("{}", o.mesh.pp), names = "\"pp\"";
   const auto add = [&](int size, const char* name) {
     sizes += fmt::format(", {}", size);
     names += fmt::format(", \"{}\"", name);
   };
-  if (is_hybrid(o, o.mesh.dp)) {
-    add(o.mesh.dp / o.shard_group, "replicate");
-    add(o.shard_group, "shard");
+  if (o.is_hybrid()) {
+    add(o.data_ranks() / o.state_ranks(), "replicate");
+    add(o.state_ranks(), "shard");
   } else {
     add(o.replicas(), "dp");
     if (o.cp > 1) add(o.cp, "cp");
@@ -70,36 +71,37 @@ std::string mesh_line(const TrainOptions& o) {
 }
 
 std::string optimizer_lines(const Facts& f) {
-  const TrainOptions& o = f.o;
+  const TrainRequest& r = f.r;
+  const week25::Options3d& o = f.o;
   std::string text = fmt::format(
       "decays = [p for p in model.parameters() if p.dim() > 1]\n"
       "others = [p for p in model.parameters() if p.dim() <= 1]\n"
       "groups = [{{\"params\": decays, \"weight_decay\": {}}}, {{\"params\": others, \"weight_decay\": 0.0}}]\n",
       f.weight_decay);
   const std::string made = f.adamw
-                               ? fmt::format("torch.optim.AdamW, lr={}, betas=(0.9, 0.95), eps=1e-8", o.learning_rate)
-                               : fmt::format("torch.optim.SGD, lr={}, momentum=0.9", o.learning_rate);
+                               ? fmt::format("torch.optim.AdamW, lr={}, betas=(0.9, 0.95), eps=1e-8", r.learning_rate)
+                               : fmt::format("torch.optim.SGD, lr={}, momentum=0.9", r.learning_rate);
   const std::size_t comma = made.find(',');
-  text += o.zero == 1 && o.mesh.dp > 1
+  text += o.zero == 1 && o.data_ranks() > 1
               ? fmt::format("optimizer = ZeroRedundancyOptimizer(groups, optimizer_class={})\n", made)
               : fmt::format("optimizer = {}(groups{})\n", made.substr(0, comma), made.substr(comma));
   const std::string cosine = fmt::format("CosineAnnealingLR(optimizer, {}, eta_min={:g})",
-                                         std::max(1, o.steps - o.warmup), o.learning_rate / 10);
-  if (o.warmup < 2) return text + fmt::format("schedule = {}\n", cosine);
+                                         std::max(1, r.steps - r.warmup), r.learning_rate / 10);
+  if (r.warmup < 2) return text + fmt::format("schedule = {}\n", cosine);
   return text + fmt::format(
                     "schedule = SequentialLR(optimizer, [LinearLR(optimizer, 1 / {}, total_iters={}),\n"
                     "                                    {}], milestones=[{}])\n",
-                    o.warmup, o.warmup - 1, cosine, o.warmup);
+                    r.warmup, r.warmup - 1, cosine, r.warmup);
 }
 
 /// Which of the model's parts a rank's chunk is.
-std::string part_number(const TrainOptions& o) {
+std::string part_number(const week25::Options3d& o) {
   const std::string stage = "mesh[\"pp\"].get_local_rank()";
   if (o.schedule == "zb-v") return fmt::format("{} if chunk == 0 else {} - {}", stage, 2 * o.mesh.pp - 1, stage);
   return stage + (o.chunks > 1 ? " + chunk * " + std::to_string(o.mesh.pp) : "");
 }
 
-std::string pipeline_lines(const TrainOptions& o) {
+std::string pipeline_lines(const week25::Options3d& o) {
   return fmt::format(
       "stage = PipelineStage(my_part_of(model), {}, {}, device, "
       "group=mesh[\"pp\"].get_group())\n"
@@ -108,14 +110,15 @@ std::string pipeline_lines(const TrainOptions& o) {
 }
 
 std::string step_lines(const Facts& f) {
-  const TrainOptions& o = f.o;
+  const TrainRequest& r = f.r;
+  const week25::Options3d& o = f.o;
   std::string text = fmt::format(
       "for parts in batches:  # {} of {} of {} on each rank\n"
       "    for i, (inputs, targets) in enumerate(parts):\n",
       counted(o.microbatches, "microbatch"), counted(f.micro, "sequence"), counted(o.sequence, "token"));
   if (o.zero >= 2)
     text += fmt::format("        model.set_requires_gradient_sync(i == {})\n", o.microbatches - 1);
-  else if (o.mesh.dp > 1 && o.outer_steps == 0)
+  else if (o.data_ranks() > 1 && r.outer_steps == 0)
     text +=
         fmt::format("        model.require_backward_grad_sync = i == {}  # what no_sync() sets\n", o.microbatches - 1);
   const char* inside = o.cp > 1 ? "    " : "";  // the backward too, whose attention is the ring's
@@ -126,18 +129,18 @@ std::string step_lines(const Facts& f) {
                         f.brain ? "bfloat16" : "float16");
   text += fmt::format("{}        loss = loss_of(model(inputs), targets) / {}\n{}", inside, o.microbatches, inside);
   text += o.loss_scale ? "        scaler.scale(loss).backward()\n" : "        loss.backward()\n";
-  if (o.clip > 0)
+  if (r.clip > 0)
     text += fmt::format("{}    torch.nn.utils.clip_grad_norm_(model.parameters(), {})\n",
-                        o.loss_scale ? "    scaler.unscale_(optimizer)\n" : "", o.clip);
+                        o.loss_scale ? "    scaler.unscale_(optimizer)\n" : "", r.clip);
   text += o.loss_scale ? "    scaler.step(optimizer)\n    scaler.update()\n" : "    optimizer.step()\n";
   return text + "    schedule.step()\n    optimizer.zero_grad()\n";
 }
 
 }  // namespace
 
-Explanation as_torchrun(const Plan& plan) {
+Explanation as_torchrun(const TrainPlan& plan) {
   const Facts f = facts_of(plan);
-  const TrainOptions& o = f.o;
+  const week25::Options3d& o = f.o;
   Explanation e{torchrun(plan, "train.py"), "train.py, what of it differs from a loop on one GPU", "",
                 common_differences(f)};
   e.config = mesh_line(o);
@@ -149,7 +152,7 @@ Explanation as_torchrun(const Plan& plan) {
   const auto say = [&](bool so, const std::string& sentence) {
     if (so) e.differs.push_back(sentence);
   };
-  say(is_hybrid(o, o.mesh.dp) && o.cp > 1,
+  say(o.is_hybrid() && o.cp > 1,
       "--shard-group with --cp: the ranks of \"cp\" are neighbours in \"shard\": a second mesh names them.");
   say(o.cp > 1 && o.mesh.pp > 1,
       "--cp with --pp: each step of the pipeline inside context_parallel(mesh[\"cp\"], …) as well.");
@@ -169,7 +172,7 @@ Explanation as_torchrun(const Plan& plan) {
   say(o.overlap_gather, o.zero == 1
                             ? "--overlap-gather: ZeroRedundancyOptimizer hands out new values within its step()."
                             : "--overlap-gather: fully_shard gathers values in the next forward whatever you type.");
-  say(o.no_overlap, "--no-overlap: DDP and fully_shard always overlap.");
+  say(!o.overlap, "--no-overlap: DDP and fully_shard always overlap.");
   say(o.zero == 3 && o.prefetch != 1,
       "--prefetch: set_modules_to_forward_prefetch and …_backward_prefetch, unit by unit.");
   return e;

@@ -98,14 +98,14 @@ Drawn draw(Draws& draws) {
   return drawn;
 }
 
-TrainOptions parsed(const CommandWords& words) {
+TrainRequest parsed(const CommandWords& words) {
   CommandWords all = {"train", "--threads", "1"};
   all.insert(all.end(), words.begin(), words.end());
   if (std::find(words.begin(), words.end(), "--sample") == words.end())
     for (const char* none : {"--sample", "0"}) all.emplace_back(none);
   std::vector<char*> pointers;
   for (std::string& word : all) pointers.push_back(word.data());
-  TrainOptions options;
+  TrainRequest options;
   EXPECT_FALSE(parse(static_cast<int>(pointers.size()), pointers.data(), options));
   return options;
 }
@@ -190,7 +190,7 @@ TEST(Train, AnyLayoutIsTheSerialRunAndKeepsItsPredictions) {
   for (int tries = 0; checked < count; ++tries) {
     ASSERT_LT(tries, 20 * (count + 1)) << "nearly all layouts are refused";
     const Drawn drawn = draw(draws);
-    const TrainOptions options = parsed(joined(drawn));
+    const TrainRequest options = parsed(joined(drawn));
     try {
       if (make_plan(options, 0).run.ranks > 8) continue;  // more than the machine has
     } catch (const Error& error) {

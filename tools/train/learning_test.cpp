@@ -11,8 +11,8 @@
 namespace lockstep::train {
 namespace {
 
-TrainOptions diverging_run() {
-  TrainOptions options = small_run();
+TrainRequest diverging_run() {
+  TrainRequest options = small_run();
   options.steps = 100;
   options.warmup = 0;
   options.learning_rate = options.weight_decay.emplace(10);  // all values times −99 a step
@@ -33,13 +33,13 @@ TEST(Train, ARunThatDivergesStopsAtThatStepAndSaysSo) {
     const char* precision;
   };
   for (const Row& row : {Row{1, 1, 1, "fp32"}, Row{2, 1, 1, "fp32"}, Row{4, 2, 2, "fp32"}, Row{2, 1, 1, "fp16"}}) {
-    TrainOptions options = diverging_run();
+    TrainRequest options = diverging_run();
     options.ranks = row.ranks;
-    options.mesh.tp = row.tp;
-    options.mesh.pp = row.pp;
-    options.words.precision = row.precision;
+    options.tp = row.tp;
+    options.pp = row.pp;
+    options.precision = row.precision;
     const Trained got = train(options);
-    const bool scaled = options.words.precision == "fp16";
+    const bool scaled = options.precision == "fp16";
     EXPECT_TRUE(got.diverged);
     ASSERT_GT(got.losses.size(), 2u);
     EXPECT_LT(got.losses.size(), 60u);
@@ -54,14 +54,14 @@ TEST(Train, ARunThatDivergesStopsAtThatStepAndSaysSo) {
 }
 
 TEST(Train, LearnsMoreThanHowOftenEachByteOccurs) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.steps = 120;
   options.warmup = 10;
   options.batch = 32;
   options.sequence = 32;
   options.learning_rate = 1e-2;
   const Trained got = train(options);
-  const Plan plan = make_plan(options, 0);
+  const TrainPlan plan = make_plan(options, 0);
   EXPECT_LT(got.losses.back(), plan.corpus->unigram_entropy() - 0.3);
   EXPECT_LT(got.validation, plan.corpus->unigram_entropy() - 0.3);
 }
@@ -69,7 +69,7 @@ TEST(Train, LearnsMoreThanHowOftenEachByteOccurs) {
 // As 21.12 shows for plain gradient descent: more than 80 % of what the loss falls by when gradients are summed in
 // every step.
 TEST(Train, OuterStepsLearnWithAFractionOfTheBytes) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.ranks = 4;
   options.steps = 60;  // no multiple of 8: the last outer step comes early
   options.warmup = 10;
@@ -83,14 +83,14 @@ TEST(Train, OuterStepsLearnWithAFractionOfTheBytes) {
     double rate, momentum;
   };
   for (const Row& row : {Row{8, 0.7, 0.5}, Row{3, 1, 0}}) {
-    TrainOptions outer = options;
+    TrainRequest outer = options;
     outer.outer_steps = row.every;
     outer.outer_learning_rate = row.rate;
     outer.outer_momentum = row.momentum;
     const Trained seen = train(outer);
     const std::string what = fmt::format("H = {}, rate {}, momentum {}", row.every, row.rate, row.momentum);
     const double part = (seen.losses.front() - seen.validation) / falls;
-    const double bytes = 2 * 3.0 / 4 * 4 * static_cast<double>(make_plan(outer, 0).options.model.parameters());
+    const double bytes = 2 * 3.0 / 4 * 4 * static_cast<double>(make_plan(outer, 0).step.model.parameters());
     fmt::print("{}: the loss falls by {:.0f} % as much, with {:.1f} % of the bytes\n", what, 100 * part,
                100 * seen.bytes_sent.at(40) / summed.bytes_sent.at(40));
     EXPECT_GT(part, 0.8) << what;
@@ -102,7 +102,7 @@ TEST(Train, OuterStepsLearnWithAFractionOfTheBytes) {
 // Descent is linear in gradients, and so is its momentum: to average parameters after every step is to average
 // gradients.
 TEST(Train, AnOuterStepAfterEveryStepOfDescentIsASum) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.ranks = 3;
   options.batch = 9;
   options.microbatches = 2;
@@ -124,7 +124,7 @@ TEST(Train, AnOuterStepAfterEveryStepOfDescentIsASum) {
 }
 
 TEST(Train, RanksOnTheirOwnWayDivergeTogether) {
-  TrainOptions options = diverging_run();
+  TrainRequest options = diverging_run();
   options.ranks = 2;
   options.outer_steps = 4;
   const Trained got = train(options);
@@ -134,7 +134,7 @@ TEST(Train, RanksOnTheirOwnWayDivergeTogether) {
 }
 
 TEST(Train, LearningRateWarmsUpAndFallsToATenth) {
-  TrainOptions options;
+  TrainRequest options;
   options.steps = 100;
   options.warmup = 10;
   options.learning_rate = 1;
@@ -146,7 +146,7 @@ TEST(Train, LearningRateWarmsUpAndFallsToATenth) {
 }
 
 TEST(Train, LearningRateGrowsWithTheBatch) {
-  TrainOptions options;
+  TrainRequest options;
   options.steps = 100;
   options.warmup = 10;
   options.learning_rate = 0.5;
@@ -162,7 +162,7 @@ TEST(Train, LearningRateGrowsWithTheBatch) {
 
 // Momentum 0.9 of the mean gradient: after one step from zero state the parameters have moved by rate · gradient.
 TEST(Train, DescentFollowsTheGradientAndNotItsSign) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.optimizer = "sgd";
   options.learning_rate = 1;
   options.warmup = 0;
@@ -182,7 +182,7 @@ TEST(Train, CompressedRunsSendWhatTheFormulaSaysAndReplicasStayEqual) {
     week21::Method method;
     double most;  // loss against the run without compression
   };
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.ranks = 3;
   options.steps = 20;
   const Trained plain = train(options);
@@ -206,7 +206,7 @@ TEST(Train, CompressedRunsSendWhatTheFormulaSaysAndReplicasStayEqual) {
 }
 
 TEST(Train, TopKSendsAnElementOfEachBucketAndSaysSo) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.ranks = 3;
   options.steps = 2;
   struct Bytes {
@@ -218,7 +218,7 @@ TEST(Train, TopKSendsAnElementOfEachBucketAndSaysSo) {
                  options.steps * make_plan(options, 0).compressed_bytes()};
   };
   const Bytes few = bytes_with("topk:1e-9"), many = bytes_with("topk:0.03");
-  const Plan plan = make_plan(options, 0);
+  const TrainPlan plan = make_plan(options, 0);
   const std::size_t buckets = plan.buckets().size();
   ASSERT_GT(buckets, 1u);
   EXPECT_EQ(few.said, static_cast<double>(options.steps) * 2 * 8 * static_cast<double>(buckets));

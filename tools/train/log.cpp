@@ -48,7 +48,7 @@ std::string bytes(const Memory& memory, Category category) {
   return format_bytes(static_cast<double>(memory.peak_of(category)));
 }
 
-std::string memory_line(const Plan& plan, const Outcome& outcome) {
+std::string memory_line(const TrainPlan& plan, const Outcome& outcome) {
   std::vector<std::string> parts;
   for (const State& state : kState)
     parts.push_back(fmt::format("{} {} ({})", to_string(state.category),
@@ -81,7 +81,7 @@ double measured_bytes(const Outcome& outcome, std::size_t steps) {
 
 }  // namespace
 
-TrainLog::TrainLog(const Plan& plan, std::FILE* out)
+TrainLog::TrainLog(const TrainPlan& plan, std::FILE* out)
     : plan_(plan),
       out_(out),
       // mpirun gives its processes a terminal even where its own output is a file
@@ -104,11 +104,10 @@ void TrainLog::complain(const std::string& line) {
 void TrainLog::diverged(const std::string& checkpoint) {
   diverged_ = true;
   const StepRecord& last = records_.back();
-  std::string what = plan_.options.loss_scale
+  std::string what = plan_.step.loss_scale
                          ? fmt::format("its gradients overflow at every loss scale, now {:g}", last.loss_scale)
                          : fmt::format("loss {}, gradient norm {}", shown(last.loss), shown(last.gradient_norm));
-  if (plan_.options.loss_scale && !std::isfinite(last.loss))
-    what += fmt::format(", and its loss is {}", shown(last.loss));
+  if (plan_.step.loss_scale && !std::isfinite(last.loss)) what += fmt::format(", and its loss is {}", shown(last.loss));
   const std::string kept = checkpoint.empty() ? "" : fmt::format("; the last good checkpoint is {}", checkpoint);
   complain(fmt::format("the run diverged at step {}: {}{}; try a lower --lr, a longer --warmup or a smaller --clip",
                        last.step, what, kept));
@@ -122,40 +121,39 @@ void TrainLog::stopped(int done, int signal) {
                    by_launcher        ? "an interrupt"
                    : signal == SIGINT ? "Ctrl-C"
                                       : "SIGTERM",
-                   done, plan_.options.steps, plan_.options.checkpoint));
+                   done, plan_.request.steps, plan_.checkpoint));
 }
 
 void TrainLog::nothing_to_do() {
-  note(fmt::format("done      {} has all {} steps already", plan_.options.resume, plan_.options.steps));
+  note(fmt::format("done      {} has all {} steps already", plan_.request.resume, plan_.request.steps));
 }
 
 void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
   first_step_ = first_step;
   logged_bytes_ = bytes_sent;
   began_ = std::chrono::steady_clock::now();
-  const GptConfig& m = plan_.options.model;
+  const GptConfig& m = plan_.step.model;
   note(fmt::format("model     {} parameters: {}, {}, d_model {}, vocabulary {}, context {}, {}, {} head{}",
                    short_count(static_cast<double>(m.parameters())), counted(m.layers, "layer"),
                    counted(m.heads, "head"), m.d_model, m.vocabulary, m.context, to_string(m.storage),
                    m.tied_head ? "tied" : "untied", describe_architecture(m)));
   if (plan_.corpus)
-    note(fmt::format("text      {}: {} training tokens, unigram entropy {:.3f} nats", plan_.options.data,
+    note(fmt::format("text      {}: {} training tokens, unigram entropy {:.3f} nats", plan_.data,
                      short_count(static_cast<double>(plan_.corpus->train().size())), plan_.corpus->unigram_entropy()));
-  note(fmt::format("step      {} × {} on {} ({}{}), {} each", counted(plan_.options.batch, "sequence"),
-                   counted(plan_.options.sequence, "token"), counted(plan_.run.ranks, "rank"), backend_name(),
+  note(fmt::format("step      {} × {} on {} ({}{}), {} each", counted(plan_.step.batch, "sequence"),
+                   counted(plan_.step.sequence, "token"), counted(plan_.run.ranks, "rank"), backend_name(),
                    virtual_time_ || plan_.run.emulate ? ", " + plan_.run.machine.name : "",
-                   counted(plan_.options.microbatches, "microbatch")));
+                   counted(plan_.step.microbatches, "microbatch")));
   for (const std::string& sentence : without_effect(plan_)) note("note      " + sentence);
-  if (plan_.options.mesh.tp == 1 && plan_.options.mesh.pp == 1 && plan_.options.cp == 1) return;
-  const int replicas = plan_.options.replicas();
-  note(fmt::format(
-      "mesh      {} replica{}{} × {} tensor-parallel × {} stage{}{}", replicas, replicas == 1 ? "" : "s",
-      plan_.options.cp == 1 ? "" : fmt::format(" × {} that share sequences", plan_.options.cp), plan_.options.mesh.tp,
-      plan_.options.mesh.pp, plan_.options.mesh.pp == 1 ? "" : "s",
-      plan_.options.mesh.pp == 1
-          ? ""
-          : fmt::format(", schedule {}{}", plan_.options.schedule,
-                        plan_.options.chunks == 1 ? "" : fmt::format(", {} chunks", plan_.options.chunks))));
+  if (plan_.step.mesh.tp == 1 && plan_.step.mesh.pp == 1 && plan_.step.cp == 1) return;
+  const int replicas = plan_.step.replicas();
+  note(fmt::format("mesh      {} replica{}{} × {} tensor-parallel × {} stage{}{}", replicas, replicas == 1 ? "" : "s",
+                   plan_.step.cp == 1 ? "" : fmt::format(" × {} that share sequences", plan_.step.cp),
+                   plan_.step.mesh.tp, plan_.step.mesh.pp, plan_.step.mesh.pp == 1 ? "" : "s",
+                   plan_.step.mesh.pp == 1
+                       ? ""
+                       : fmt::format(", schedule {}{}", plan_.step.schedule,
+                                     plan_.step.chunks == 1 ? "" : fmt::format(", {} chunks", plan_.step.chunks))));
 }
 
 void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds) {
@@ -178,9 +176,9 @@ void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, 
   }
   const StepRecord& last = records_.back();
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - began_;
-  const double left = wall.count() / (last.step - first_step_) * (plan_.options.steps - last.step);
+  const double left = wall.count() / (last.step - first_step_) * (plan_.request.steps - last.step);
   const std::vector<LinePart> line = {
-      {fmt::format("step {:>5}/{}", last.step, plan_.options.steps), 7},
+      {fmt::format("step {:>5}/{}", last.step, plan_.request.steps), 7},
       {"loss " + number(last.loss, 4), 6},
       {"gradient " + number(last.gradient_norm, 2), 3},
       {fmt::format("{} tokens/s{}", short_count(static_cast<double>(plan_.tokens_per_step()) / per_step),
@@ -201,7 +199,7 @@ void TrainLog::save_took(double stopped_seconds, double complete_seconds) {
 
 void TrainLog::validation(int step, double loss) {
   validations_.push_back({step, loss});
-  if (std::isfinite(loss)) note(fmt::format("step {:>5}/{}  validation loss {:.4f}", step, plan_.options.steps, loss));
+  if (std::isfinite(loss)) note(fmt::format("step {:>5}/{}  validation loss {:.4f}", step, plan_.request.steps, loss));
 }
 
 double TrainLog::mean_last_losses() const {
@@ -260,10 +258,10 @@ void TrainLog::summary(const Outcome& outcome) const {
     print(fmt::format("saves     {}: training stopped for {}, complete after {} (medians)\n",
                       save_stopped_seconds_.size(), format_seconds(median(save_stopped_seconds_).value),
                       format_seconds(median(save_complete_seconds_).value)));
-  if (plan_.options.loss_scale && !records_.empty())
+  if (plan_.step.loss_scale && !records_.empty())
     print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped{}\n",
-                      records_.back().loss_scale, skipped_, plan_.options.steps,
-                      skipped_ > 0 && plan_.replicas() > 1 ? sooner(plan_.replicas()) : ""));
+                      records_.back().loss_scale, skipped_, plan_.request.steps,
+                      skipped_ > 0 && plan_.step.data_ranks() > 1 ? sooner(plan_.step.data_ranks()) : ""));
   print(memory_line(plan_, outcome));
   if (const std::string& code = whose_code(); code == "yours: all")
     print(
@@ -296,34 +294,19 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   for (const RankLedger& ledger : outcome.ledgers) sent = std::max(sent, ledger.traffic.bytes_sent);
   Row row;
   row.set("backend", backend_name()).set("machine", virtual_time_ || plan_.run.emulate ? plan_.run.machine.name : "");
-  row.set("ranks", plan_.run.ranks)
-      .set("phantom", plan_.run.phantom)
-      .set("parameters", plan_.options.model.parameters());
-  row.set("steps", plan_.options.steps).set("batch_sequences", plan_.options.batch);
-  row.set("sequence_tokens", plan_.options.sequence).set("accumulate", plan_.options.microbatches);
-  row.set("overlap", plan_.options.overlap).set("bucket_bytes", plan_.options.bucket_bytes);
+  row.set("ranks", plan_.run.ranks).set("phantom", plan_.run.phantom).set("parameters", plan_.step.model.parameters());
+  set_asked(row, plan_.request);
+  row.set("sequence_tokens", plan_.step.sequence).set("accumulate", plan_.step.microbatches);
+  row.set("replicas", plan_.step.replicas()).set("chunks", plan_.step.chunks);
+  row.set("overlap", plan_.step.overlap).set("bucket_bytes", plan_.step.bucket_bytes);
+  row.set("feedback", !plan_.request.no_feedback);
+  row.set("outer_learning_rate", plan_.outer ? plan_.request.outer_learning_rate : NAN)
+      .set("outer_momentum", plan_.outer ? plan_.request.outer_momentum : NAN);
   row.set("loss", mean_last_losses()).set("last_loss", records_.empty() ? NAN : records_.back().loss);
   row.set("validation_loss", validations_.empty() ? NAN : validations_.back().loss);
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
   row.set("bytes_sent_per_step", measured_bytes(outcome, records_.size()));
-  row.set("replicas", plan_.options.replicas())
-      .set("stages", plan_.options.mesh.pp)
-      .set("schedule", plan_.options.schedule);
-  row.set("chunks", plan_.options.chunks)
-      .set("tensor_parallel", plan_.options.mesh.tp)
-      .set("sequence_parallel", plan_.options.sequence_parallel)
-      .set("context_parallel", plan_.options.cp);
-  row.set("overlap_gather", plan_.options.overlap_gather).set("overlap_scatter", plan_.options.overlap_scatter);
-  row.set("optimizer", plan_.options.optimizer)
-      .set("compress", plan_.options.compress)
-      .set("feedback", !plan_.options.no_feedback);
-  row.set("outer_steps", plan_.options.outer_steps);
-  row.set("outer_learning_rate", plan_.outer ? plan_.options.outer_learning_rate : NAN)
-      .set("outer_momentum", plan_.outer ? plan_.options.outer_momentum : NAN);
-  row.set("lr_scaling", plan_.options.lr_scaling).set("base_batch", plan_.options.base_batch);
-  row.set("zero", plan_.options.zero).set("wrap", plan_.options.words.wrap).set("prefetch", plan_.options.prefetch);
-  row.set("shard_group", plan_.options.shard_group);
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_, first_step_)).set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);
   double flop = 0;

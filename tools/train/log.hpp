@@ -7,7 +7,7 @@
 
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/support/json/results.hpp"
-#include "tools/train/options.hpp"
+#include "tools/train/plan.hpp"
 #include "tools/train/rate.hpp"
 
 namespace lockstep::train {
@@ -38,7 +38,7 @@ struct Validation {
 class TrainLog {
  public:
   /// Prints to `out`; a null one prints nothing.
-  explicit TrainLog(const Plan& plan, std::FILE* out = stdout);
+  explicit TrainLog(const TrainPlan& plan, std::FILE* out = stdout);
 
   /// Before the first step, when rank 0 has sent `bytes_sent`: what is going to be trained.
   void begin(int first_step, std::uint64_t bytes_sent);
@@ -85,7 +85,7 @@ class TrainLog {
 
   void print(const std::string& text) const;
 
-  const Plan& plan_;
+  const TrainPlan& plan_;
   std::FILE* out_;
   bool terminal_;
   bool virtual_time_;

@@ -12,7 +12,7 @@ namespace lockstep::train {
 namespace {
 
 /// What a run prints on a terminal of 80 columns.
-std::string on_a_terminal(const TrainOptions& options) {
+std::string on_a_terminal(const TrainRequest& options) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
   EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
   const winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
@@ -30,7 +30,7 @@ std::string on_a_terminal(const TrainOptions& options) {
 }
 
 TEST(Log, OnATerminalALineOfProgressIsOneRow) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.ranks = 2;
   options.steps = 3;
   const std::string text = on_a_terminal(options), begin = "\r\033[K";

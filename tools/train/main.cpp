@@ -33,37 +33,35 @@ bool all_finite(const Outcome& outcome) {
   return true;
 }
 
-void write_files(const Plan& plan, const TrainLog& log, const Outcome& outcome) {
-  const TrainOptions& o = plan.options;
-  if (!o.csv.empty()) write_csv(o.csv, log.step_rows());
-  if (!o.trace.empty()) write_trace(outcome.trace, o.trace, "Training");
-  if (o.json.empty()) return;
+void write_files(const TrainPlan& plan, const TrainLog& log, const Outcome& outcome) {
+  const TrainRequest& r = plan.request;
+  if (!r.csv.empty()) write_csv(r.csv, log.step_rows());
+  if (!r.trace.empty()) write_trace(outcome.trace, r.trace, "Training");
+  if (r.json.empty()) return;
   Context context = Context::here();
-  context.more.set("model", describe_model(plan.options.model)).set("precision", o.words.precision).set("seed", o.seed);
-  context.more.set("reduce", std::string(to_string(plan.options.reduce)))
-      .set("attention", o.words.attention)
-      .set("recompute", o.words.recompute);
+  set_asked(context.more, r, /*in_context=*/true);
+  context.more.set("model", describe_model(plan.step.model)).set("reduce", std::string(to_string(plan.step.reduce)));
   for (const DeviceNote& note : device_notes()) context.more.set(note.field, note.value);
-  context.more.set("learning_rate", o.learning_rate).set("data", plan.corpus ? o.data : "").set("tokens", o.tokens);
-  write_results(o.json, context, std::vector<Row>{log.result_row(outcome)});
+  context.more.set("data", plan.corpus ? plan.data : "");
+  write_results(r.json, context, std::vector<Row>{log.result_row(outcome)});
 }
 
 int train_text(int argc, char** argv, const Session& session) {
-  TrainOptions options;
-  if (const std::optional<int> code = parse(argc, argv, options)) return *code;
-  const Plan plan = make_plan(options, session.available_ranks());
-  if (!options.explain_as.empty()) {
-    const std::string text = explanation_text(explain_as(options.explain_as, plan));
+  TrainRequest request;
+  if (const std::optional<int> code = parse(argc, argv, request)) return *code;
+  const TrainPlan plan = make_plan(request, session.available_ranks());
+  if (!request.explain_as.empty()) {
+    const std::string text = explanation_text(explain_as(request.explain_as, plan));
     if (is_judge()) fmt::print("{}", text);
     return 0;
   }
   if (is_folded(plan)) return report_phantom(plan);
   TrainLog log(plan);
   checkpoint::Disk disk;
-  StopSignals signals(!plan.options.checkpoint.empty());
+  StopSignals signals(!plan.checkpoint.empty());
   const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
-  if (!outcome.passed() && is_judge() && !plan.options.trace.empty())  // ./lab why and view say how it stopped
-    write_trace(outcome.trace, plan.options.trace, "Training");
+  if (!outcome.passed() && is_judge() && !plan.request.trace.empty())  // ./lab why and view say how it stopped
+    write_trace(outcome.trace, plan.request.trace, "Training");
   outcome.check();
   if (!is_judge()) return all_finite(outcome) && replicas_agree(outcome) ? 0 : 1;
   if (log.records().empty()) return 0;  // nothing was left to do
@@ -110,9 +108,9 @@ int run_export(const std::vector<std::string>& arguments) {
 /// What ./lab has to start for a command line of ./lab train, which is all that is in `argv`: "mpi 4", a backend and a
 /// number of ranks. 0: as many as there are; no backend, "-": the default.
 int print_start(int argc, char** argv) {
-  TrainOptions options;
-  if (const std::optional<int> code = parse_for_any_backend(argc, argv, options)) return *code;
-  fmt::print("{} {}\n", options.backend.empty() ? "-" : options.backend, ranks_asked_for(options));
+  TrainRequest request;
+  if (const std::optional<int> code = parse(argc, argv, request, /*any_backend=*/true)) return *code;
+  fmt::print("{} {}\n", request.backend.empty() ? "-" : request.backend, ranks_asked_for(request));
   return 0;
 }
 

@@ -14,7 +14,7 @@ namespace lockstep::train {
 namespace {
 
 /// What parse() makes of a command line.
-std::optional<int> parsed(std::vector<std::string> words, TrainOptions& options) {
+std::optional<int> parsed(std::vector<std::string> words, TrainRequest& options) {
   words.insert(words.begin(), "train");
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -23,17 +23,17 @@ std::optional<int> parsed(std::vector<std::string> words, TrainOptions& options)
 
 TEST_F(Folder, AConfigurationFileIsACommandLine) {
   std::ofstream(path("a.cfg")) << "# a run\nsteps = 3\nmodel = \"tiny\"\nno-overlap = true\nlr=1e-4\n";
-  TrainOptions options;
+  TrainRequest options;
   EXPECT_EQ(parsed({"--config", path("a.cfg"), "--steps", "4"}, options), std::nullopt);
   EXPECT_EQ(options.steps, 4) << "the command line goes before the file";
-  EXPECT_EQ(options.words.model, "tiny");
+  EXPECT_EQ(options.model, "tiny");
   EXPECT_TRUE(options.no_overlap);
   EXPECT_EQ(options.learning_rate, 1e-4);
 
   const auto refused = [&](const std::string& text) {
     if (!text.empty()) std::ofstream(path("b.cfg")) << text;
     testing::internal::CaptureStderr();
-    TrainOptions other;
+    TrainRequest other;
     EXPECT_EQ(parsed({"--config", path("b.cfg")}, other), 2);
     return testing::internal::GetCapturedStderr();
   };
@@ -80,8 +80,8 @@ TEST_F(Folder, WhatIsStartedIsWhatRuns) {
     c.words.insert(c.words.begin(), {"train", "--model", "tiny", "--batch", "8", "--sequence", "16"});
     std::vector<char*> pointers;
     for (std::string& word : c.words) pointers.push_back(word.data());
-    TrainOptions options;
-    ASSERT_EQ(parse_for_any_backend(static_cast<int>(pointers.size()), pointers.data(), options), std::nullopt);
+    TrainRequest options;
+    ASSERT_EQ(parse(static_cast<int>(pointers.size()), pointers.data(), options, true), std::nullopt);
     EXPECT_EQ(options.backend, c.backend);
     const int asked = ranks_asked_for(options), started = asked > 0 ? asked : 2;
     EXPECT_EQ(asked, c.ranks);
@@ -95,99 +95,98 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
   mkfifo(path("fifo").c_str(), 0666);
   struct Case {
     const char* says;
-    std::function<void(TrainOptions&)> spoil;
+    std::function<void(TrainRequest&)> spoil;
   };
   const std::vector<Case> cases = {
-      {"do not divide", [](TrainOptions& o) { o.heads = 5; }},
-      {"did you mean 'tiny'", [](TrainOptions& o) { o.words.model = "tyni"; }},
-      {"none.txt", [&](TrainOptions& o) { o.data = path("none.txt"); }},
-      {"empty.txt", [&](TrainOptions& o) { o.data = path("empty.txt"); }},
-      {"short.txt", [&](TrainOptions& o) { o.data = path("short.txt"); }},
-      {"global batch of 7", [](TrainOptions& o) { o.ranks = 8; }},
-      {"global batch of 7", [](TrainOptions& o) { o.microbatches = 8; }},
-      {"tokens", [](TrainOptions& o) { o.tokens = "words"; }},
-      {"precision", [](TrainOptions& o) { o.words.precision = "fp8"; }},
-      {"type of sums", [](TrainOptions& o) { o.words.reduce = "fp8"; }},
-      {"power of two", [](TrainOptions& o) { o.words.precision = "fp16", o.words.loss_scale = "1000"; }},
-      {"power of two", [](TrainOptions& o) { o.words.precision = "fp16", o.words.loss_scale = "nan"; }},
-      {"from 2^-24 to 2^48", [](TrainOptions& o) { o.words.precision = "fp16", o.words.loss_scale = "2^-140"; }},
-      {"fifo: it is a pipe (FIFO), not a file", [&](TrainOptions& o) { o.data = path("fifo"); }},
-      {"zero: it is a device, not a file", [](TrainOptions& o) { o.data = "/dev/zero"; }},
-      {"it is a folder", [&](TrainOptions& o) { o.data = path(""); }},
-      {"fifo is a file: checkpoints are directories", [&](TrainOptions& o) { o.checkpoint = path("fifo"); }},
-      {"fp16", [](TrainOptions& o) { o.words.loss_scale = "off"; }},
-      {"attention", [](TrainOptions& o) { o.words.attention = "linear"; }},
-      {"recompute", [](TrainOptions& o) { o.words.recompute = "some"; }},
-      {"--attention materialised", [](TrainOptions& o) { o.words.recompute = "selective"; }},
-      {"machine", [](TrainOptions& o) { o.machine = "dgx-h1000"; }},
-      {"do not fit", [](TrainOptions& o) { o.words.model = "gpt3-175b"; }},
-      {"absurd", [](TrainOptions& o) { o.d_model = std::size_t{1} << 40; }},
-      {"--tf32 is for GPUs", [](TrainOptions& o) { o.tf32 = true; }},
-      {"emulate", [](TrainOptions& o) { o.emulate = "laptop"; }},
-      {"100x", [](TrainOptions& o) { o.words.bucket_bytes = "100x"; }},
-      {"phantom", [](TrainOptions& o) { o.phantom = true, o.resume = "a"; }},
-      {"checkpoint", [](TrainOptions& o) { o.checkpoint_every = 5; }},
-      {"go-on", [](TrainOptions& o) { o.on_save_error = "go_on"; }},
-      {"directories", [&](TrainOptions& o) { o.checkpoint = path("short.txt"); }},
-      {"no stage 4", [](TrainOptions& o) { o.zero = 4; }},
-      {"--wrap", [](TrainOptions& o) { o.zero = 3, o.words.wrap = "blocks"; }},
-      {"wrap smaller",
-       [](TrainOptions& o) { o.zero = 3, o.words.wrap = "model", o.phantom = true, o.words.model = "gpt3-175b"; }},
-      {"--reduce", [](TrainOptions& o) { o.zero = 2, o.words.precision = "bf16", o.words.reduce = "fp32"; }},
-      {"the sums of --tp go on", [](TrainOptions& o) { o.ranks = o.mesh.tp = 2, o.overlap_scatter = true; }},
+      {"do not divide", [](TrainRequest& o) { o.heads = 5; }},
+      {"did you mean 'tiny'", [](TrainRequest& o) { o.model = "tyni"; }},
+      {"none.txt", [&](TrainRequest& o) { o.data = path("none.txt"); }},
+      {"empty.txt", [&](TrainRequest& o) { o.data = path("empty.txt"); }},
+      {"short.txt", [&](TrainRequest& o) { o.data = path("short.txt"); }},
+      {"global batch of 7", [](TrainRequest& o) { o.ranks = 8; }},
+      {"global batch of 7", [](TrainRequest& o) { o.microbatches = 8; }},
+      {"tokens", [](TrainRequest& o) { o.tokens = "words"; }},
+      {"precision", [](TrainRequest& o) { o.precision = "fp8"; }},
+      {"type of sums", [](TrainRequest& o) { o.reduce = "fp8"; }},
+      {"power of two", [](TrainRequest& o) { o.precision = "fp16", o.loss_scale = "1000"; }},
+      {"power of two", [](TrainRequest& o) { o.precision = "fp16", o.loss_scale = "nan"; }},
+      {"from 2^-24 to 2^48", [](TrainRequest& o) { o.precision = "fp16", o.loss_scale = "2^-140"; }},
+      {"fifo: it is a pipe (FIFO), not a file", [&](TrainRequest& o) { o.data = path("fifo"); }},
+      {"zero: it is a device, not a file", [](TrainRequest& o) { o.data = "/dev/zero"; }},
+      {"it is a folder", [&](TrainRequest& o) { o.data = path(""); }},
+      {"fifo is a file: checkpoints are directories", [&](TrainRequest& o) { o.checkpoint = path("fifo"); }},
+      {"fp16", [](TrainRequest& o) { o.loss_scale = "off"; }},
+      {"attention", [](TrainRequest& o) { o.attention = "linear"; }},
+      {"recompute", [](TrainRequest& o) { o.recompute = "some"; }},
+      {"--attention materialised", [](TrainRequest& o) { o.recompute = "selective"; }},
+      {"machine", [](TrainRequest& o) { o.machine = "dgx-h1000"; }},
+      {"do not fit", [](TrainRequest& o) { o.model = "gpt3-175b"; }},
+      {"absurd", [](TrainRequest& o) { o.d_model = std::size_t{1} << 40; }},
+      {"--tf32 is for GPUs", [](TrainRequest& o) { o.tf32 = true; }},
+      {"emulate", [](TrainRequest& o) { o.emulate = "laptop"; }},
+      {"100x", [](TrainRequest& o) { o.bucket_bytes = "100x"; }},
+      {"phantom", [](TrainRequest& o) { o.phantom = true, o.resume = "a"; }},
+      {"checkpoint", [](TrainRequest& o) { o.checkpoint_every = 5; }},
+      {"go-on", [](TrainRequest& o) { o.on_save_error = "go_on"; }},
+      {"directories", [&](TrainRequest& o) { o.checkpoint = path("short.txt"); }},
+      {"no stage 4", [](TrainRequest& o) { o.zero = 4; }},
+      {"--wrap", [](TrainRequest& o) { o.zero = 3, o.wrap = "blocks"; }},
+      {"wrap smaller", [](TrainRequest& o) { o.zero = 3, o.wrap = "model", o.phantom = true, o.model = "gpt3-175b"; }},
+      {"--reduce", [](TrainRequest& o) { o.zero = 2, o.precision = "bf16", o.reduce = "fp32"; }},
+      {"the sums of --tp go on", [](TrainRequest& o) { o.ranks = o.tp = 2, o.overlap_scatter = true; }},
       {"--overlap-scatter with --no-overlap",
-       [](TrainOptions& o) {
-         o.ranks = o.mesh.tp = 2;
+       [](TrainRequest& o) {
+         o.ranks = o.tp = 2;
          o.sequence_parallel = o.overlap_scatter = o.no_overlap = true;
        }},
-      {"--zero 1 and 2: plain", [](TrainOptions& o) { o.ranks = 2, o.overlap_gather = true; }},
-      {"--prefetch ahead", [](TrainOptions& o) { o.ranks = 2, o.zero = 3, o.overlap_gather = true; }},
-      {"leave one of them out", [](TrainOptions& o) { o.zero = 1, o.overlap_gather = o.no_overlap = true; }},
-      {"take 3 layers or more, or fewer stages", [](TrainOptions& o) { o.mesh.pp = 5; }},
+      {"--zero 1 and 2: plain", [](TrainRequest& o) { o.ranks = 2, o.overlap_gather = true; }},
+      {"--prefetch ahead", [](TrainRequest& o) { o.ranks = 2, o.zero = 3, o.overlap_gather = true; }},
+      {"leave one of them out", [](TrainRequest& o) { o.zero = 1, o.overlap_gather = o.no_overlap = true; }},
+      {"take 3 layers or more, or fewer stages", [](TrainRequest& o) { o.pp = 5; }},
       {"take 6 layers or more, or fewer stages or chunks",
-       [](TrainOptions& o) { o.mesh.pp = 4, o.schedule = "interleaved"; }},
-      {"--schedule gpipe needs a pipeline", [](TrainOptions& o) { o.typed = {"--schedule"}, o.schedule = "gpipe"; }},
+       [](TrainRequest& o) { o.pp = 4, o.schedule = "interleaved"; }},
+      {"--schedule gpipe needs a pipeline", [](TrainRequest& o) { o.typed = {"--schedule"}, o.schedule = "gpipe"; }},
       {"3 microbatches do not divide by 2 stages; take 4",
-       [](TrainOptions& o) { o.mesh.pp = 2, o.schedule = "interleaved", o.microbatches = 3; }},
-      {"one on each leg of the V: not 3", [](TrainOptions& o) { o.mesh.pp = 2, o.schedule = "zb-v", o.chunks = 3; }},
-      {"m times the traffic", [](TrainOptions& o) { o.mesh.pp = 2, o.zero = 3; }},
-      {"zb-h2", [](TrainOptions& o) { o.mesh.pp = 2, o.schedule = "zb-h3"; }},
-      {"--dp 2 × --tp 1 × --pp 2", [](TrainOptions& o) { o.ranks = 6, o.mesh.dp = 2, o.mesh.pp = 2; }},
-      {"not a multiple of --tp 2", [](TrainOptions& o) { o.ranks = 3, o.mesh.tp = 2; }},
-      {"count at least 1", [](TrainOptions& o) { o.cp = 0; }},
-      {"not a multiple of --cp 2 × --tp 1", [](TrainOptions& o) { o.ranks = 3, o.cp = 2; }},
-      {"--dp 2 × --cp 2 × --tp 1 × --pp 1 are 4", [](TrainOptions& o) { o.ranks = 8, o.cp = 2, o.mesh.dp = 2; }},
-      {"16 tokens do not divide into 6 chunks", [](TrainOptions& o) { o.cp = 3; }},
-      {"global batch of 7", [](TrainOptions& o) { o.cp = 2, o.mesh.dp = 8; }},
-      {"leave one of them out", [](TrainOptions& o) { o.cp = 2, o.mesh.tp = 2, o.sequence_parallel = true; }},
-      {"cp with materialised attention", [](TrainOptions& o) { o.cp = 2, o.words.attention = "materialised"; }},
+       [](TrainRequest& o) { o.pp = 2, o.schedule = "interleaved", o.microbatches = 3; }},
+      {"one on each leg of the V: not 3", [](TrainRequest& o) { o.pp = 2, o.schedule = "zb-v", o.chunks = 3; }},
+      {"m times the traffic", [](TrainRequest& o) { o.pp = 2, o.zero = 3; }},
+      {"zb-h2", [](TrainRequest& o) { o.pp = 2, o.schedule = "zb-h3"; }},
+      {"--dp 2 × --tp 1 × --pp 2", [](TrainRequest& o) { o.ranks = 6, o.dp = 2, o.pp = 2; }},
+      {"not a multiple of --tp 2", [](TrainRequest& o) { o.ranks = 3, o.tp = 2; }},
+      {"count at least 1", [](TrainRequest& o) { o.cp = 0; }},
+      {"not a multiple of --cp 2 × --tp 1", [](TrainRequest& o) { o.ranks = 3, o.cp = 2; }},
+      {"--dp 2 × --cp 2 × --tp 1 × --pp 1 are 4", [](TrainRequest& o) { o.ranks = 8, o.cp = 2, o.dp = 2; }},
+      {"16 tokens do not divide into 6 chunks", [](TrainRequest& o) { o.cp = 3; }},
+      {"global batch of 7", [](TrainRequest& o) { o.cp = 2, o.dp = 8; }},
+      {"leave one of them out", [](TrainRequest& o) { o.cp = 2, o.tp = 2, o.sequence_parallel = true; }},
+      {"cp with materialised attention", [](TrainRequest& o) { o.cp = 2, o.attention = "materialised"; }},
       {"groups of 2 ranks that hold the state once are ZeRO-3's",
-       [](TrainOptions& o) { o.mesh.dp = 4, o.zero = 2, o.shard_group = 2; }},
-      {"6 ranks along dp are no groups of 4", [](TrainOptions& o) { o.mesh.dp = 6, o.zero = 3, o.shard_group = 4; }},
-      {"are for --outer-steps H", [](TrainOptions& o) { o.ranks = 2, o.typed = {"--outer-lr"}; }},
-      {"each have the whole model", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.zero = 1; }},
-      {"each have the whole model", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.compress = "int8"; }},
-      {"nobody to agree with", [](TrainOptions& o) { o.ranks = 1, o.outer_steps = 4; }},
-      {"averages fp32 parameters", [](TrainOptions& o) { o.ranks = 2, o.outer_steps = 4, o.words.precision = "bf16"; }},
-      {"zb-h1 with cp = 2", [](TrainOptions& o) { o.cp = 2, o.mesh.pp = 2, o.schedule = "zb-h1"; }},
-      {"plain data parallelism: leave out --cp", [](TrainOptions& o) { o.cp = 2, o.compress = "int8"; }},
-      {"--base-batch", [](TrainOptions& o) { o.lr_scaling = "linear"; }},
-      {"lr-scaling", [](TrainOptions& o) { o.lr_scaling = "lineal", o.base_batch = 4; }},
-      {"--base-batch is for", [](TrainOptions& o) { o.base_batch = 4; }},
-      {"optimizer", [](TrainOptions& o) { o.optimizer = "adam"; }},
-      {"compress", [](TrainOptions& o) { o.ranks = 2, o.compress = "top-k"; }},
-      {"from 1e-9 to 1", [](TrainOptions& o) { o.ranks = 2, o.compress = "topk:1.5"; }},
-      {"from 1e-9 to 1", [](TrainOptions& o) { o.ranks = 2, o.compress = "topk:1e-12"; }},
-      {"at least two ranks", [](TrainOptions& o) { o.compress = "int8"; }},
-      {"plain data parallelism", [](TrainOptions& o) { o.ranks = 2, o.zero = 1, o.compress = "int8"; }},
-      {"plain data parallelism", [](TrainOptions& o) { o.ranks = 2, o.zero = 3, o.compress = "topk:0.01"; }},
-      {"plain data parallelism", [](TrainOptions& o) { o.mesh.tp = 2, o.mesh.dp = 2, o.compress = "int8"; }},
-      {"fp32 gradients", [](TrainOptions& o) { o.ranks = 2, o.words.precision = "bf16", o.compress = "int8"; }},
-      {"--no-feedback is for", [](TrainOptions& o) { o.ranks = 2, o.compress = "int8", o.no_feedback = true; }},
-      {"nowhere", [](TrainOptions& o) { o.csv = "/nowhere/at/all.csv"; }},
+       [](TrainRequest& o) { o.dp = 4, o.zero = 2, o.shard_group = 2; }},
+      {"6 ranks along dp are no groups of 4", [](TrainRequest& o) { o.dp = 6, o.zero = 3, o.shard_group = 4; }},
+      {"are for --outer-steps H", [](TrainRequest& o) { o.ranks = 2, o.typed = {"--outer-lr"}; }},
+      {"each have the whole model", [](TrainRequest& o) { o.ranks = 2, o.outer_steps = 4, o.zero = 1; }},
+      {"each have the whole model", [](TrainRequest& o) { o.ranks = 2, o.outer_steps = 4, o.compress = "int8"; }},
+      {"nobody to agree with", [](TrainRequest& o) { o.ranks = 1, o.outer_steps = 4; }},
+      {"averages fp32 parameters", [](TrainRequest& o) { o.ranks = 2, o.outer_steps = 4, o.precision = "bf16"; }},
+      {"zb-h1 with cp = 2", [](TrainRequest& o) { o.cp = 2, o.pp = 2, o.schedule = "zb-h1"; }},
+      {"plain data parallelism: leave out --cp", [](TrainRequest& o) { o.cp = 2, o.compress = "int8"; }},
+      {"--base-batch", [](TrainRequest& o) { o.lr_scaling = "linear"; }},
+      {"lr-scaling", [](TrainRequest& o) { o.lr_scaling = "lineal", o.base_batch = 4; }},
+      {"--base-batch is for", [](TrainRequest& o) { o.base_batch = 4; }},
+      {"optimizer", [](TrainRequest& o) { o.optimizer = "adam"; }},
+      {"compress", [](TrainRequest& o) { o.ranks = 2, o.compress = "top-k"; }},
+      {"from 1e-9 to 1", [](TrainRequest& o) { o.ranks = 2, o.compress = "topk:1.5"; }},
+      {"from 1e-9 to 1", [](TrainRequest& o) { o.ranks = 2, o.compress = "topk:1e-12"; }},
+      {"at least two ranks", [](TrainRequest& o) { o.compress = "int8"; }},
+      {"plain data parallelism", [](TrainRequest& o) { o.ranks = 2, o.zero = 1, o.compress = "int8"; }},
+      {"plain data parallelism", [](TrainRequest& o) { o.ranks = 2, o.zero = 3, o.compress = "topk:0.01"; }},
+      {"plain data parallelism", [](TrainRequest& o) { o.tp = 2, o.dp = 2, o.compress = "int8"; }},
+      {"fp32 gradients", [](TrainRequest& o) { o.ranks = 2, o.precision = "bf16", o.compress = "int8"; }},
+      {"--no-feedback is for", [](TrainRequest& o) { o.ranks = 2, o.compress = "int8", o.no_feedback = true; }},
+      {"nowhere", [](TrainRequest& o) { o.csv = "/nowhere/at/all.csv"; }},
   };
   for (const Case& c : cases) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     c.spoil(options);
     try {
       make_plan(options, 0);
@@ -221,7 +220,7 @@ TEST(Train, TheHandoutsLinesWork) {
     std::ifstream handout(page.path());
     for (std::string line; std::getline(handout, line);) {
       if (!line.starts_with("./lab train ")) continue;
-      TrainOptions options;
+      TrainRequest options;
       ASSERT_EQ(parsed(words_of(line), options), std::nullopt) << line;
       options.trace = options.csv = "";
       EXPECT_NO_THROW(make_plan(options, 0)) << line;
@@ -259,7 +258,7 @@ TEST(Train, WrongOptionsAreAnsweredInOneSentence) {
                          {{"tiny"}, "'tiny' belongs to no option"},
                          {{"--zero", "two"}, "--zero needs a whole number, not 'two'"}}) {
     testing::internal::CaptureStderr();
-    TrainOptions options;
+    TrainRequest options;
     EXPECT_EQ(parsed(c.words, options), 2) << c.says;
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_NE(said.find(std::string("lab train: ") + c.says), said.npos) << said;
@@ -280,7 +279,7 @@ TEST(Train, WhatDoesNothingIsSaid) {
                                          {{"--wrap", "block", "--no-overlap", "--loss-scale-interval", "5"},
                                           {"--wrap", "--no-overlap", "--loss-scale-interval"}},
                                          {{"--pp", "2", "--schedule", "gpipe"}, {}}}) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     ASSERT_EQ(parsed(c.words, options), std::nullopt);
     const std::vector<std::string> said = without_effect(make_plan(options, 0));
     ASSERT_EQ(said.size(), c.about.size()) << fmt::format("{}", fmt::join(said, "; "));

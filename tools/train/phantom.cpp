@@ -25,7 +25,7 @@ void print_stage(const char* what, std::size_t s, const PhantomStep& step) {
              format_seconds(t.tensor), format_seconds(t.idle), format_seconds(t.data), format_seconds(t.update));
 }
 
-void print_memory(const PhantomStep& step, const Plan& plan) {
+void print_memory(const PhantomStep& step, const TrainPlan& plan) {
   const auto most = std::max_element(step.memory.begin(), step.memory.end(),
                                      [](const Memory& a, const Memory& b) { return a.peak_total < b.peak_total; });
   std::string parts;
@@ -40,21 +40,22 @@ void print_memory(const PhantomStep& step, const Plan& plan) {
 }
 
 /// (p − 1)/vm is of whole backwards.
-std::string bubble_by_formula(const TrainOptions& o) {
+std::string bubble_by_formula(const week25::Options3d& o) {
   if (week24::splits_backwards(o.schedule)) return "";
   const double less = o.mesh.pp - 1, parts = o.chunks * o.microbatches;
   return fmt::format("; by formula {:.1f} and {:.1f} %", 100 * less / parts, 100 * less / (parts + less));
 }
 
-void print_report(const Plan& plan, const PhantomStep& step) {
-  const TrainOptions& o = plan.options;
-  fmt::print("model     {:.4g} billion parameters: {}\n", static_cast<double>(plan.options.model.parameters()) / 1e9,
-             describe_model(plan.options.model));
+void print_report(const TrainPlan& plan, const PhantomStep& step) {
+  const week25::Options3d& o = plan.step;
+  fmt::print("model     {:.4g} billion parameters: {}\n", static_cast<double>(plan.step.model.parameters()) / 1e9,
+             describe_model(plan.step.model));
   const int replicas = o.replicas();
   fmt::print("mesh      {}{} × {} tensor-parallel{} × {} = {} of {}; ZeRO-{}{}, recompute {}\n",
              counted(replicas, "replica"), o.cp == 1 ? "" : fmt::format(" × {} that share sequences", o.cp), o.mesh.tp,
              o.sequence_parallel ? " with cut rows" : "", counted(o.mesh.pp, "stage"), counted(o.mesh.ranks(), "rank"),
-             plan.run.machine.name, o.zero, o.overlap_gather ? " gathered behind the forward" : "", o.words.recompute);
+             plan.run.machine.name, o.zero, o.overlap_gather ? " gathered behind the forward" : "",
+             plan.request.recompute);
   fmt::print("step      {} × {}; a replica has {}, schedule {}{}\n", counted(o.batch, "sequence"),
              counted(o.sequence, "token"), counted(o.microbatches, "microbatch"), o.schedule,
              o.chunks == 1 ? "" : fmt::format(" with {} chunks", o.chunks));
@@ -67,7 +68,7 @@ void print_report(const Plan& plan, const PhantomStep& step) {
              format_seconds(step.seconds), step.tokens_per_second, 100 * step.mfu,
              causal > 0.9 * step.mfu ? "" : fmt::format("; {:.1f} % without what the mask hides", 100 * causal));
   fmt::print("bubble    {:.1f} % of the ideal, {:.1f} % of the whole{}\n", 100 * step.bubble_of_ideal,
-             100 * step.bubble_of_total, bubble_by_formula(plan.options));
+             100 * step.bubble_of_total, bubble_by_formula(plan.step));
   fmt::print("exposed   {} of communication: TP and DP collectives{} that the slowest stage waited for\n",
              format_seconds(step.exposed_seconds()), o.cp == 1 ? "" : ", and keys and values,");
   fmt::print("\n          stage     compute   tp waits  idle, hops   dp waits     update\n");
@@ -99,21 +100,15 @@ void set_stages(Row& row, const PhantomStep& step) {
   list("memory_bytes_peak", step.memory, [](const Memory& m) { return m.peak_total; });
 }
 
-Row row_of(const Plan& plan, const PhantomStep& step) {
-  const TrainOptions& o = plan.options;
+Row row_of(const TrainPlan& plan, const PhantomStep& step) {
+  const week25::Options3d& o = plan.step;
   Row row;
   row.set("backend", "sim").set("machine", plan.run.machine.name).set("phantom", true);
   row.set("ranks", o.mesh.ranks()).set("simulated_ranks", step.simulated_ranks);
-  row.set("parameters", plan.options.model.parameters())
-      .set("batch_sequences", o.batch)
-      .set("sequence_tokens", o.sequence);
-  row.set("replicas", o.replicas())
-      .set("context_parallel", o.cp)
-      .set("tensor_parallel", o.mesh.tp)
-      .set("stages", o.mesh.pp);
-  row.set("accumulate", o.microbatches).set("schedule", o.schedule).set("chunks", o.chunks);
-  row.set("zero", o.zero).set("sequence_parallel", o.sequence_parallel).set("recompute", o.words.recompute);
-  row.set("overlap_gather", o.overlap_gather).set("overlap_scatter", o.overlap_scatter);
+  set_asked(row, plan.request);
+  row.set("steps", 1).set("parameters", o.model.parameters()).set("sequence_tokens", o.sequence);
+  row.set("replicas", o.replicas()).set("accumulate", o.microbatches).set("chunks", o.chunks);
+  row.set("recompute", plan.request.recompute);
   row.set("seconds", step.seconds).set("tokens_per_second", step.tokens_per_second).set("mfu", step.mfu);
   row.set("model_flop", step.model_flop).set("bubble_of_ideal", step.bubble_of_ideal);
   row.set("bubble_of_total", step.bubble_of_total).set("exposed_seconds", step.exposed_seconds());
@@ -136,14 +131,15 @@ Row row_of(const Plan& plan, const PhantomStep& step) {
 
 }  // namespace
 
-int report_phantom(const Plan& plan) {
-  const PhantomStep step = week25::phantom_step(plan.options, plan.run.machine, !plan.options.trace.empty());
+int report_phantom(const TrainPlan& plan) {
+  const PhantomStep step = week25::phantom_step(plan.step, plan.run.machine, !plan.request.trace.empty());
   print_report(plan, step);
-  if (!plan.options.trace.empty()) write_trace(step.trace, plan.options.trace, "A step, one rank a stage");
-  if (!plan.options.json.empty()) {
+  if (!plan.request.trace.empty()) write_trace(step.trace, plan.request.trace, "A step, one rank a stage");
+  if (!plan.request.json.empty()) {
     Context context = Context::here();
-    context.more.set("model", describe_model(plan.options.model)).set("precision", plan.options.words.precision);
-    write_results(plan.options.json, context, std::vector<Row>{row_of(plan, step)});
+    set_asked(context.more, plan.request, /*in_context=*/true);
+    context.more.set("model", describe_model(plan.step.model));
+    write_results(plan.request.json, context, std::vector<Row>{row_of(plan, step)});
   }
   return 0;
 }

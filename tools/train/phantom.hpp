@@ -1,16 +1,16 @@
 // ./lab train --phantom of a mesh: one step of the 3D trainer in the simulator, with what it takes and where.
 #pragma once
 
-#include "tools/train/options.hpp"
+#include "tools/train/plan.hpp"
 
 namespace lockstep::train {
 
 /// Whether a plan is for report_phantom: a phantom run of a pipeline or of tensor parallelism, unless every rank of it
 /// is wanted.
-bool is_folded(const Plan& plan);
+bool is_folded(const TrainPlan& plan);
 
 /// Simulates a step, prints what it comes to, and writes --json and --trace. Returns the exit code. Of the simulator;
 /// elsewhere Error(usage).
-int report_phantom(const Plan& plan);
+int report_phantom(const TrainPlan& plan);
 
 }  // namespace lockstep::train

@@ -3,6 +3,8 @@
 
 namespace lockstep::train {
 
-int report_phantom(const Plan&) { throw Error(Verdict::usage, "--phantom is for the simulator: leave out --backend"); }
+int report_phantom(const TrainPlan&) {
+  throw Error(Verdict::usage, "--phantom is for the simulator: leave out --backend");
+}
 
 }  // namespace lockstep::train

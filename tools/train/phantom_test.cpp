@@ -16,7 +16,7 @@ namespace {
 TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
   struct Row {
     int dp, tp, pp;
-    std::function<void(TrainOptions&)> more = [](TrainOptions&) {};
+    std::function<void(TrainRequest&)> more = [](TrainRequest&) {};
   };
   std::vector<Row> rows = {
       {1, 1, 1},
@@ -27,50 +27,48 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
       {2, 1, 2},
       {1, 2, 2},
       {2, 2, 2},
-      {1, 1, 1, [](TrainOptions& o) { o.words.recompute = "full", o.microbatches = 2; }},
-      {1, 2, 1, [](TrainOptions& o) { o.sequence_parallel = true; }},
-      {2, 2, 2, [](TrainOptions& o) { o.sequence_parallel = true, o.words.recompute = "full"; }},
-      {1, 1, 2, [](TrainOptions& o) { o.untied = true, o.steps = 1; }},
-      {1, 1, 2, [](TrainOptions& o) { o.words.recompute = "selective", o.words.attention = "materialised"; }},
-      {1, 2, 1, [](TrainOptions& o) { o.words.attention = "materialised", o.microbatches = 2; }},
-      {1, 2, 1, [](TrainOptions& o) { o.words.recompute = "selective", o.words.attention = "materialised"; }},
+      {1, 1, 1, [](TrainRequest& o) { o.recompute = "full", o.microbatches = 2; }},
+      {1, 2, 1, [](TrainRequest& o) { o.sequence_parallel = true; }},
+      {2, 2, 2, [](TrainRequest& o) { o.sequence_parallel = true, o.recompute = "full"; }},
+      {1, 1, 2, [](TrainRequest& o) { o.untied = true, o.steps = 1; }},
+      {1, 1, 2, [](TrainRequest& o) { o.recompute = "selective", o.attention = "materialised"; }},
+      {1, 2, 1, [](TrainRequest& o) { o.attention = "materialised", o.microbatches = 2; }},
+      {1, 2, 1, [](TrainRequest& o) { o.recompute = "selective", o.attention = "materialised"; }},
       {2, 2, 2,
-       [](TrainOptions& o) {
-         o.words.recompute = "selective", o.words.attention = "materialised", o.sequence_parallel = true;
-       }},
-      {1, 1, 4, [](TrainOptions& o) { o.microbatches = 1; }},  // stages without a block
-      {1, 1, 2, [](TrainOptions& o) { o.sample = 3, o.words.precision = "bf16"; }},
-      {2, 2, 1, [](TrainOptions& o) { o.sample = 3, o.words.recompute = "full"; }},
-      {2, 1, 2, [](TrainOptions& o) { o.zero = 1, o.words.bucket_bytes = "20kB"; }},
-      {1, 1, 1, [](TrainOptions& o) { o.words.precision = "fp16", o.sample = 3; }},
-      {3, 1, 1, [](TrainOptions& o) { o.zero = 1, o.words.precision = "fp16"; }},
-      {3, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02"; }},
-      {2, 1, 1, [](TrainOptions& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
-      {2, 1, 1, [](TrainOptions& o) { o.compress = "int8-two-step"; }}};
+       [](TrainRequest& o) { o.recompute = "selective", o.attention = "materialised", o.sequence_parallel = true; }},
+      {1, 1, 4, [](TrainRequest& o) { o.microbatches = 1; }},  // stages without a block
+      {1, 1, 2, [](TrainRequest& o) { o.sample = 3, o.precision = "bf16"; }},
+      {2, 2, 1, [](TrainRequest& o) { o.sample = 3, o.recompute = "full"; }},
+      {2, 1, 2, [](TrainRequest& o) { o.zero = 1, o.bucket_bytes = "20kB"; }},
+      {1, 1, 1, [](TrainRequest& o) { o.precision = "fp16", o.sample = 3; }},
+      {3, 1, 1, [](TrainRequest& o) { o.zero = 1, o.precision = "fp16"; }},
+      {3, 1, 1, [](TrainRequest& o) { o.compress = "topk:0.02"; }},
+      {2, 1, 1, [](TrainRequest& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
+      {2, 1, 1, [](TrainRequest& o) { o.compress = "int8-two-step"; }}};
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
     for (const std::size_t microbatches : {4, 6})  // of 9 sequences: 3, 2, 2, 2; 2, 2, 2, 1, 1, 1
-      rows.push_back({1, 1, 2, [=](TrainOptions& o) { o.schedule = schedule, o.microbatches = microbatches; }});
+      rows.push_back({1, 1, 2, [=](TrainRequest& o) { o.schedule = schedule, o.microbatches = microbatches; }});
   for (const int zero : {2, 3})
     for (const char* wrap : {"model", "block", "layer", "5000"})
       for (const int prefetch : {0, 1, 2})
-        rows.push_back({3, 1, 1, [=](TrainOptions& o) {
-                          o.zero = zero, o.words.wrap = wrap, o.prefetch = prefetch, o.sample = prefetch == 1 ? 2 : 0;
+        rows.push_back({3, 1, 1, [=](TrainRequest& o) {
+                          o.zero = zero, o.wrap = wrap, o.prefetch = prefetch, o.sample = prefetch == 1 ? 2 : 0;
                         }});
   for (const int zero : {1, 2, 3}) {
-    rows.push_back({2, 2, 1, [=](TrainOptions& o) { o.zero = zero, o.microbatches = 2, o.sample = 2; }});
-    rows.push_back({2, 1, 1, [=](TrainOptions& o) { o.zero = zero, o.words.precision = "bf16", o.no_overlap = true; }});
-    rows.push_back({1, 1, 1, [=](TrainOptions& o) { o.zero = zero; }});
+    rows.push_back({2, 2, 1, [=](TrainRequest& o) { o.zero = zero, o.microbatches = 2, o.sample = 2; }});
+    rows.push_back({2, 1, 1, [=](TrainRequest& o) { o.zero = zero, o.precision = "bf16", o.no_overlap = true; }});
+    rows.push_back({1, 1, 1, [=](TrainRequest& o) { o.zero = zero; }});
   }
   for (const int group : {1, 2})
     for (const int microbatches : {1, 2})
-      rows.push_back({4, 1, 1, [=](TrainOptions& o) {
+      rows.push_back({4, 1, 1, [=](TrainRequest& o) {
                         o.zero = 3, o.shard_group = group, o.microbatches = microbatches, o.sample = group;
                       }});
   for (const double momentum : {0.0, 0.9})
-    rows.push_back({3, 1, 1, [=](TrainOptions& o) { o.outer_steps = 2, o.outer_momentum = momentum, o.sample = 2; }});
-  rows.push_back({2, 1, 1, [](TrainOptions& o) { o.zero = 3, o.shard_group = 2, o.cp = 2; }});
+    rows.push_back({3, 1, 1, [=](TrainRequest& o) { o.outer_steps = 2, o.outer_momentum = momentum, o.sample = 2; }});
+  rows.push_back({2, 1, 1, [](TrainRequest& o) { o.zero = 3, o.shard_group = 2, o.cp = 2; }});
   for (const Row& row : rows) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     options.steps = 3;
     options.heads = 4;
     options.batch = 9;
@@ -78,7 +76,7 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
     row.more(options);
     const std::string what = fmt::format(
         "--dp {} --tp {} --pp {} --zero {} --wrap {} --prefetch {} --schedule {} --microbatches {} --sample {}", row.dp,
-        row.tp, row.pp, options.zero, options.words.wrap, options.prefetch, options.schedule, options.microbatches,
+        row.tp, row.pp, options.zero, options.wrap, options.prefetch, options.schedule, options.microbatches,
         options.sample);
     const Memory predicted = make_plan(options, 0).peak;
     const Trained seen = train(options);
@@ -92,18 +90,18 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
 }
 
 TEST(Train, TheFirstStepIsNotChargedForSettingUp) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.ranks = 2;
   options.steps = 1;
   options.validate_every = 100;
   const Trained run = train(options);
   ASSERT_EQ(run.bytes_sent.size(), 1u);
-  const double gradients = 4.0 * static_cast<double>(make_plan(options, 0).options.model.parameters());
+  const double gradients = 4.0 * static_cast<double>(make_plan(options, 0).step.model.parameters());
   EXPECT_NEAR(run.bytes_sent[0] / gradients, 1, 1e-3) << "2(p − 1)/p of them, and a loss for the log";
 }
 
 TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.steps = 3;
   options.ranks = 3;
   options.validate_every = 100;
@@ -111,7 +109,7 @@ TEST(Train, PhantomRunsSendAndHoldWhatRealRunsDo) {
   options.phantom = true;
   const Trained phantom = train(options);
   ASSERT_EQ(real.outcome.ledgers.size(), phantom.outcome.ledgers.size());
-  const std::size_t parameters = make_plan(options, 0).options.model.parameters();
+  const std::size_t parameters = make_plan(options, 0).step.model.parameters();
   for (std::size_t r = 0; r < 3; ++r) {
     const RankLedger &a = real.outcome.ledgers[r], &b = phantom.outcome.ledgers[r];
     EXPECT_EQ(a.memory.peak_of(Category::activation), b.memory.peak_of(Category::activation));
@@ -129,22 +127,22 @@ TEST_F(Folder, APhantomRunHasTheModelOfTheRealRun) {
       .write(reinterpret_cast<const char*>(header.data()), 4 * 256)
       .write(reinterpret_cast<const char*>(tokens.data()), 2 * 1000);
   for (const bool file : {false, true}) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     options.tokens = "char";
     if (file) options.data = path("tokens.bin");
-    const std::size_t real = make_plan(options, 0).options.model.vocabulary;
+    const std::size_t real = make_plan(options, 0).step.model.vocabulary;
     EXPECT_NE(real, 256u);
     options.phantom = true;
-    EXPECT_EQ(make_plan(options, 0).options.model.vocabulary, real);
+    EXPECT_EQ(make_plan(options, 0).step.model.vocabulary, real);
   }
 }
 
 TEST(Train, APhantomMeshOfLongSequencesSaysWhatTheMaskHides) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.phantom = true;
   options.machine = "dgx-h100-ndr";
-  options.words.model = "llama3-8b";
-  options.words.precision = "bf16";
+  options.model = "llama3-8b";
+  options.precision = "bf16";
   options.batch = 2;
   set_mesh(options, 2, 2, 1);
   options.cp = 4;
@@ -162,7 +160,7 @@ TEST(Train, APhantomMeshOfLongSequencesSaysWhatTheMaskHides) {
 
 TEST(Train, TheBubblesFormulaIsOfWholeBackwards) {
   const auto report_of = [](const char* schedule) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     options.phantom = true;
     options.machine = "dgx-a100-hdr";
     options.layers = 8;
@@ -181,14 +179,14 @@ TEST(Train, TheBubblesFormulaIsOfWholeBackwards) {
 }
 
 TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.phantom = true;
   options.machine = "dgx-a100-hdr";
   options.batch = 16;
   options.json = path("row.json");
   options.trace = path("step.json");
   set_mesh(options, 4, 2, 2);
-  const Plan plan = make_plan(options, 0);
+  const TrainPlan plan = make_plan(options, 0);
   ASSERT_TRUE(is_folded(plan));
   testing::internal::CaptureStdout();
   EXPECT_EQ(report_phantom(plan), 0);
@@ -200,10 +198,11 @@ TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
   const std::string row = read(path("row.json")), documentation = read(LOCKSTEP_SOURCE_DIR "/docs/use/output.md");
-  for (const char* field : {"simulated_ranks", "mfu", "model_flop", "bubble_of_ideal", "exposed_seconds",
-                            "tensor_seconds", "data_seconds", "idle_seconds", "update_seconds", "memory_bytes_peak",
-                            "bytes_sent_across_nodes", "stages", "replicas", "schedule", "stage_compute_seconds",
-                            "stage_idle_seconds", "stage_activation_bytes_peak", "stage_memory_bytes_peak"}) {
+  for (const char* field :
+       {"simulated_ranks", "mfu", "model_flop", "bubble_of_ideal", "exposed_seconds", "tensor_seconds", "data_seconds",
+        "idle_seconds", "update_seconds", "memory_bytes_peak", "bytes_sent_across_nodes", "stages", "replicas",
+        "schedule", "shard_group", "stage_compute_seconds", "stage_idle_seconds", "stage_activation_bytes_peak",
+        "stage_memory_bytes_peak"}) {
     EXPECT_NE(row.find('"' + std::string(field) + '"'), row.npos) << field;
     EXPECT_NE(documentation.find('`' + std::string(field) + '`'), documentation.npos) << field;
   }

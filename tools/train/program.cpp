@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "tools/train/choices.hpp"
 #include "tools/train/sample.hpp"
 #include "tools/train/trainer.hpp"
 
@@ -23,34 +24,34 @@ constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();  // what a p
 
 class TrainingLoop {
  public:
-  TrainingLoop(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals)
+  TrainingLoop(Rank me, const TrainPlan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals)
       : me_(me),
         plan_(plan),
         log_(log),
         signals_(signals),
         trainer_(make_trainer(me, plan)),
         checkpoints_(me, plan, trainer_->held(), {trainer_->scaler(), trainer_->outer()}, log, files) {
-    const bool resumed = !plan.options.resume.empty() && resume();
+    const bool resumed = !plan.request.resume.empty() && resume();
     if (!resumed && !plan.initial.empty()) {
       checkpoints_.begin_with(plan.initial);
-      if (judge()) log_.note(fmt::format("begins    with the weights of {}", plan.options.init));
+      if (judge()) log_.note(fmt::format("begins    with the weights of {}", plan.request.init));
     }
     if (resumed || !plan.initial.empty()) trainer_->restored();
     first_ = trainer_->optimizers().front()->steps();
-    if (first_ > plan.options.steps)
+    if (first_ > plan.request.steps)
       throw Error(Verdict::usage, fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}",
-                                              plan.options.resume, first_, plan.options.steps));
-    losses_ = scalars_of(static_cast<std::size_t>(plan.options.steps));
+                                              plan.request.resume, first_, plan.request.steps));
+    losses_ = scalars_of(static_cast<std::size_t>(plan.request.steps));
     squares_ = scalars_of(losses_.size());
     scales_ = scalars_of(trainer_->scaler() ? losses_.size() : 0);
     validation_ = scalars_of(1);
     if (me.size() == 1) return;
-    received_ = me.allocate(me.rank() == 0 ? static_cast<std::size_t>(plan.options.log_every) : 0, DType::f32,
-                            Category::buffer);
+    received_ =
+        me.allocate(me.rank() == 0 ? static_cast<std::size_t>(plan.log_every) : 0, DType::f32, Category::buffer);
   }
 
   Values train() {
-    if (first_ == plan_.options.steps) {
+    if (first_ == plan_.request.steps) {
       if (judge()) log_.nothing_to_do();
       return {};
     }
@@ -58,15 +59,15 @@ class TrainingLoop {
     if (judge()) log_.begin(first_, before_steps_);
     began_ = seconds();
     logged_ = first_;
-    for (int index = first_; index < plan_.options.steps; ++index) {
+    for (int index = first_; index < plan_.request.steps; ++index) {
       step(index);
       const int done = index + 1;
-      if (done == plan_.options.steps) trainer_->end_steps();
+      if (done == plan_.request.steps) trainer_->end_steps();
       if (has_diverged(index)) return end_diverged(done);
-      const bool last = done == plan_.options.steps, stops = !last && is_stopped(done);
-      if (last || stops || done == first_ + 1 || done % plan_.options.log_every == 0) report(done);
-      if (last || done % plan_.options.validate_every == 0) validate(done);
-      const int every = plan_.options.checkpoint_every;
+      const bool last = done == plan_.request.steps, stops = !last && is_stopped(done);
+      if (last || stops || done == first_ + 1 || done % plan_.log_every == 0) report(done);
+      if (last || done % plan_.validate_every == 0) validate(done);
+      const int every = plan_.request.checkpoint_every;
       checkpoints_.check();
       if (saves() && (last || stops || (every > 0 && done % every == 0))) elsewhere([&] { checkpoints_.save(); });
       if (stops) return end_stopped(done);
@@ -85,14 +86,14 @@ class TrainingLoop {
   bool resume() {
     const bool resumed = checkpoints_.resume();
     if (judge() && !resumed)
-      log_.note(fmt::format("begins    from step 0: {} holds no checkpoint yet", plan_.options.resume));
+      log_.note(fmt::format("begins    from step 0: {} holds no checkpoint yet", plan_.request.resume));
     if (resumed && judge() && plan_.compression.method == week21::Method::top_k && plan_.compression.feedback)
       log_.note("resumed   checkpoints do not keep what --compress had not sent: error feedback restarts from zero");
     return resumed;
   }
 
   bool judge() const { return me_.rank() == 0; }
-  bool saves() const { return !plan_.options.checkpoint.empty(); }
+  bool saves() const { return !plan_.checkpoint.empty(); }
 
   Slice scalars_of(std::size_t count) {
     Slice values = me_.allocate(count, DType::f32, Category::buffer);
@@ -107,7 +108,7 @@ class TrainingLoop {
 
   /// This replica's rows of a global batch; none: zeros.
   void upload_batch(const TextBatch* mine) {
-    const std::size_t length = plan_.options.sequence;
+    const std::size_t length = plan_.step.sequence;
     std::size_t first = 0;
     for (const Batch& part : trainer_->batches()) {
       const TextBatch text = mine ? mine->rows(first, part.sequences) : TextBatch{};
@@ -124,11 +125,11 @@ class TrainingLoop {
 
   void load(std::size_t step) {
     const ChunkRange shard = trainer_->shard();
-    const std::size_t length = plan_.options.sequence;
+    const std::size_t length = plan_.step.sequence;
     const double begin = seconds();
     auto loading = me_.region("data", plan_.corpus ? plan_.corpus->bytes_of_rows(shard.size, length) : 0);
     std::optional<TextBatch> text;
-    if (plan_.corpus) text = plan_.corpus->batch_rows(step, shard.offset, shard.size, length, plan_.options.seed);
+    if (plan_.corpus) text = plan_.corpus->batch_rows(step, shard.offset, shard.size, length, plan_.step.seed);
     upload_batch(text ? &*text : nullptr);
     loading_.push_back(seconds() - begin);
   }
@@ -138,7 +139,7 @@ class TrainingLoop {
     const auto at = static_cast<std::size_t>(index);
     load(at);
     if (trainer_->scaler()) copy(me_, scales_.cut(at, 1), trainer_->scaler()->scale);
-    trainer_->step(optimizer_rate(index, plan_.options), static_cast<float>(plan_.options.clip));
+    trainer_->step(optimizer_rate(index, plan_.request), static_cast<float>(plan_.request.clip));
     copy(me_, losses_.cut(at, 1), trainer_->scalars().loss);
     copy(me_, squares_.cut(at, 1), trainer_->scalars().squares);
   }
@@ -146,14 +147,14 @@ class TrainingLoop {
   /// The same on every rank, since the squared norm and the loss scale are; a single rank has the loss too. A step that
   /// a loss scale has skipped left no trace; a scale that went on falling means that all of them overflow.
   bool has_diverged(int index) {
-    if (plan_.options.phantom) return false;
+    if (plan_.request.phantom) return false;
     const auto at = static_cast<std::size_t>(index);
     if (trainer_->scaler()) return read(me_, trainer_->scaler()->scale, 1) < kLeastLossScale;
     if (plan_.outer) {
       if (trainer_->outer()->local_steps() > 0) return false;
       return !std::isfinite(sum_of_all(squares_.cut(at, 1)));
     }
-    const bool has_squares = !plan_.serial() || plan_.options.clip > 0;
+    const bool has_squares = !plan_.serial() || plan_.request.clip > 0;
     if (has_squares && !std::isfinite(read(me_, squares_.cut(at, 1), 0))) return true;
     return me_.size() == 1 && !std::isfinite(read(me_, losses_.cut(at, 1), 0));
   }
@@ -212,7 +213,7 @@ class TrainingLoop {
   void report(int done) {
     const auto first = static_cast<std::size_t>(logged_), count = static_cast<std::size_t>(done - logged_);
     const double now = seconds();
-    if (done == plan_.options.steps) {  // no forward follows that hides the last gather
+    if (done == plan_.request.steps) {  // no forward follows that hides the last gather
       trainer_->finish();
       sent_in_steps_ = sent_by_steps() - before_steps_;
     }
@@ -226,10 +227,10 @@ class TrainingLoop {
     for (std::size_t i = first; i < first + count; ++i) {
       StepRecord& record = records.emplace_back();
       record.step = static_cast<int>(i) + 1;
-      record.learning_rate = learning_rate(static_cast<int>(i), plan_.options);
+      record.learning_rate = learning_rate(static_cast<int>(i), plan_.request);
       record.loading_seconds = loading_[i - static_cast<std::size_t>(first_)];
       record.loss = read(me_, losses_.cut(i, 1), kUnknown);
-      record.gradient_norm = plan_.options.clip > 0 ? std::sqrt(read(me_, squares_.cut(i, 1), kUnknown)) : kUnknown;
+      record.gradient_norm = plan_.request.clip > 0 ? std::sqrt(read(me_, squares_.cut(i, 1), kUnknown)) : kUnknown;
       if (trainer_->scaler()) record.loss_scale = read(me_, scales_.cut(i, 1), kUnknown);
     }
     log_.steps(std::move(records), ledger, now - began_ - elsewhere_);
@@ -259,7 +260,7 @@ class TrainingLoop {
     for (std::uint64_t i = 0; i < kValidationBatches; ++i) {
       const ChunkRange shard = trainer_->shard();
       const TextBatch text =
-          plan_.corpus->validation_batch(i, plan_.options.batch, plan_.options.sequence).rows(shard.offset, shard.size);
+          plan_.corpus->validation_batch(i, plan_.step.batch, plan_.step.sequence).rows(shard.offset, shard.size);
       upload_batch(&text);
       trainer_->add_validation_loss(validation_, kValidationBatches);
     }
@@ -271,16 +272,16 @@ class TrainingLoop {
     auto phase = me_.region("sample");
     const std::unique_ptr<Gpt> gpt = trainer_->model();
     if (!judge()) return;
-    const std::string& prompt = plan_.options.prompt;
-    const SampleOptions options{.tokens = plan_.options.sample,
+    const std::string& prompt = plan_.request.prompt;
+    const SampleOptions options{.tokens = plan_.request.sample,
                                 .prompt = prompt.empty() ? std::string(1, '\n') : prompt,
-                                .seed = plan_.options.seed};
-    const std::string text = sample_text(me_, *gpt, *plan_.corpus, plan_.options.sequence, options);
+                                .seed = plan_.step.seed};
+    const std::string text = sample_text(me_, *gpt, *plan_.corpus, plan_.step.sequence, options);
     log_.note(fmt::format("sample    of {} tokens:\n{}\n", options.tokens, printable(text)));
   }
 
   Rank me_;
-  const Plan& plan_;
+  const TrainPlan& plan_;
   TrainLog& log_;
   StopSignals& signals_;
   std::unique_ptr<Trainer> trainer_;
@@ -299,7 +300,7 @@ class TrainingLoop {
 
 }  // namespace
 
-Values train_rank(Rank me, const Plan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals) {
+Values train_rank(Rank me, const TrainPlan& plan, TrainLog& log, checkpoint::Files& files, StopSignals& signals) {
   return TrainingLoop(me, plan, log, files, signals).train();
 }
 

@@ -83,15 +83,15 @@ double measured_product() {
 
 }  // namespace
 
-Yardstick yardstick_of(const Plan& plan, const std::string& backend, bool modelled, const std::string& root) {
-  const DType type = plan.options.model.storage;
+Yardstick yardstick_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
+  const DType type = plan.step.model.storage;
   if (modelled) return {.peak = sheet_peak(plan.run.machine, type)};
   if (backend == "cuda" || backend == "nccl") return {.peak = plan.run.tf32 ? NAN : gpu_peak(type, root)};
   return {.product = measured_product()};
 }
 
-Rate rate_of(const Plan& plan, double seconds, const Yardstick& yardstick) {
-  const double flop = week25::published_flop(plan.options) / plan.run.ranks / seconds;
+Rate rate_of(const TrainPlan& plan, double seconds, const Yardstick& yardstick) {
+  const double flop = week25::published_flop(plan.step) / plan.run.ranks / seconds;
   return {flop, flop / yardstick.peak, flop / yardstick.product};
 }
 

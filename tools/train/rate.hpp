@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/runtime/machine/machine.hpp"
-#include "tools/train/options.hpp"
+#include "tools/train/plan.hpp"
 
 namespace lockstep::train {
 
@@ -25,10 +25,10 @@ struct Yardstick {
 /// The machine's of a run that is priced or emulated; of real GPUs that of their model; else what is in the file that
 /// ./lab calibrate has left for this computer. `backend` is that of the run, `modelled` whether its time is a
 /// machine's. `root` is put before /proc, for tests.
-Yardstick yardstick_of(const Plan& plan, const std::string& backend, bool modelled, const std::string& root = "");
+Yardstick yardstick_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root = "");
 
 /// A step of `seconds`.
-Rate rate_of(const Plan& plan, double seconds, const Yardstick& yardstick);
+Rate rate_of(const TrainPlan& plan, double seconds, const Yardstick& yardstick);
 
 /// The line of the summary; "" where there is no rate.
 std::string rate_line(const Rate& rate);

@@ -38,17 +38,17 @@ struct Loaded {
 
 /// Two ranks, 3 + 3 rows of 16 tokens; rank 1 reads so slowly, rank 0 half as slowly.
 Loaded load(double seconds_per_byte) {
-  TrainOptions options = small_run();
+  TrainRequest options = small_run();
   options.batch = 6;
   options.ranks = 2;
-  Plan plan = make_plan(options, 0);
+  TrainPlan plan = make_plan(options, 0);
   plan.run.trace = true;
   TrainLog log(plan, nullptr);
   StopSignals signals(false);
   checkpoint::Disk disk;
   Loaded result;
   result.outcome = run(plan.run, [&](Rank me) {
-    Plan mine = plan;
+    TrainPlan mine = plan;
     mine.corpus = Corpus::of_source(std::make_shared<SlowTokens>(me, seconds_per_byte * (1 + me.rank()) / 2), 256);
     return train_rank(me, mine, log, disk, signals);
   });
@@ -92,9 +92,9 @@ TEST(TrainData, WhyNamesALoaderThatLimits) {
 }
 
 TEST(TrainRate, IsAShareOfTheGpusPeakOrOfTheMeasuredProductAndNotOfBoth) {
-  TrainOptions options = small_run();
-  const Plan plan = make_plan(options, 0);
-  const GptConfig& m = plan.options.model;
+  TrainRequest options = small_run();
+  const TrainPlan plan = make_plan(options, 0);
+  const GptConfig& m = plan.step.model;
   const double h = static_cast<double>(m.d_model), l = static_cast<double>(m.layers), s = 16,
                v = static_cast<double>(m.vocabulary);
   const double a_token = 6 * (12 * l * h * h + v * h) + 12 * l * h * s;  // PaLM: 6N + 12LHQT
@@ -126,7 +126,7 @@ class TrainYardstick : public testing::Test {
   double peak() const { return yardstick_of(plan_, "cuda", false, root_.string()).peak; }
 
   fs::path root_;
-  Plan plan_ = make_plan(small_run(), 0);  // fp32
+  TrainPlan plan_ = make_plan(small_run(), 0);  // fp32
 };
 
 TEST_F(TrainYardstick, PeakOfTheGpusThatTheDriverNames) {

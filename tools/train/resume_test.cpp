@@ -14,13 +14,13 @@ namespace lockstep::train {
 namespace {
 
 TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
-  const auto compare = [&](TrainOptions options, const std::string& name) {
+  const auto compare = [&](TrainRequest options, const std::string& name) {
     checkpoint::MemoryFiles files;
     options.steps = 8;
     options.checkpoint = path("whole");
     options.checkpoint_every = 4;
     const Trained whole = train_with(options, files);
-    TrainOptions half = options;
+    TrainRequest half = options;
     half.steps = 4;
     half.checkpoint = path("half");
     train_with(half, files);
@@ -37,13 +37,13 @@ TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
   for (const Layout& layout : kLayouts) compare(run_in(layout, 8), layout.name());
   for (const char* precision : {"bf16", "fp16"})
     for (const Layout& layout : {Layout{3}, kMesh, Layout{3, 1, 1, 3}}) {
-      TrainOptions options = run_in(layout, 8);
-      options.words.precision = precision;
+      TrainRequest options = run_in(layout, 8);
+      options.precision = precision;
       options.loss_scale_interval = 3;  // it doubles before and after the interruption
       compare(options, layout.name() + ", " + precision);
     }
   for (const char* compress : {"int8", "int8-two-step"}) {  // random rounding goes on where it was
-    TrainOptions options = run_in({3}, 8);
+    TrainRequest options = run_in({3}, 8);
     options.compress = compress;
     compare(options, compress);
   }
@@ -53,7 +53,7 @@ TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
   for (std::size_t i = 0; i < kLayouts.size(); ++i) {
     const Layout& written = kLayouts[i];
     checkpoint::MemoryFiles files;
-    TrainOptions first = run_in(written, 4);
+    TrainRequest first = run_in(written, 4);
     first.checkpoint = path("half");
     train_with(first, files);
     std::size_t elements = 0;
@@ -61,9 +61,9 @@ TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
       elements += checkpoint::elements_of(shard.pieces);
       EXPECT_EQ(shard.elements, checkpoint::elements_of(shard.pieces)) << written.name();
     }
-    EXPECT_EQ(elements, make_plan(run_in(kSerial, 4), 0).options.model.parameters()) << "each once: " << written.name();
+    EXPECT_EQ(elements, make_plan(run_in(kSerial, 4), 0).step.model.parameters()) << "each once: " << written.name();
     const auto resume = [&](const Layout& layout) {
-      TrainOptions rest = run_in(layout, 8);
+      TrainRequest rest = run_in(layout, 8);
       rest.resume = path("half");
       return train_with(rest, files).losses;
     };
@@ -84,8 +84,8 @@ TEST_F(Saved, OnOtherRanksItIsTheSameToRounding) {
 
 class OuterSaved : public Saved {
  protected:
-  TrainOptions outer_run(int ranks, int every, double momentum) const {
-    TrainOptions options = run_in({ranks}, 8);
+  TrainRequest outer_run(int ranks, int every, double momentum) const {
+    TrainRequest options = run_in({ranks}, 8);
     options.batch = 12;
     options.outer_steps = every;
     options.outer_momentum = momentum;
@@ -101,7 +101,7 @@ TEST_F(OuterSaved, ReplicasThatStepOnTheirOwnResumeWhereTheyWere) {
       for (const double momentum : {0.9, 0.0}) {
         const std::string name = fmt::format("{} replicas, {} local steps, momentum {}", ranks, every, momentum);
         checkpoint::MemoryFiles files;
-        TrainOptions options = outer_run(ranks, every, momentum);
+        TrainRequest options = outer_run(ranks, every, momentum);
         const Trained whole = train_with(options, files);
         options.resume = path("whole/step-00000006");
         options.checkpoint = path("rest");
@@ -115,17 +115,17 @@ TEST_F(OuterSaved, ReplicasThatStepOnTheirOwnResumeWhereTheyWere) {
         std::size_t elements = 0;
         for (const auto& shard : checkpoint::read_manifest(files, path("whole/step-00000006")).shards)
           elements += checkpoint::elements_of(shard.pieces);
-        EXPECT_EQ(elements, (1 + static_cast<std::size_t>(ranks)) * make_plan(options, 0).options.model.parameters());
+        EXPECT_EQ(elements, (1 + static_cast<std::size_t>(ranks)) * make_plan(options, 0).step.model.parameters());
       }
 }
 
 TEST_F(OuterSaved, OtherReplicasAreRefusedAndOtherOuterOptionsAreSaid) {
   checkpoint::MemoryFiles files;
   train_with(outer_run(2, 4, 0.9), files);
-  TrainOptions plain = run_in({2}, 8);
+  TrainRequest plain = run_in({2}, 8);
   plain.checkpoint = path("plain");
   train_with(plain, files);
-  const auto refusal = [&](TrainOptions options, const std::string& from) {
+  const auto refusal = [&](TrainRequest options, const std::string& from) {
     options.checkpoint = "";
     options.checkpoint_every = 0;
     options.resume = path(from);
@@ -139,7 +139,7 @@ TEST_F(OuterSaved, OtherReplicasAreRefusedAndOtherOuterOptionsAreSaid) {
          "step-00000008 was made with --outer-steps on 2 replicas, and this run is with --outer-steps on 3 replicas");
   expect(refusal(run_in({2}, 8), "whole"), "and this run is without --outer-steps");
   expect(refusal(outer_run(2, 4, 0.9), "plain"), "was made without --outer-steps, and this run is with");
-  TrainOptions others = outer_run(2, 5, 0.8);
+  TrainRequest others = outer_run(2, 5, 0.8);
   others.resume = path("whole");
   others.steps = 10;
   const Trained seen = train_with(others, files);
@@ -149,7 +149,7 @@ TEST_F(OuterSaved, OtherReplicasAreRefusedAndOtherOuterOptionsAreSaid) {
 
 TEST_F(OuterSaved, TheModelOfTheLastOuterStepIsExportedAndAllReplicasBeginWithIt) {
   checkpoint::MemoryFiles files;
-  TrainOptions options = outer_run(2, 4, 0.9);
+  TrainRequest options = outer_run(2, 4, 0.9);
   const Trained whole = train_with(options, files);
   export_weights(files, path("whole"), path("out.safetensors"));
   options.checkpoint = "";
@@ -158,7 +158,7 @@ TEST_F(OuterSaved, TheModelOfTheLastOuterStepIsExportedAndAllReplicasBeginWithIt
   options.steps = 4;
   const Trained seen = train_with(options, files);
   ASSERT_EQ(seen.losses.size(), 4u);
-  TrainOptions plain = options;
+  TrainRequest plain = options;
   plain.outer_steps = 0;
   EXPECT_NEAR(seen.losses[0], train_with(plain, files).losses[0], 1e-6) << "the same model, before any step";
   EXPECT_LT(seen.losses[0], whole.losses[0]);
@@ -186,7 +186,7 @@ class TwoSaved : public Saved {
     fs::remove(path("out/" + name));
     mkfifo(path("out/" + name).c_str(), 0666);
   }
-  TrainOptions options_;
+  TrainRequest options_;
 };
 
 TEST_F(TwoSaved, ADamagedOneIsRefusedByNameAndTheOneBeforeIsUsed) {
@@ -249,7 +249,7 @@ TEST_F(TwoSaved, OneCanGoBackAndWhatCameLaterIsSetAside) {
 }
 
 TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
-  TrainOptions other = run_in(kSerial, 4);
+  TrainRequest other = run_in(kSerial, 4);
   other.checkpoint = path("out");
   try {
     make_plan(other, 0);
@@ -261,7 +261,7 @@ TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
 
 // What a loop over --resume meets: nothing saved yet, then a part, then all of it.
 TEST_F(Saved, ALoopOverResumeBeginsGoesOnAndEnds) {
-  TrainOptions options = run_in({2}, 8);
+  TrainRequest options = run_in({2}, 8);
   options.checkpoint = options.resume = path("out/");
   options.checkpoint_every = 2;
   EXPECT_EQ(train(options).losses.size(), 8u) << "nothing saved yet";

@@ -41,7 +41,7 @@ class Slow final : public checkpoint::FilesAround {
 TEST_F(Saved, TrainingGoesOnWhileASaveIsWrittenAndTheNextWaitsForIt) {
   checkpoint::MemoryFiles memory;
   Slow files(memory, path("log"));
-  TrainOptions options = run_in(kMesh, 6);
+  TrainRequest options = run_in(kMesh, 6);
   options.checkpoint = path("out");
   options.checkpoint_every = 2;
   options.log_every = 1;
@@ -76,7 +76,7 @@ class Signals final : public checkpoint::FilesAround {
 TEST_F(Saved, ASignalSavesAndEndsOnAllRanksAfterTheSameStep) {
   for (const Layout& layout : {kSerial, kMesh, Layout{3, 1, 1, 3}})
     for (const int number : {SIGTERM, SIGINT}) {
-      TrainOptions options = run_in(layout, 30);
+      TrainRequest options = run_in(layout, 30);
       options.checkpoint = path("whole");
       checkpoint::MemoryFiles files;
       train_with(options, files);
@@ -95,7 +95,7 @@ TEST_F(Saved, ASignalSavesAndEndsOnAllRanksAfterTheSameStep) {
 }
 
 TEST_F(Saved, TwoRunsDoNotShareAFolder) {
-  TrainOptions options = run_in({2}, 4);
+  TrainRequest options = run_in({2}, 4);
   options.checkpoint = path("out");
   checkpoint::Disk disk;
   auto other = disk.lock(path("out"));
@@ -119,7 +119,7 @@ class Vanishing final : public checkpoint::FilesAround {
 };
 
 TEST_F(Saved, AFolderThatVanishesDuringASaveEndsTheSaveAndNotTheRun) {
-  TrainOptions options = run_in({2}, 8);
+  TrainRequest options = run_in({2}, 8);
   options.checkpoint = path("out");
   options.checkpoint_every = 4;
   checkpoint::Disk disk;
@@ -134,7 +134,7 @@ TEST_F(Saved, AFolderThatVanishesDuringASaveEndsTheSaveAndNotTheRun) {
 
 TEST_F(Saved, ARunThatDivergesKeepsTheLastGoodCheckpoint) {
   for (const int ranks : {1, 2}) {
-    TrainOptions options = run_in({ranks}, 100);
+    TrainRequest options = run_in({ranks}, 100);
     options.warmup = 0;
     options.learning_rate = options.weight_decay.emplace(10);
     options.checkpoint = path("out");
@@ -149,7 +149,7 @@ TEST_F(Saved, ARunThatDivergesKeepsTheLastGoodCheckpoint) {
     EXPECT_LT(last, fmt::format("step-{:08}", seen.losses.size()));
   }
   // Parameters that overflow before a loss does: the run ends with the save that finds it.
-  TrainOptions options = run_in(kSerial, 2);
+  TrainRequest options = run_in(kSerial, 2);
   options.checkpoint = path("out");
   options.checkpoint_every = 1;
   checkpoint::MemoryFiles files;
@@ -185,7 +185,7 @@ class FullFor final : public checkpoint::FilesAround {
 // Of a rank's file, of what it says of it, and of the manifest, which rank 0 writes when the others are long past.
 TEST_F(Saved, AFullDiskEndsTheSaveAndTheRunGoesOnOrStops) {
   for (const char* file : {"rank-1.f32", "rank-0.entry", "manifest"}) {
-    TrainOptions options = run_in({2, 1, 1, 1}, 8);
+    TrainRequest options = run_in({2, 1, 1, 1}, 8);
     options.checkpoint_every = 2;
     options.checkpoint = path("out");
     checkpoint::Disk disk;
@@ -219,11 +219,11 @@ TEST_F(Saved, AFullDiskEndsTheSaveAndTheRunGoesOnOrStops) {
 }
 
 /// The result of a run with four saves, the second of which a full disk ends.
-Row row_with_saves(TrainOptions options, const std::string& directory, checkpoint::Files& files) {
+Row row_with_saves(TrainRequest options, const std::string& directory, checkpoint::Files& files) {
   options.checkpoint_every = 2;
   options.checkpoint = directory;
   FullFor once(files, "manifest", {"step-00000004"});
-  const Plan plan = make_plan(options, 0);
+  const TrainPlan plan = make_plan(options, 0);
   TrainLog log(plan, nullptr);
   StopSignals signals(true);
   const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, once, signals); });

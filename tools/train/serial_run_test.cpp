@@ -12,18 +12,18 @@ namespace lockstep::train {
 namespace {
 
 TEST(Train, DataParallelRunsAreTheSerialRun) {
-  const TrainOptions serial = small_run();
+  const TrainRequest serial = small_run();
   const Trained expected = train(serial);
   ASSERT_EQ(expected.losses.size(), 8u);
   EXPECT_NEAR(expected.losses.front(), std::log(256.0), 0.4);
   for (int ranks : {2, 3})  // 7 sequences: shards of 4 and 3, of 3, 2 and 2
     for (std::size_t accumulate : {1, 2})
       for (bool overlap : {true, false}) {
-        TrainOptions options = serial;
+        TrainRequest options = serial;
         options.ranks = ranks;
         options.microbatches = accumulate;
         options.no_overlap = !overlap;
-        options.words.bucket_bytes = "100kB";
+        options.bucket_bytes = "100kB";
         const Trained got = train(options);
         ASSERT_EQ(got.losses.size(), expected.losses.size());
         for (std::size_t i = 0; i < got.losses.size(); ++i)
@@ -36,20 +36,19 @@ TEST(Train, DataParallelRunsAreTheSerialRun) {
 // 16-bit gradients are rounded once more for each shard; a recomputed activation is the same to the bit.
 TEST(Train, PrecisionAndRecomputation) {
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    TrainOptions serial = small_run();
-    serial.words.precision = precision;
-    if (serial.words.precision == "fp16")
-      serial.words.loss_scale = "2^8";  // a rank's gradients are p times as large: no overflow
-    serial.words.attention = "materialised";
+    TrainRequest serial = small_run();
+    serial.precision = precision;
+    if (serial.precision == "fp16") serial.loss_scale = "2^8";  // a rank's gradients are p times as large: no overflow
+    serial.attention = "materialised";
     const Trained expected = train(serial);
     for (int ranks : {1, 3})
       for (const char* recompute : {"none", "selective", "full"}) {
-        TrainOptions options = serial;
+        TrainRequest options = serial;
         options.ranks = ranks;
-        options.words.recompute = recompute;
-        options.words.reduce = ranks > 1 ? "fp32" : "";
+        options.recompute = recompute;
+        options.reduce = ranks > 1 ? "fp32" : "";
         const Trained got = train(options);
-        const double tolerance = ranks == 1 ? 0 : options.words.precision == "fp32" ? 2e-4 : 0.02;
+        const double tolerance = ranks == 1 ? 0 : options.precision == "fp32" ? 2e-4 : 0.02;
         for (std::size_t i = 0; i < got.losses.size(); ++i)
           EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance)
               << "step " << i + 1 << ", " << precision << ", recompute " << recompute << ", " << ranks << " ranks";
@@ -66,13 +65,13 @@ TEST(Train, PrecisionAndRecomputation) {
 // A loss scale far too low: the gradients vanish. One that may grow finds its way, one far too high too.
 TEST(Train, Fp16NeedsAScaleAndFindsIt) {
   const auto last_loss = [](const char* precision, const char* scale, int interval) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     options.steps = 100;
     options.warmup = 10;
     options.batch = 8;
     options.learning_rate = 1e-2;
-    options.words.precision = precision;
-    options.words.loss_scale = scale;
+    options.precision = precision;
+    options.loss_scale = scale;
     options.loss_scale_interval = interval;
     const Trained got = train(options);
     double sum = 0;
@@ -91,11 +90,11 @@ TEST(Train, EveryZeroStageIsTheSerialRun) {
   const Trained expected = train(small_run());
   for (int stage : {1, 2, 3})
     for (int ranks : {1, 3}) {
-      TrainOptions options = small_run();
+      TrainRequest options = small_run();
       options.ranks = ranks;
       options.zero = stage;
       options.microbatches = static_cast<std::size_t>(ranks == 3 ? 2 : 1);
-      options.words.wrap = stage == 2 ? "5000" : "block";
+      options.wrap = stage == 2 ? "5000" : "block";
       const Trained got = train(options);
       ASSERT_EQ(got.losses.size(), expected.losses.size());
       for (std::size_t i = 0; i < got.losses.size(); ++i)
@@ -123,17 +122,17 @@ TEST(Train, ValuesGatheredBehindTheForwardHaveTheSameBits) {
   };
   for (const Row& row : {Row{2, 1, 1, 1, "1f1b"}, Row{3, 1, 1, 2, "1f1b", "fp32", 20}, Row{2, 1, 1, 1, "1f1b", "fp16"},
                          Row{2, 1, 2, 1, "1f1b", "bf16", 20}, Row{2, 2, 2, 1, "interleaved"}}) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     options.heads = 4;
     options.batch = 13;
     set_mesh(options, row.dp, row.tp, row.pp);
     options.microbatches = 4;
     options.schedule = row.schedule;
     options.zero = row.zero;
-    options.words.precision = row.precision;
-    options.words.loss_scale = row.precision == std::string("fp16") ? "2^24" : "dynamic";  // the first steps overflow
-    options.words.bucket_bytes = "20kB";
-    options.words.wrap = "5000";
+    options.precision = row.precision;
+    options.loss_scale = row.precision == std::string("fp16") ? "2^24" : "dynamic";  // the first steps overflow
+    options.bucket_bytes = "20kB";
+    options.wrap = "5000";
     options.validate_every = 3;
     options.sample = row.sample;
     const Trained expected = train(options);
@@ -154,15 +153,15 @@ TEST(Train, GradientsScatteredBehindAProductHaveTheSameBits) {
   for (const char* model : {"tiny", "tiny-llama"})
     for (const auto& [dp, tp, pp, precision] :
          std::vector<std::tuple<int, int, int, const char*>>{{1, 2, 1, "fp32"}, {2, 2, 2, "bf16"}, {1, 2, 1, "fp16"}}) {
-      TrainOptions options = small_run();
-      options.words.model = model;
+      TrainRequest options = small_run();
+      options.model = model;
       options.batch = 8;
       set_mesh(options, dp, tp, pp);
       options.zero = dp > 1 ? 1 : 0;
       options.sequence_parallel = true;
-      options.words.precision = precision;
-      options.words.loss_scale = precision == std::string("fp16") ? "2^8" : "dynamic";
-      if (pp == 1 && precision != std::string("fp32")) options.words.recompute = "full";
+      options.precision = precision;
+      options.loss_scale = precision == std::string("fp16") ? "2^8" : "dynamic";
+      if (pp == 1 && precision != std::string("fp32")) options.recompute = "full";
       const Trained expected = train(options);
       options.overlap_scatter = true;
       const Trained got = train(options);
@@ -178,15 +177,15 @@ TEST(Train, GradientsScatteredBehindAProductHaveTheSameBits) {
 }
 
 TEST(Train, TensorParallelRunsAreTheSerialRun) {
-  TrainOptions serial = small_run();
+  TrainRequest serial = small_run();
   serial.heads = 4;
   serial.batch = 6;
   const Trained expected = train(serial);
   for (const auto& [ranks, tp] : std::vector<std::pair<int, int>>{{2, 2}, {4, 4}, {4, 2}})
     for (bool rows : {false, true}) {
-      TrainOptions options = serial;
+      TrainRequest options = serial;
       options.ranks = ranks;
-      options.mesh.tp = tp;
+      options.tp = tp;
       options.sequence_parallel = rows;
       options.microbatches = ranks == tp ? 2 : 1;
       const Trained seen = train(options);
@@ -200,7 +199,7 @@ TEST(Train, TensorParallelRunsAreTheSerialRun) {
 }
 
 TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
-  TrainOptions serial = small_run();
+  TrainRequest serial = small_run();
   serial.heads = 4;
   serial.batch = 9;
   const Trained expected = train(serial);
@@ -214,7 +213,7 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
        {Row{1, 1, 2, "1f1b"}, Row{1, 1, 3, "naive"}, Row{1, 1, 4, "gpipe"}, Row{1, 1, 2, "interleaved"},
         Row{1, 1, 2, "zb-h1", 0, 5}, Row{1, 1, 2, "zb-h2", 0, 5}, Row{1, 1, 2, "zb-v", 0, 5}, Row{2, 1, 2, "zb-v", 1},
         Row{2, 1, 2, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2}, Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, 0}}) {
-    TrainOptions options = serial;
+    TrainRequest options = serial;
     set_mesh(options, row.dp, row.tp, row.pp);
     options.schedule = row.schedule;
     options.zero = row.zero;
@@ -235,8 +234,8 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
 }
 
 TEST(Train, LlamasOnAnyMeshAreTheSerialRun) {
-  TrainOptions serial = small_run();
-  serial.words.model = "tiny-llama";
+  TrainRequest serial = small_run();
+  serial.model = "tiny-llama";
   serial.batch = 9;
   const Trained expected = train(serial);
   EXPECT_NEAR(expected.losses.front(), std::log(256.0), 0.4);
@@ -256,14 +255,14 @@ TEST(Train, LlamasOnAnyMeshAreTheSerialRun) {
         Row{1, 1, 2, "1f1b", 0, false, "full"}, Row{1, 1, 2, "interleaved"},
         Row{1, 1, 2, "zb-h1", 0, false, "none", "flash", 5}, Row{3, 1, 1, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2, true},
         Row{3, 1, 1, "1f1b", 3}, Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, true, "none", "flash", 0}}) {
-    TrainOptions options = serial;
+    TrainRequest options = serial;
     set_mesh(options, row.dp, row.tp, row.pp);
     options.schedule = row.schedule;
     options.zero = row.zero;
     options.microbatches = row.dp > 2 ? 1 : row.microbatches;
     options.sequence_parallel = row.rows;
-    options.words.recompute = row.recompute;
-    options.words.attention = row.attention;
+    options.recompute = row.recompute;
+    options.attention = row.attention;
     const Trained seen = train(options);
     const std::string what = std::to_string(row.dp) + " × " + std::to_string(row.tp) + " × " + std::to_string(row.pp) +
                              " " + row.schedule + ", ZeRO-" + std::to_string(row.zero) + ", " + row.recompute;
@@ -280,8 +279,8 @@ TEST(Train, LlamasOnAnyMeshAreTheSerialRun) {
 
 TEST(Train, LlamasThatCannotBeCutAreRefusedInWords) {
   const auto answer = [](int tp, const std::string& more) {
-    TrainOptions options = small_run();
-    options.words.model = "tiny-llama";
+    TrainRequest options = small_run();
+    options.model = "tiny-llama";
     set_mesh(options, 1, tp, 1);
     if (more == "heads") options.heads = 8;
     return refusal([&] { make_plan(options, 0); });
@@ -294,12 +293,11 @@ TEST(Train, LlamasThatCannotBeCutAreRefusedInWords) {
 }
 
 /// Losses step by step, the validation's, and the squares of the values at the end.
-void expect_serial(const TrainOptions& options, const Trained& expected, double tolerance) {
+void expect_serial(const TrainRequest& options, const Trained& expected, double tolerance) {
   const Trained seen = train(options);
-  const auto [dp, tp, pp] = options.mesh;
   const std::string what =
-      fmt::format("--model {} --dp {} --cp {} --tp {} --pp {} --zero {} --recompute {}", options.words.model, dp,
-                  options.cp, tp, pp, options.zero, options.words.recompute);
+      fmt::format("--model {} --dp {} --cp {} --tp {} --pp {} --zero {} --recompute {}", options.model, options.dp,
+                  options.cp, options.tp, options.pp, options.zero, options.recompute);
   ASSERT_EQ(seen.losses.size(), expected.losses.size()) << what;
   for (std::size_t i = 0; i < expected.losses.size(); ++i)
     ASSERT_NEAR(seen.losses[i], expected.losses[i], tolerance * expected.losses[i]) << "step " << i << ", " << what;
@@ -311,27 +309,27 @@ struct ContextRow {
   int dp, cp, tp, pp, zero;
   const char* recompute;
 };
-void expect_serial(const TrainOptions& serial, const Trained& expected, double tolerance,
+void expect_serial(const TrainRequest& serial, const Trained& expected, double tolerance,
                    std::initializer_list<ContextRow> rows) {
   for (const ContextRow& row : rows) {
-    TrainOptions options = serial;
+    TrainRequest options = serial;
     set_mesh(options, row.dp, row.tp, row.pp);
     options.cp = row.cp;
     options.zero = row.zero;
-    options.words.recompute = row.recompute;
+    options.recompute = row.recompute;
     expect_serial(options, expected, tolerance);
   }
 }
 
 /// Every mesh of up to 8 ranks whose sequences are shared.
-int expect_every_mesh(const TrainOptions& serial, const Trained& expected, double tolerance,
+int expect_every_mesh(const TrainRequest& serial, const Trained& expected, double tolerance,
                       std::initializer_list<int> tensor) {
   int meshes = 0;
   for (const int cp : {2, 4, 8})
     for (int dp = 1; dp * cp <= 8; ++dp)
       for (const int tp : tensor)
         for (int pp = 1; dp * cp * tp * pp <= 8 && pp <= 4; ++pp, ++meshes) {
-          TrainOptions options = serial;
+          TrainRequest options = serial;
           set_mesh(options, dp, tp, pp);
           options.cp = cp;
           options.microbatches = pp > 1 ? 0 : 2;
@@ -341,7 +339,7 @@ int expect_every_mesh(const TrainOptions& serial, const Trained& expected, doubl
 }
 
 TEST(Train, ContextParallelRunsAreTheSerialRun) {
-  TrainOptions serial = small_run();
+  TrainRequest serial = small_run();
   serial.heads = 4;
   serial.batch = 9;
   const Trained expected = train(serial);
@@ -352,19 +350,19 @@ TEST(Train, ContextParallelRunsAreTheSerialRun) {
                  {1, 4, 1, 1, 3, "none"},
                  {2, 2, 1, 2, 1, "full"},
                  {1, 2, 2, 2, 0, "full"}});
-  TrainOptions odd = serial;  // chunks of 4 positions, 6 of them
+  TrainRequest odd = serial;  // chunks of 4 positions, 6 of them
   odd.sequence = 24;
   const Trained of_24 = train(odd);
   odd.cp = 3;
-  odd.mesh.dp = 1;
+  odd.dp = 1;
   expect_serial(odd, of_24, 2e-6);
 }
 
 /// Rotary positions are those of the whole sequence, and heads that share keys share them round the ring. The tolerance
 /// is that of LlamasOnAnyMeshAreTheSerialRun: sums over ranks round otherwise, and eight steps carry that on.
 TEST(Train, LlamasShareTheirSequencesToo) {
-  TrainOptions serial = small_run();
-  serial.words.model = "tiny-llama";
+  TrainRequest serial = small_run();
+  serial.model = "tiny-llama";
   serial.batch = 9;
   serial.heads = 8;  // of which four share a key-value head
   const Trained expected = train(serial);
@@ -380,7 +378,7 @@ TEST(Train, LlamasShareTheirSequencesToo) {
 /// Groups of ranks that hold the whole state each: the losses are plain ZeRO-3's to rounding, as sums go in another
 /// order, and the state is divided over the ranks of one group.
 TEST(Train, HybridShardingIsTheSerialRun) {
-  TrainOptions serial = small_run();
+  TrainRequest serial = small_run();
   serial.heads = 4;
   serial.batch = 16;
   const Trained expected = train(serial);
@@ -392,25 +390,25 @@ TEST(Train, HybridShardingIsTheSerialRun) {
   for (const Row& row : {Row{4, 2, 1, 1, 1, "block"}, Row{6, 3, 1, 1, 2, "layer"}, Row{8, 2, 1, 1, 2, "block"},
                          Row{8, 4, 1, 1, 1, "model"}, Row{4, 1, 1, 1, 3, "block"}, Row{2, 2, 2, 1, 2, "block"},
                          Row{4, 2, 1, 2, 2, "block"}, Row{4, 4, 1, 1, 2, "block"}}) {
-    TrainOptions options = serial;
+    TrainRequest options = serial;
     set_mesh(options, row.dp, row.tp, 1);
     options.cp = row.cp;
     options.zero = 3;
     options.shard_group = row.group;
     options.microbatches = row.microbatches;
-    options.words.wrap = row.wrap;
+    options.wrap = row.wrap;
     options.sequence_parallel = row.tp > 1;
     expect_serial(options, expected, 2e-6);
     if (row.cp > 1) continue;
-    const auto state_of = [](const TrainOptions& o) {
+    const auto state_of = [](const TrainRequest& o) {
       std::uint64_t most = 0;
       for (const RankLedger& ledger : train(o).outcome.ledgers)
         most = std::max(most, ledger.memory.peak_of(Category::optimizer));
       return most;
     };
-    TrainOptions group_alone = options;
+    TrainRequest group_alone = options;
     group_alone.shard_group = 0;
-    group_alone.mesh.dp = row.group;
+    group_alone.dp = row.group;
     EXPECT_EQ(state_of(options), state_of(group_alone)) << row.dp << " ranks in groups of " << row.group;
   }
 }
@@ -420,12 +418,12 @@ TEST(Train, LossScalesWorkOnShares) {
   // skip the same steps.
   std::vector<double> plain;
   for (int stage : {0, 1, 2, 3}) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     options.ranks = 2;
     options.zero = stage;
     options.batch = 8;
-    options.words.precision = "fp16";
-    options.words.loss_scale = "16777216";
+    options.precision = "fp16";
+    options.loss_scale = "16777216";
     options.steps = 16;
     const Trained got = train(options);
     EXPECT_TRUE(std::isfinite(got.losses.back())) << "stage " << stage;
@@ -441,12 +439,12 @@ TEST(Train, LossScalesWorkOnShares) {
 // too high for theirs, and N ranks must halve it log2 N times more; whether they are replicas or share sequences.
 TEST(Train, GradientsThatRanksSumNeedALowerLossScale) {
   const auto last_scale = [](int dp, int cp) {
-    TrainOptions options = small_run();
+    TrainRequest options = small_run();
     set_mesh(options, dp, 1, 1);
     options.cp = cp;
     options.batch = 8;
-    options.words.precision = "fp16";
-    options.words.loss_scale = "2^20";
+    options.precision = "fp16";
+    options.loss_scale = "2^20";
     const Trained got = train(options);
     for (const double squares : got.squares) EXPECT_EQ(squares, got.squares.front()) << "a rank skipped other steps";
     return std::get<double>(std::find_if(got.row.fields().begin(), got.row.fields().end(), [](const Row::Field& field) {

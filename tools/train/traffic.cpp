@@ -16,15 +16,10 @@ namespace {
 /// What a ring's rank sends of each byte in a reduce-scatter, or in an all-gather, the mean over its p ranks.
 double half(int ranks) { return (ranks - 1.0) / ranks; }
 
-bool compresses(const Plan& plan) { return plan.compression.method != week21::Method::ring; }
-
-/// The ranks of dp that hold the state once among them.
-int holders_of(const Plan& plan) {
-  return is_hybrid(plan.options, plan.replicas()) ? plan.options.shard_group : plan.replicas();
-}
+bool compresses(const TrainPlan& plan) { return plan.compression.method != week21::Method::ring; }
 
 /// Over which gradients and values are divided, if they are.
-int shards_of(const Plan& plan) { return plan.options.zero > 0 ? holders_of(plan) : 1; }
+int shards_of(const TrainPlan& plan) { return plan.step.zero > 0 ? plan.step.state_ranks() : 1; }
 
 /// What a stage's ranks have of the model, and how often they send a boundary on.
 struct StageParts {
@@ -33,8 +28,8 @@ struct StageParts {
   bool embeds = false, has_head = false;
   int boundaries = 0;
 };
-StageParts stage_parts(const Plan& plan, int stage) {
-  const week25::Options3d& o = plan.options;
+StageParts stage_parts(const TrainPlan& plan, int stage) {
+  const week25::Options3d& o = plan.step;
   const PipelineShape shape = week25::pipeline_shape(o);
   const std::vector<std::size_t> first = week25::stage_pieces(o);
   const int last = shape.stages * shape.chunks - 1;
@@ -59,15 +54,15 @@ StageParts stage_parts(const Plan& plan, int stage) {
 }
 
 /// Rows of tokens that a rank works on in a step.
-double rows_of(const Plan& plan) { return static_cast<double>(plan.tokens_per_step()) / plan.replicas(); }
+double rows_of(const TrainPlan& plan) { return static_cast<double>(plan.tokens_per_step()) / plan.step.data_ranks(); }
 
-double element_bytes(const Plan& plan) { return static_cast<double>(bytes_of(plan.options.model.storage)); }
+double element_bytes(const TrainPlan& plan) { return static_cast<double>(bytes_of(plan.step.model.storage)); }
 
 /// What tensor parallelism sends (week 23): of N × C elements for each half of a sum. A block has two sums forward,
 /// again where it is recomputed, and two backward; with cut rows each begins with a gather, and backward rows are
 /// gathered once more. Likewise the embedding's and the head's; and two numbers a row and rank for the loss.
-double tensor_bytes(const Plan& plan, const StageParts& stage) {
-  const week25::Options3d& o = plan.options;
+double tensor_bytes(const TrainPlan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.step;
   if (o.mesh.tp == 1) return 0;
   const double rows = rows_of(plan), wide = static_cast<double>(o.model.d_model);
   const double forwards = o.recompute == week22::Recompute::full ? 2 : 1, cut = o.sequence_parallel ? 1 : 0;
@@ -79,8 +74,8 @@ double tensor_bytes(const Plan& plan, const StageParts& stage) {
 }
 
 /// What a stage sends its neighbours; and of the first and the last its gradient of the embedding that both have.
-double pipeline_bytes(const Plan& plan, const StageParts& stage) {
-  const week25::Options3d& o = plan.options;
+double pipeline_bytes(const TrainPlan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.step;
   const double wide = static_cast<double>(o.model.d_model), cut = o.sequence_parallel ? o.mesh.tp : 1;
   const double boundaries = stage.boundaries * rows_of(plan) * wide / cut;
   const bool shares = o.model.tied_head && stage.embeds != stage.has_head;
@@ -90,8 +85,8 @@ double pipeline_bytes(const Plan& plan, const StageParts& stage) {
 
 /// What context parallelism sends (23.6) for each of the stage's blocks and each row of keys and values: forward
 /// p − 1 hops, and again where blocks are recomputed, backward as many, and p with its gradient.
-double context_bytes(const Plan& plan, const StageParts& stage) {
-  const week25::Options3d& o = plan.options;
+double context_bytes(const TrainPlan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.step;
   if (o.cp == 1) return 0;
   const double row = static_cast<double>(o.model.qkv_width() - o.model.d_model) / o.mesh.tp * element_bytes(plan);
   const int forwards = o.recompute == week22::Recompute::full ? 2 : 1, hops = o.cp - 1;
@@ -99,28 +94,28 @@ double context_bytes(const Plan& plan, const StageParts& stage) {
 }
 
 /// What the ranks of dp send for gradients and values (22.1).
-double data_bytes(const Plan& plan, const StageParts& stage) {
-  const week25::Options3d& o = plan.options;
+double data_bytes(const TrainPlan& plan, const StageParts& stage) {
+  const week25::Options3d& o = plan.step;
   if (compresses(plan)) return plan.compressed_bytes();
   week22::Recipe recipe = week22::recipe_of(o.model.storage);
   recipe.gradient = static_cast<double>(bytes_of(o.reduce));  // what gradients travel in
-  const int holders = holders_of(plan), copies = plan.replicas() / holders;
+  const int holders = plan.step.state_ranks(), copies = plan.step.data_ranks() / holders;
   return week22::bytes_sent(stage.parameters, o.zero, holders, o.microbatches, recipe) +
          2 * half(copies) * stage.parameters / holders * element_bytes(plan);
 }
 
 /// Outer steps a step, where there are any: one ends the run.
-double outer_steps(const Plan& plan, int first_step) {
-  const int every = plan.outer->every, steps = plan.options.steps;
+double outer_steps(const TrainPlan& plan, int first_step) {
+  const int every = plan.outer->every, steps = plan.request.steps;
   return static_cast<double>(steps / every - first_step / every + (steps % every > 0)) / (steps - first_step);
 }
 
 /// Numbers that all ranks must know: the norm of the gradients; with a loss scale, whether any has overflowed; with
 /// outer steps, after each, whether the run has diverged.
-double scalar_bytes(const Plan& plan, int first_step) {
-  const week25::Options3d& o = plan.options;
+double scalar_bytes(const TrainPlan& plan, int first_step) {
+  const week25::Options3d& o = plan.step;
   const auto sum_over = [](int ranks) { return 2 * half(ranks) * 4; };
-  const double model = sum_over(o.mesh.tp) + sum_over(o.mesh.pp), data = sum_over(holders_of(plan));
+  const double model = sum_over(o.mesh.tp) + sum_over(o.mesh.pp), data = sum_over(plan.step.state_ranks());
   double bytes = model + (o.zero > 0 ? data : 0);
   if (o.loss_scale) bytes += model + data;
   if (plan.outer) bytes += outer_steps(plan, first_step) * sum_over(plan.run.ranks);
@@ -129,14 +124,14 @@ double scalar_bytes(const Plan& plan, int first_step) {
 
 }  // namespace
 
-double predicted_bytes(const Plan& plan, int first_step) {
+double predicted_bytes(const TrainPlan& plan, int first_step) {
   if (plan.run.ranks == 1) return 0;
   double bytes = scalar_bytes(plan, first_step);
   if (plan.outer)  // a whole outer step, as often as there is one
     return bytes +
            outer_steps(plan, first_step) * plan.outer->every *
-               week21::local_sgd_bytes(*plan.outer, plan.replicas(), static_cast<double>(plan.own_parameters()));
-  const int stages = plan.options.mesh.pp;
+               week21::local_sgd_bytes(*plan.outer, plan.step.data_ranks(), static_cast<double>(plan.own_parameters()));
+  const int stages = plan.step.mesh.pp;
   for (int s = 0; s < stages; ++s) {
     const StageParts stage = stage_parts(plan, s);
     bytes += (data_bytes(plan, stage) + context_bytes(plan, stage) + tensor_bytes(plan, stage) +
@@ -146,23 +141,23 @@ double predicted_bytes(const Plan& plan, int first_step) {
   return bytes;
 }
 
-std::string traffic_formula(const Plan& plan) {
+std::string traffic_formula(const TrainPlan& plan) {
   if (compresses(plan))
     return fmt::format(
-        "{}, where a ring sends {}", plan.options.compress,
-        format_bytes(week21::bytes_sent({}, plan.replicas(), static_cast<double>(plan.own_parameters()))));
+        "{}, where a ring sends {}", plan.request.compress,
+        format_bytes(week21::bytes_sent({}, plan.step.data_ranks(), static_cast<double>(plan.own_parameters()))));
   if (plan.outer) return fmt::format("2 × Ψ(p−1)/p parameters, once in {} steps", plan.outer->every);
   std::vector<std::string> parts;
-  if (plan.options.cp > 1) parts.emplace_back("keys and values round the ring");
-  if (plan.options.mesh.tp > 1) parts.emplace_back("all-reduces of activations");
-  if (plan.options.mesh.pp > 1) parts.emplace_back("boundaries of stages");
-  const int times = plan.options.zero < 2    ? 2
-                    : plan.options.zero == 2 ? plan.options.microbatches + 1
-                                             : 3 * plan.options.microbatches;
-  if (const int holders = holders_of(plan); holders < plan.replicas()) {
+  if (plan.step.cp > 1) parts.emplace_back("keys and values round the ring");
+  if (plan.step.mesh.tp > 1) parts.emplace_back("all-reduces of activations");
+  if (plan.step.mesh.pp > 1) parts.emplace_back("boundaries of stages");
+  const int times = plan.step.zero < 2    ? 2
+                    : plan.step.zero == 2 ? plan.step.microbatches + 1
+                                          : 3 * plan.step.microbatches;
+  if (const int holders = plan.step.state_ranks(); holders < plan.step.data_ranks()) {
     parts.push_back(fmt::format("{} × Ψ(g−1)/g elements in groups of g = {}, 2 × Ψ/g·(k−1)/k across k = {}", times,
-                                holders, plan.replicas() / holders));
-  } else if (plan.replicas() > 1)
+                                holders, plan.step.data_ranks() / holders));
+  } else if (plan.step.data_ranks() > 1)
     parts.push_back(parts.empty() ? fmt::format("{} × Ψ(p−1)/p elements", times)
                                   : fmt::format("{} × Ψ(d−1)/d elements of gradients and values", times));
   return fmt::format("{}", fmt::join(parts, ", "));

@@ -3,15 +3,15 @@
 
 #include <string>
 
-#include "tools/train/options.hpp"
+#include "tools/train/plan.hpp"
 
 namespace lockstep::train {
 
 /// Bytes that a rank sends in a step, the mean over all ranks and over the steps after `first_step`. To the byte, since
 /// the chunks of a ring, however unequal, are together the whole.
-double predicted_bytes(const Plan& plan, int first_step);
+double predicted_bytes(const TrainPlan& plan, int first_step);
 
 /// In words: how `predicted_bytes` comes about.
-std::string traffic_formula(const Plan& plan);
+std::string traffic_formula(const TrainPlan& plan);
 
 }  // namespace lockstep::train

@@ -14,9 +14,9 @@ namespace lockstep::train {
 
 namespace fs = std::filesystem;
 
-inline TrainOptions small_run() {
-  TrainOptions options;
-  options.words.model = "tiny";
+inline TrainRequest small_run() {
+  TrainRequest options;
+  options.model = "tiny";
   options.steps = 8;
   options.warmup = 100;  // the learning rate then does not depend on the number of steps
   options.batch = 7;
@@ -26,10 +26,10 @@ inline TrainOptions small_run() {
   return options;
 }
 
-inline void set_mesh(TrainOptions& options, int dp, int tp, int pp) {
-  options.mesh.dp = dp;
-  options.mesh.tp = tp;
-  options.mesh.pp = pp;
+inline void set_mesh(TrainRequest& options, int dp, int tp, int pp) {
+  options.dp = dp;
+  options.tp = tp;
+  options.pp = pp;
 }
 
 struct Trained {
@@ -45,9 +45,10 @@ struct Trained {
 };
 
 /// An outcome that is not a pass is left for the caller to judge with outcome.check().
-inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& files, std::FILE* out = nullptr) {
-  Plan plan = make_plan(options, 0);
-  plan.run.check_races = true;
+inline Trained try_to_train(const TrainRequest& options, checkpoint::Files& files, std::FILE* out = nullptr) {
+  TrainRequest checked = options;
+  checked.check_races = true;
+  const TrainPlan plan = make_plan(checked, 0);
   TrainLog log(plan, out);
   Trained result;
   StopSignals signals(!options.checkpoint.empty());
@@ -67,7 +68,7 @@ inline Trained try_to_train(const TrainOptions& options, checkpoint::Files& file
   return result;
 }
 
-inline Trained train(const TrainOptions& options) {
+inline Trained train(const TrainRequest& options) {
   checkpoint::Disk disk;
   Trained result = try_to_train(options, disk);
   result.outcome.check();

@@ -16,17 +16,17 @@ namespace {
 /// One rank, by the oracle.
 class Serial final : public Trainer {
  public:
-  Serial(Rank me, const Plan& plan)
+  Serial(Rank me, const TrainPlan& plan)
       : me_(me),
         plan_(plan),
-        gpt_(std::make_unique<Gpt>(me, plan.options.model, plan.options.seed)),
-        optimizer_(me, gpt_->parameters(), plan.options.adamw),
-        saved_(week22::checkpointed_activations(me, *gpt_, plan.options.largest_microbatch(), plan.options.sequence,
-                                                plan.options.recompute)),
+        gpt_(std::make_unique<Gpt>(me, plan.step.model, plan.step.seed)),
+        optimizer_(me, gpt_->parameters(), plan.step.adamw),
+        saved_(week22::checkpointed_activations(me, *gpt_, plan.step.largest_microbatch(), plan.step.sequence,
+                                                plan.step.recompute)),
         scalars_(allocate_step_scalars(me)),
-        batches_(week25::allocate_batches(me, plan.options, 0)) {}
+        batches_(week25::allocate_batches(me, plan.step, 0)) {}
 
-  ChunkRange shard() const override { return {0, plan_.options.batch}; }
+  ChunkRange shard() const override { return {0, plan_.step.batch}; }
   const std::vector<Batch>& batches() const override { return batches_; }
   void step(float learning_rate, float max_norm) override {
     serial_step(me_, *gpt_, optimizer_, batches_, saved_, scalars_, {learning_rate, max_norm});
@@ -35,12 +35,12 @@ class Serial final : public Trainer {
   float loss_share() const override { return 1; }
   void add_validation_loss(Slice loss, std::size_t batches) override {
     for (const Batch& batch : batches_)
-      lockstep::add_validation_loss(me_, *gpt_, batch, saved_, loss, week25::token_factor(plan_.options, batches));
+      lockstep::add_validation_loss(me_, *gpt_, batch, saved_, loss, week25::token_factor(plan_.step, batches));
   }
   void add_value_squares(Slice sum) override { add_squares(me_, sum, gpt_->parameters().values); }
   std::vector<Optimizer*> optimizers() override { return {&optimizer_}; }
   std::vector<Held> held() override {
-    HeldTensors tensors{.part = plan_.options.model, .table = gpt_->parameters().list, .in_model = {}, .units = {}};
+    HeldTensors tensors{.part = plan_.step.model, .table = gpt_->parameters().list, .in_model = {}, .units = {}};
     for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(i);
     return held_by(optimizers(), tensors, me_);
   }
@@ -52,7 +52,7 @@ class Serial final : public Trainer {
 
  private:
   Rank me_;
-  const Plan& plan_;
+  const TrainPlan& plan_;
   std::unique_ptr<Gpt> gpt_;
   Optimizer optimizer_;
   Activations saved_;
@@ -63,7 +63,7 @@ class Serial final : public Trainer {
 /// One rank of a mesh.
 class Meshed final : public Trainer {
  public:
-  Meshed(const week25::Mesh& mesh, const Plan& plan, const week25::DpGroups& groups)
+  Meshed(const week25::Mesh& mesh, const TrainPlan& plan, const week25::DpGroups& groups)
       : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o(), groups)) {
     if (plan.run.trace && o().mesh.pp > 1) name_steps();
     if (plan.outer)
@@ -87,7 +87,7 @@ class Meshed final : public Trainer {
   }
   const StepScalars& scalars() const override { return worker_.scalars; }
   /// An average over replicas; all ranks of tp have it, and of pp one, the others zero.
-  float loss_share() const override { return 1 / static_cast<float>(o().mesh.dp * o().mesh.tp); }
+  float loss_share() const override { return 1 / static_cast<float>(o().data_ranks() * o().mesh.tp); }
   void add_validation_loss(Slice loss, std::size_t batches) override {
     week25::add_validation_loss(worker_, std::move(loss), week25::token_factor(o(), batches));
   }
@@ -105,7 +105,7 @@ class Meshed final : public Trainer {
       const std::size_t first = e == 1 ? 0 : own.size() - tensors.table.size();  // the shared embedding is tensor 0
       for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(own[first + i]);
       if (o().zero > 0) tensors.units = engine.units();
-      const bool first_copy = !is_hybrid(o(), o().mesh.dp) || worker_.mesh.here.dp < o().shard_group;
+      const bool first_copy = worker_.mesh.here.dp < o().state_ranks();
       tensors.writes = first_copy && (e == 0 || worker_.mesh.here.pp == 0);
       if (outer_) return held_by(*engine.optimizers().at(0), *outer_, tensors, worker_.mesh.dp);
       for (Held& held : held_by(engine.optimizers(), tensors, worker_.mesh.dp)) all.push_back(std::move(held));
@@ -138,13 +138,13 @@ class Meshed final : public Trainer {
     outer_.reset();
     worker_ = {};  // its memory is enough for the sample's
     if (me_.rank() != 0) return nullptr;
-    auto gpt = std::make_unique<Gpt>(me_, plan_.options.model, plan_.options.seed, Owns::values);
+    auto gpt = std::make_unique<Gpt>(me_, plan_.step.model, plan_.step.seed, Owns::values);
     upload(me_, gpt->parameters().values, values);
     return gpt;
   }
 
  private:
-  const week25::Options3d& o() const { return plan_.options; }
+  const week25::Options3d& o() const { return plan_.step; }
 
   /// On rank 0, the serial model's array of which each rank of the first replica has a part, one slice an engine;
   /// elsewhere nothing.
@@ -154,7 +154,7 @@ class Meshed final : public Trainer {
       for (const Slice& slice : own) me_.exchange({send(0, slice)});
       return {};
     }
-    std::vector<float> whole(plan_.options.model.parameters());
+    std::vector<float> whole(plan_.step.model.parameters());
     for (int rank = 0; rank < me_.size(); ++rank) {
       const week25::Coordinate at = week25::coordinate_of(o().mesh, o().order, rank);
       if (at.dp == 0) put(rank == 0 ? own : received(rank, at, own.front().dtype()), at, whole);
@@ -177,7 +177,7 @@ class Meshed final : public Trainer {
       const std::vector<float> values = to_host(me_, part);
       flat.insert(flat.end(), values.begin(), values.end());
     }
-    const std::vector<Parameter> table = gpt_parameter_table(plan_.options.model);
+    const std::vector<Parameter> table = gpt_parameter_table(plan_.step.model);
     for (const checkpoint::Run& run : week25::whole_runs(o(), at))
       std::copy_n(flat.begin() + static_cast<std::ptrdiff_t>(run.at), run.count,
                   whole.begin() + static_cast<std::ptrdiff_t>(table[run.tensor].offset + run.first));
@@ -196,7 +196,7 @@ class Meshed final : public Trainer {
   }
 
   Rank me_;
-  const Plan& plan_;
+  const TrainPlan& plan_;
   std::map<Step, std::string> step_names_;  // outlive what is recorded
   std::optional<Scope> named_;              // the step that runs
   week25::Worker worker_;
@@ -204,40 +204,40 @@ class Meshed final : public Trainer {
   std::optional<std::uint64_t> before_gathers_;  // bytes sent, while gathers may run
 };
 
-std::unique_ptr<Trainer> make_trainer(const week25::Mesh& mesh, const Plan& plan, const week25::DpGroups& groups) {
+std::unique_ptr<Trainer> make_trainer(const week25::Mesh& mesh, const TrainPlan& plan, const week25::DpGroups& groups) {
   if (plan.serial()) return std::make_unique<Serial>(mesh.world, plan);
   return std::make_unique<Meshed>(mesh, plan, groups);
 }
 
 }  // namespace
 
-std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan) {
+std::unique_ptr<Trainer> make_trainer(Rank me, const TrainPlan& plan) {
   if (plan.serial()) return std::make_unique<Serial>(me, plan);
-  const week25::Mesh mesh = week25::make_mesh(me, plan.options.mesh, plan.options.order);
-  return std::make_unique<Meshed>(mesh, plan, dp_groups(mesh, plan.options));
+  const week25::Mesh mesh = week25::make_mesh(me, plan.step.mesh, plan.step.order);
+  return std::make_unique<Meshed>(mesh, plan, dp_groups(mesh, plan.step));
 }
 
-Memory dry_run_memory(const Plan& plan, int stage) {
-  const week25::MeshShape& shape = plan.options.mesh;
+Memory dry_run_memory(const TrainPlan& plan, int stage) {
+  const week25::MeshShape& shape = plan.step.mesh;
   const week25::Coordinate here{.dp = 0, .tp = 0, .pp = stage};
-  const int rank = week25::rank_of(shape, plan.options.order, here);
+  const int rank = week25::rank_of(shape, plan.step.order, here);
   DryRun dry_run(plan.run.machine, {.ranks = shape.ranks(), .rank = rank});
   Rank me = dry_run.rank();
   const DryRunGroup first_and_last{.ranks = 2, .rank = stage == 0 ? 0 : 1};  // who share a tied embedding
   week25::DpGroups groups;
-  if (plan.options.cp > 1) groups.sharers = dry_run.rank({.ranks = plan.options.cp});
-  if (const int g = plan.options.shard_group; is_hybrid(plan.options, shape.dp))
+  if (plan.step.cp > 1) groups.sharers = dry_run.rank({.ranks = plan.step.cp});
+  if (const int g = plan.step.state_ranks(); plan.step.is_hybrid())
     groups.sharding = {dry_run.rank({.ranks = g}), dry_run.rank({.ranks = shape.dp / g})};
   const week25::Mesh mesh{.shape = shape,
-                          .order = plan.options.order,
+                          .order = plan.step.order,
                           .here = here,
                           .world = me,
                           .dp = dry_run.rank({.ranks = shape.dp}),
                           .tp = dry_run.rank({.ranks = shape.tp}),
                           .pp = dry_run.rank({.ranks = shape.pp, .rank = stage}, first_and_last)};
   const std::unique_ptr<Trainer> trainer = make_trainer(mesh, plan, groups);
-  for (int step = 0; step < std::min(plan.options.steps, 2); ++step)
-    trainer->step(0, static_cast<float>(plan.options.clip));
+  for (int step = 0; step < std::min(plan.request.steps, 2); ++step)
+    trainer->step(0, static_cast<float>(plan.request.clip));
   if (plan.corpus) trainer->add_validation_loss(me.allocate(1, DType::f32, Category::buffer), 1);
   trainer->finish();
   return ledger_of(me).memory;

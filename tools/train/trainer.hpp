@@ -10,7 +10,7 @@
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "labs/week23_tensor_parallel/sequence_chunks.hpp"
 #include "tools/train/checkpoint.hpp"
-#include "tools/train/options.hpp"
+#include "tools/train/plan.hpp"
 
 namespace lockstep::train {
 
@@ -52,11 +52,11 @@ class Trainer {
 };
 
 /// Collective over the run, at set-up.
-std::unique_ptr<Trainer> make_trainer(Rank me, const Plan& plan);
+std::unique_ptr<Trainer> make_trainer(Rank me, const TrainPlan& plan);
 
 /// What a rank of this stage holds as it trains, by the ledger of a dry run: no rank of the stage has more, since the
 /// first replica has the longest shards. Two steps, since the second begins with the activations' memory of the first,
 /// and a validation; more does not happen later.
-Memory dry_run_memory(const Plan& plan, int stage);
+Memory dry_run_memory(const TrainPlan& plan, int stage);
 
 }  // namespace lockstep::train

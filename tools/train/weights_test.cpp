@@ -56,8 +56,8 @@ class Weights : public Saved {
     for (std::size_t n = 0; n < text.size(); ++n) text[n] = static_cast<char>((31 * n * n + 7 * n + 3) % 251);
     std::ofstream(path("bytes"), std::ios::binary) << text;
   }
-  TrainOptions run_of(const Layout& layout) const {
-    TrainOptions options = run_in(layout, 5);
+  TrainRequest run_of(const Layout& layout) const {
+    TrainRequest options = run_in(layout, 5);
     options.data = path("bytes");
     options.tokens = "byte";
     options.d_model = kModel.d_model;
@@ -105,7 +105,7 @@ TEST_F(Weights, TrainToItsLossesOnAnyRanksAndAreWrittenAsItKnowsThem) {
                                Layout{4, 1, 1, 1}, Layout{2, 2, 1, 2, "5000"}, Layout{4, 1, 1, 3}}) {
     SCOPED_TRACE(layout.name());
     checkpoint::MemoryFiles files;
-    TrainOptions options = run_of(layout);
+    TrainRequest options = run_of(layout);
     options.checkpoint = path("run");
     expect_near(train_with(options, files).losses, "losses");
     export_weights(files, path("run"), path("out.safetensors"));
@@ -133,8 +133,8 @@ TEST_F(Weights, OfALlamaTrainToPyTorchsLossesOnAnyRanks) {
                                Layout{2, 1, 2, 0, "block", "interleaved"}}) {
     SCOPED_TRACE(layout.name());
     checkpoint::MemoryFiles files;
-    TrainOptions options = run_of(layout);
-    options.words.model = kLlama + ".json";
+    TrainRequest options = run_of(layout);
+    options.model = kLlama + ".json";
     options.heads = options.d_model = options.layers = 0;
     options.learning_rate = 0.01;
     options.init = path("llama.safetensors");
@@ -187,7 +187,7 @@ TEST_F(Weights, AreWrittenAsTheyWereRead) {
 
 TEST_F(Weights, AFolderHasWhatTransformersLoads) {
   checkpoint::MemoryFiles files;
-  TrainOptions options = run_of(kSerial);
+  TrainRequest options = run_of(kSerial);
   options.init.clear();
   options.untied = true;
   options.checkpoint = path("run");
@@ -233,14 +233,14 @@ TEST_F(Weights, OfAnotherModelAreRefusedInASentence) {
   std::vector<checkpoint::NamedTensor> twice = some_tensors();
   twice.push_back({"wpe.weight", {32, 24}, std::vector<float>(32 * 24)});
   EXPECT_EQ(refusal(twice), "FILE has tensor 'transformer.wpe.weight' twice, with its prefix and without");
-  TrainOptions phantom = run_of(kSerial);
+  TrainRequest phantom = run_of(kSerial);
   phantom.phantom = true;
   EXPECT_THROW(make_plan(phantom, 0), Error);
 }
 
 TEST_F(Weights, ACheckpointGoesBeforeThem) {
   checkpoint::MemoryFiles files;
-  TrainOptions options = run_of(kSerial);
+  TrainRequest options = run_of(kSerial);
   options.steps = 3;
   options.checkpoint = options.resume = path("run");
   const std::vector<double> first = train_with(options, files).losses;
