@@ -17,64 +17,7 @@ class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads) : threads_(threads) {}
 
-  void fill(const Slice& x, float value) override;
-  void copy(const Slice& y, const Slice& x) override;
-  void cast(const Slice& y, const Slice& x) override;
-  void add(const Slice& z, const Slice& x, const Slice& y) override;
-  void scale(const Slice& x, float factor) override;
-  void scale(const Slice& x, const Slice& factor) override;
-  void scale_if(const Slice& x, float factor, const Slice& condition) override;
-  void at_least(const Slice& flag, const Slice& x, float threshold) override;
-  void add_squares(const Slice& sum, const Slice& x) override;
-  void add_sum(const Slice& sum, const Slice& x) override;
-  void clip_factor(const Slice& factor, const Slice& sum_of_squares, float max_norm) override;
-  void find_overflow(const Slice& flag, const Slice& x) override;
-  void random_normal(const Slice& x, Random key, float mean, float deviation) override;
-  void random_uniform(const Slice& x, Random key, float low, float high) override;
-  void matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const Slice& bias) override;
-  void add_rows(const Slice& bias_gradient, const Matrix& x) override;
-  void gelu(const Slice& y, const Slice& x) override;
-  void gelu_backward(const Slice& dx, const Slice& dy, const Slice& x) override;
-  void swiglu(const Slice& y, const Slice& x, std::size_t width) override;
-  void swiglu_backward(const Slice& dx, const Slice& dy, const Slice& x, std::size_t width) override;
-  void layer_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight,
-                  const Slice& bias) override;
-  void layer_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy, const Slice& x,
-                           const Slice& weight, const Slice& statistics, Into into) override;
-  void rms_norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight) override;
-  void rms_norm_backward(const Slice& dx, const Slice& dweight, const Slice& dy, const Slice& x, const Slice& weight,
-                         const Slice& statistics, Into into) override;
-  void rotate_positions(const Slice& x, RotaryShape shape, float base, Turn way) override;
-  void attention(const Slice& y, const Slice& statistics, const Slice& qkv, AttentionShape shape) override;
-  void attention_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& qkv, const Slice& statistics,
-                          AttentionShape shape) override;
-  void attention_probabilities(const Slice& probabilities, const Slice& qkv, AttentionShape shape) override;
-  void attention_output(const Slice& y, const Slice& probabilities, const Slice& qkv, AttentionShape shape) override;
-  void attention_probabilities_backward(const Slice& dqkv, const Slice& dy, const Slice& y, const Slice& probabilities,
-                                        const Slice& qkv, AttentionShape shape) override;
-  void attention_block(const Slice& y, const Slice& statistics, const Slice& q, const Slice& kv,
-                       AttentionBlock block) override;
-  void attention_block_backward(const Slice& dq, const Slice& dkv, const Slice& dy, const Slice& y,
-                                const Slice& statistics, const Slice& q, const Slice& kv,
-                                AttentionBlock block) override;
-  void embedding(const Slice& y, const Slice& tokens, const Slice& table, const Slice& positions,
-                 std::size_t sequence) override;
-  void embedding_backward(const Slice& dtable, const Slice& dpositions, const Slice& dy, const Slice& tokens,
-                          std::size_t sequence) override;
-  void cross_entropy(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
-                     const Slice& gradient_scale) override;
-  void cross_entropy_loss(const Slice& loss, const Slice& logits, const Slice& targets, float factor) override;
-  void shard_tokens(const Slice& y, const Slice& x, VocabularyShard shard) override;
-  void cross_entropy_statistics(const Slice& statistics, const Slice& logits, const Slice& targets,
-                                VocabularyShard shard) override;
-  void cross_entropy_shard(const Slice& loss, const Slice& logits, const Slice& statistics, const Slice& targets,
-                           VocabularyShard shard, float factor, const Slice& gradient_scale) override;
-  void top_k(const Slice& values, const Slice& indices, const Slice& x) override;
-  void scatter_add(const Slice& y, const Slice& values, const Slice& indices, float factor) override;
-  void quantise(const Slice& q, const Slice& scales, const Slice& x, std::size_t block, Random key) override;
-  void add_dequantised(const Slice& y, const Slice& q, const Slice& scales, std::size_t block, float factor) override;
-  void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v, const Slice& gradient,
-             AdamW options, const Slice& gradient_factor, const Slice& skip, const Slice& skipped) override;
+  LOCKSTEP_DEVICE_OPERATIONS(, override)
 
  private:
   void matmul_by_rows(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const float* bias);
