@@ -70,9 +70,9 @@ class Base : public Engine {
   EngineOptions options_;
 };
 
-class Stage0 final : public Base {
+class PlainEngine final : public Base {
  public:
-  Stage0(Rank dp, EngineModel model, const EngineOptions& o)
+  PlainEngine(Rank dp, EngineModel model, const EngineOptions& o)
       : Base(dp, std::move(model), o), optimizer_(dp, model_.parameters, o.adamw) {
     if (dp.size() == 1 || o.local) return;
     const auto ring = [reduce = o.reduce](Rank queue, Slice gradients) {
@@ -162,9 +162,9 @@ class Sharded : public Base {
   std::shared_ptr<ForwardGathers> gathers_;  // null: zero_ gathers before main continues
 };
 
-class Stage1 final : public Sharded<week22::Zero1> {
+class Zero1Engine final : public Sharded<week22::Zero1> {
  public:
-  Stage1(Rank dp, EngineModel model, const EngineOptions& o, std::shared_ptr<ForwardGathers> gathers)
+  Zero1Engine(Rank dp, EngineModel model, const EngineOptions& o, std::shared_ptr<ForwardGathers> gathers)
       : Sharded(dp, std::move(model), o) {
     zero_ = week22::make_zero1(dp, model_.parameters, buckets_of(o), o.adamw);
     share(std::move(gathers));
@@ -185,9 +185,9 @@ class Stage1 final : public Sharded<week22::Zero1> {
   }
 };
 
-class Stage2 final : public Sharded<week22::Zero2> {
+class Zero2Engine final : public Sharded<week22::Zero2> {
  public:
-  Stage2(Rank dp, EngineModel model, const EngineOptions& o, std::shared_ptr<ForwardGathers> gathers)
+  Zero2Engine(Rank dp, EngineModel model, const EngineOptions& o, std::shared_ptr<ForwardGathers> gathers)
       : Sharded(dp, std::move(model), o) {
     zero_ = week22::make_zero2(
         dp, model_.parameters, wrapped_units(), model_.usage_order, {.overlap = o.overlap, .adamw = o.adamw},
@@ -209,9 +209,9 @@ class Stage2 final : public Sharded<week22::Zero2> {
 
 /// Shards over all of dp, or over the ranks of groups.node. In the latter case the ranks of groups.rail hold copies of
 /// the same shard.
-class Stage3 final : public Sharded<week22::Fsdp> {
+class Zero3Engine final : public Sharded<week22::Fsdp> {
  public:
-  Stage3(Rank dp, EngineModel model, const EngineOptions& o, const std::optional<week21::Hierarchy>& groups)
+  Zero3Engine(Rank dp, EngineModel model, const EngineOptions& o, const std::optional<week21::Hierarchy>& groups)
       : Sharded(groups ? groups->node : dp, std::move(model), o) {
     const week22::ShardPrecision precision{.keep = model_.storage, .compute = model_.storage, .reduce = o.reduce};
     const week22::FsdpOptions options{.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw};
@@ -293,10 +293,10 @@ std::unique_ptr<Engine> make_engine(Rank dp, EngineModel model, const EngineOpti
                                     std::shared_ptr<ForwardGathers> gathers,
                                     const std::optional<week21::Hierarchy>& groups) {
   switch (options.zero) {
-    case 0: return std::make_unique<Stage0>(dp, std::move(model), options);
-    case 1: return std::make_unique<Stage1>(dp, std::move(model), options, std::move(gathers));
-    case 2: return std::make_unique<Stage2>(dp, std::move(model), options, std::move(gathers));
-    case 3: return std::make_unique<Stage3>(dp, std::move(model), options, groups);
+    case 0: return std::make_unique<PlainEngine>(dp, std::move(model), options);
+    case 1: return std::make_unique<Zero1Engine>(dp, std::move(model), options, std::move(gathers));
+    case 2: return std::make_unique<Zero2Engine>(dp, std::move(model), options, std::move(gathers));
+    case 3: return std::make_unique<Zero3Engine>(dp, std::move(model), options, groups);
     default:
       usage_error("ZeRO has stages 0 (plain data parallelism), 1, 2 and 3; there is no stage " +
                   std::to_string(options.zero));

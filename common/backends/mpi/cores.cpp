@@ -7,7 +7,7 @@
 
 namespace lockstep::mpi {
 
-std::vector<Place> take_seats(MPI_Comm world) {
+std::vector<Placement> gather_placements(MPI_Comm world) {
   int rank = 0, size = 1;
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
@@ -23,10 +23,10 @@ std::vector<Place> take_seats(MPI_Comm world) {
   for (int thread = 0; thread < static_cast<int>(allowed.size()); ++thread)
     if (allowed[thread]) threads.push_back(thread);
 
-  Place mine{.host = rank, .cores = read_host("", threads).usable_cores};
+  Placement mine{.host = rank, .cores = read_host("", threads).usable_cores};
   check(MPI_Bcast(&mine.host, 1, MPI_INT, 0, host));  // identifies a host by the rank of its first process
   MPI_Comm_free(&host);
-  std::vector<Place> places(size);
+  std::vector<Placement> places(size);
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, places.data(), sizeof mine, MPI_BYTE, world));
   return places;
 }

@@ -77,8 +77,8 @@ std::string host_name() {
 }
 
 /// Places by rank in MPI_COMM_WORLD; owned by Session.
-std::vector<mpi::Place>& the_seats() {
-  static std::vector<mpi::Place> places;
+std::vector<mpi::Placement>& the_placements() {
+  static std::vector<mpi::Placement> places;
   return places;
 }
 
@@ -99,7 +99,7 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
   auto job = std::make_unique<mpi::Job>(options, rank, host_name(), comm);
-  job->cores_per_rank = lockstep::cores_per_rank(the_seats(), rank, options.ranks);
+  job->cores_per_rank = lockstep::cores_per_rank(the_placements(), rank, options.ranks);
   if (options.emulate) job->ports = std::make_unique<mpi::Ports>(options.machine, comm);
   auto backend = std::make_unique<mpi::MpiRank>(std::move(job));
   const Values values = backend->play(program);
@@ -157,7 +157,7 @@ const char* backend_name() { return "mpi"; }
 
 bool is_judge() { return world_rank() == 0; }
 
-bool has_core_each(int ranks) { return has_core_each(the_seats(), ranks); }
+bool has_core_each(int ranks) { return has_core_each(the_placements(), ranks); }
 
 Session::Session(int& argc, char**& argv) {
   const char* started = std::getenv("LOCKSTEP_MPI_RANKS");  // set by launch/mpirun.sh
@@ -174,7 +174,7 @@ Session::Session(int& argc, char**& argv) {
     throw Error(Verdict::usage, fmt::format("{} processes were started, but MPI knows of {}: mpirun belongs to another "
                                             "MPI library than the program",
                                             started, world_size()));
-  the_seats() = mpi::take_seats(MPI_COMM_WORLD);
+  the_placements() = mpi::gather_placements(MPI_COMM_WORLD);
 }
 
 Session::~Session() { MPI_Finalize(); }

@@ -55,16 +55,16 @@ std::shared_ptr<Communicator> Communicators::find(const Name& name) {
   return known == known_.end() ? nullptr : known->second;
 }
 
-Communicators::Place Communicators::new_place() {
+Communicators::Handle Communicators::new_handle() {
   return unfinished_.emplace_back(std::make_shared<ncclComm_t>(nullptr));
 }
 
-std::shared_ptr<Communicator> Communicators::keep(Name name, const Place& place) {
+std::shared_ptr<Communicator> Communicators::keep(Name name, const Handle& handle) {
   auto fresh = std::make_shared<Communicator>();
   fresh->members = name.first;
   fresh->queue = name.second;
-  fresh->handle = place ? *place : nullptr;
-  std::erase(unfinished_, place);
+  fresh->handle = handle ? *handle : nullptr;
+  std::erase(unfinished_, handle);
   return known_[std::move(name)] = std::move(fresh);
 }
 
@@ -81,10 +81,10 @@ std::shared_ptr<Communicator> Communicators::world(std::uint64_t run, int ranks,
   if (all.empty()) throw Unwind{};
   std::memcpy(id.internal, all.front().data(), sizeof id.internal);
   ncclConfig_t config = configuration();
-  const Place place = new_place();
-  check(ncclCommInitRankConfig(place.get(), ranks, id, control_.rank(), &config), "ncclCommInitRankConfig");
-  wait_until_ready(*place, "ncclCommInitRankConfig", limit);
-  const auto fresh = keep(name, place);
+  const Handle handle = new_handle();
+  check(ncclCommInitRankConfig(handle.get(), ranks, id, control_.rank(), &config), "ncclCommInitRankConfig");
+  wait_until_ready(*handle, "ncclCommInitRankConfig", limit);
+  const auto fresh = keep(name, handle);
   connect_all(*fresh, control_.rank(), limit);
   return fresh;
 }
@@ -101,15 +101,15 @@ std::shared_ptr<Communicator> Communicators::split(Communicator& parent, Label l
   if (std::none_of(all.begin(), all.end(), [](const std::string& word) { return word == "new"; })) return known;
   ncclConfig_t config = configuration();
   const int choice = color < 0 || known ? NCCL_SPLIT_NOCOLOR : color;
-  const Place place = new_place();
-  check(ncclCommSplit(parent.handle, choice, key, place.get(), &config), "ncclCommSplit");
+  const Handle handle = new_handle();
+  check(ncclCommSplit(parent.handle, choice, key, handle.get(), &config), "ncclCommSplit");
   wait_until_ready(parent.handle, "ncclCommSplit", limit);
   if (choice == NCCL_SPLIT_NOCOLOR) {
-    std::erase(unfinished_, place);
+    std::erase(unfinished_, handle);
     return known;
   }
-  wait_until_ready(*place, "ncclCommSplit", limit);
-  const auto fresh = keep(name, place);
+  wait_until_ready(*handle, "ncclCommSplit", limit);
+  const auto fresh = keep(name, handle);
   const auto me = std::find(members.begin(), members.end(), control_.rank());
   connect_all(*fresh, static_cast<int>(me - members.begin()), limit);
   return fresh;
@@ -178,8 +178,8 @@ bool Communicators::abort(int ranks, double seconds) {
   if (!abort_all(handles, until)) return false;
   // A split ends with its parent; only then are the handles that it has made valid.
   handles.clear();
-  for (const Place& place : std::exchange(unfinished_, {}))
-    if (*place) handles.push_back(*place);
+  for (const Handle& handle : std::exchange(unfinished_, {}))
+    if (*handle) handles.push_back(*handle);
   return abort_all(handles, until);
 }
 

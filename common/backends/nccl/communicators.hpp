@@ -61,16 +61,16 @@ class Communicators {
   using Name = std::pair<std::vector<int>, std::string>;
   /// Destination of the handle that NCCL is making. For a split, NCCL writes it at the end, when the run may have
   /// failed and nothing waits any more.
-  using Place = std::shared_ptr<ncclComm_t>;
-  Place new_place();
+  using Handle = std::shared_ptr<ncclComm_t>;
+  Handle new_handle();
   std::shared_ptr<Communicator> find(const Name& name);
-  std::shared_ptr<Communicator> keep(Name name, const Place& place);
+  std::shared_ptr<Communicator> keep(Name name, const Handle& handle);
   void connect_all(Communicator& communicator, int rank, const Limit& limit);
 
   Control& control_;
   cuda::EventPool& events_;
   std::map<Name, std::shared_ptr<Communicator>> known_;
-  std::vector<Place> unfinished_;  // handles still being made
+  std::vector<Handle> unfinished_;  // handles still being made
   Load most_;
   bool warned_ = false;
 };

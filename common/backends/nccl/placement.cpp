@@ -19,12 +19,12 @@ namespace {
 
 constexpr char kBetween = '\n';
 
-std::string write(const Place& s) {
+std::string write(const Placement& s) {
   return fmt::format("{}{}{}{}{}{}{}{}{}{}{}{}{}", s.cores, kBetween, s.gpus, kBetween, s.gpu, kBetween, s.gpu_name,
                      kBetween, s.gpu_id, kBetween, s.no_device ? 1 : 0, kBetween, s.trouble);
 }
 
-void parse(const std::string& text, Place& s) {
+void parse(const std::string& text, Placement& s) {
   std::vector<std::string> fields;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(kBetween, at), text.size());
@@ -59,7 +59,7 @@ int cores_of_host() {
 
 /// Chooses the GPU of this process. With fewer GPUs than processes, several share one; a process may also see only its
 /// own (Slurm).
-void sit_down(Place& place) {
+void choose_gpu(Placement& place) {
   try {
     place.gpus = cuda::count_gpus();
     place.gpu = place.local_rank % place.gpus;
@@ -75,9 +75,9 @@ void sit_down(Place& place) {
 
 }  // namespace
 
-std::vector<Place> take_seats(Bootstrap& bootstrap, int local_rank) {
+std::vector<Placement> gather_placements(Bootstrap& bootstrap, int local_rank) {
   const std::vector<std::string> hosts = bootstrap.all_gather(host_name());
-  std::vector<Place> places(hosts.size());
+  std::vector<Placement> places(hosts.size());
   std::map<std::string, int> on_host;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     places[rank].host = hosts[rank];
@@ -85,13 +85,13 @@ std::vector<Place> take_seats(Bootstrap& bootstrap, int local_rank) {
   }
   if (local_rank >= 0) places[bootstrap.rank()].local_rank = local_rank;
   places[bootstrap.rank()].cores = cores_of_host();
-  sit_down(places[bootstrap.rank()]);
+  choose_gpu(places[bootstrap.rank()]);
   const std::vector<std::string> all = bootstrap.all_gather(write(places[bootstrap.rank()]));
   for (std::size_t rank = 0; rank < all.size(); ++rank) parse(all[rank], places[rank]);
   return places;
 }
 
-Objection objection(const std::vector<Place>& places, int nccl_version, bool may_share_gpus) {
+Objection objection(const std::vector<Placement>& places, int nccl_version, bool may_share_gpus) {
   for (std::size_t rank = 0; rank < places.size(); ++rank)
     if (!places[rank].trouble.empty())
       return {places.size() == 1 ? places[rank].trouble : fmt::format("rank {}: {}", rank, places[rank].trouble),
@@ -102,12 +102,12 @@ Objection objection(const std::vector<Place>& places, int nccl_version, bool may
   if (nccl_version >= kSharingNccl && may_share_gpus) return {};
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    const Place& place = places[rank];
+    const Placement& place = places[rank];
     const auto [owner, fresh] = owners.try_emplace({place.host, place.gpu_id}, rank);
     if (fresh) continue;
     std::size_t ranks_here = 0;
     std::set<std::string> gpus_here;
-    for (const Place& each : places)
+    for (const Placement& each : places)
       if (each.host == place.host) {
         ++ranks_here;
         gpus_here.insert(each.gpu_id);
@@ -124,7 +124,7 @@ Objection objection(const std::vector<Place>& places, int nccl_version, bool may
   return {};
 }
 
-std::string format_binding(const std::vector<Place>& places) {
+std::string format_binding(const std::vector<Placement>& places) {
   std::string text;
   for (std::size_t rank = 0; rank < places.size(); ++rank)
     text += fmt::format("rank {}: {}, GPU {} of {} ({})\n", rank, places[rank].host, places[rank].gpu,

@@ -11,7 +11,7 @@
 namespace lockstep::nccl {
 
 /// Placement of one process.
-struct Place {
+struct Placement {
   std::string host;
   int cores = 1;       // usable cores of that host, in total
   int local_rank = 0;  // rank among the processes of its host
@@ -25,17 +25,17 @@ struct Place {
 
 /// Collective: the place of every process, by rank. GPU = local rank, counted on each host, unless this process's
 /// launcher has given its `local_rank` (else −1).
-std::vector<Place> take_seats(Bootstrap& bootstrap, int local_rank = -1);
+std::vector<Placement> gather_placements(Bootstrap& bootstrap, int local_rank = -1);
 
 /// Reason why this job cannot run, in one sentence; empty if it can. Never throws: all processes reach the same text.
 struct Objection {
   std::string text;
   bool no_device = false;
 };
-Objection objection(const std::vector<Place>& places, int nccl_version, bool may_share_gpus);
+Objection objection(const std::vector<Placement>& places, int nccl_version, bool may_share_gpus);
 
 /// "rank 0: HOST, GPU 0 (NVIDIA H100 80GB HBM3)", one line per rank.
-std::string format_binding(const std::vector<Place>& places);
+std::string format_binding(const std::vector<Placement>& places);
 
 /// The oldest NCCL that splits communicators and shares their resources.
 inline constexpr int kOldestNccl = 21803;

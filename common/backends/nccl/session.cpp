@@ -21,8 +21,8 @@ bool is_set(const char* name, const char* value) {
 }
 
 /// Places of all processes, after all have agreed that the job can run there.
-std::vector<Place> checked_seats(Bootstrap& bootstrap, int local_rank) {
-  std::vector<Place> places = take_seats(bootstrap, local_rank);
+std::vector<Placement> checked_placements(Bootstrap& bootstrap, int local_rank) {
+  std::vector<Placement> places = gather_placements(bootstrap, local_rank);
   const Objection no = objection(places, library_version(), is_set("NCCL_MULTI_RANK_GPU_ENABLE", "1"));
   if (no.no_device) throw NoDevice(no.text);
   if (!no.text.empty()) throw Error(Verdict::usage, no.text);
@@ -38,7 +38,7 @@ void say(const std::string& text) { (void)!write(STDERR_FILENO, text.data(), tex
 
 Processes::Processes(const Environment& environment)
     : bootstrap_(make_bootstrap(environment)),
-      places_(checked_seats(*bootstrap_, environment.local_rank)),
+      places_(checked_placements(*bootstrap_, environment.local_rank)),
       control_(*bootstrap_, environment.timeout_seconds,
                {.lost = [this](int rank) { lost(rank); }, .ended = [](const std::string&) { std::_Exit(1); }}),
       memory_(gpu()),

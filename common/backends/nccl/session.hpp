@@ -20,7 +20,7 @@ class Processes {
   explicit Processes(const Environment& environment);
 
   Control& control() { return control_; }
-  const std::vector<Place>& places() const { return places_; }
+  const std::vector<Placement>& places() const { return places_; }
   int gpu() const { return places_[bootstrap_->rank()].gpu; }
   cuda::EventPool& events() { return events_; }
   cuda::DeviceMemory& memory() { return memory_; }
@@ -36,7 +36,7 @@ class Processes {
   void lost(int rank);
 
   std::unique_ptr<Bootstrap> bootstrap_;
-  std::vector<Place> places_;
+  std::vector<Placement> places_;
   Control control_;
   cuda::EventPool events_;
   cuda::DeviceMemory memory_;

@@ -16,8 +16,8 @@ Peer* Peers::find(int rank) const {
 }
 
 Peer& Peers::add(int rank) {
-  const Place place = place_of(count_);
-  if (place.chunk == chunks_.size()) {
+  const Position position = position_of(count_);
+  if (position.chunk == chunks_.size()) {
     const std::size_t room = count_ < kChunk ? std::max<std::size_t>(2, count_) : kChunk;
     chunks_.push_back(std::make_unique<Peer[]>(room));
   }

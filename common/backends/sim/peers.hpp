@@ -34,8 +34,8 @@ class Peers {
  public:
   std::size_t size() const { return count_; }
   Peer& operator[](std::size_t index) const {
-    const Place place = place_of(index);
-    return chunks_[place.chunk][place.offset];
+    const Position position = position_of(index);
+    return chunks_[position.chunk][position.offset];
   }
   Peer* find(int rank) const;  ///< null if never met
   Peer& add(int rank);         ///< adds a peer not met before
@@ -52,10 +52,10 @@ class Peers {
  private:
   // Chunks hold 2, 2, 4, 8, 16, 32 and then always 64 peers.
   static constexpr std::size_t kChunk = 64, kFirstChunks = 6;
-  struct Place {
+  struct Position {
     std::size_t chunk, offset;
   };
-  static Place place_of(std::size_t index) {
+  static Position position_of(std::size_t index) {
     if (index >= kChunk) return {kFirstChunks + index / kChunk - 1, index % kChunk};
     if (index < 2) return {0, index};
     return {static_cast<std::size_t>(std::bit_width(index)) - 1, index - std::bit_floor(index)};

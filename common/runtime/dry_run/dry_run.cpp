@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-class DryRun::Stage final : public Backend, private BlockOwner {
+class DryRun::World final : public Backend, private BlockOwner {
  public:
-  explicit Stage(const Machine& machine) : machine_(machine), queues_(1) { recorder_.add_queue("main"); }
+  explicit World(const Machine& machine) : machine_(machine), queues_(1) { recorder_.add_queue("main"); }
 
   Rank join(DryRunGroup group, std::optional<DryRunGroup> part) {
     const int index = static_cast<int>(groups_.size());
@@ -205,16 +205,16 @@ class DryRun::Stage final : public Backend, private BlockOwner {
   std::map<std::pair<int, int>, Line> batches_;  // by group and queue
 };
 
-DryRun::DryRun(const Machine& machine, DryRunGroup group) : stage_(std::make_unique<Stage>(machine)) {
-  stage_->join(group, {});
+DryRun::DryRun(const Machine& machine, DryRunGroup group) : world_(std::make_unique<World>(machine)) {
+  world_->join(group, {});
 }
 DryRun::~DryRun() = default;
-Rank DryRun::rank() { return stage_->handle(0, 0); }
-Rank DryRun::rank(DryRunGroup group, std::optional<DryRunGroup> part) { return stage_->join(group, part); }
-double DryRun::seconds() const { return stage_->seconds(); }
-double DryRun::arithmetic() const { return stage_->arithmetic(); }
-std::size_t DryRun::live_bytes() const { return stage_->live(); }
-std::size_t DryRun::peak_bytes() const { return stage_->peak(); }
-void DryRun::forget_peak() { stage_->forget_peak(); }
+Rank DryRun::rank() { return world_->handle(0, 0); }
+Rank DryRun::rank(DryRunGroup group, std::optional<DryRunGroup> part) { return world_->join(group, part); }
+double DryRun::seconds() const { return world_->seconds(); }
+double DryRun::arithmetic() const { return world_->arithmetic(); }
+std::size_t DryRun::live_bytes() const { return world_->live(); }
+std::size_t DryRun::peak_bytes() const { return world_->peak(); }
+void DryRun::forget_peak() { world_->forget_peak(); }
 
 }  // namespace lockstep

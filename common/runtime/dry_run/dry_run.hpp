@@ -49,8 +49,8 @@ class DryRun {
   void forget_peak();
 
  private:
-  class Stage;
-  std::unique_ptr<Stage> stage_;
+  class World;
+  std::unique_ptr<World> world_;
 };
 
 }  // namespace lockstep

@@ -11,12 +11,12 @@ double seconds_of(const SizePrice& point, double cold_share) {
 }
 
 /// Position of a value on an axis: between two points, at fraction `share`; outside, at the first or last point.
-struct Place {
+struct AxisPosition {
   std::size_t below = 0, above = 0;
   double share = 0;
   double beyond = 1;  // multiple of the last point
 };
-Place place_of(const std::vector<double>& axis, double value) {
+AxisPosition position_on(const std::vector<double>& axis, double value) {
   const auto next = static_cast<std::size_t>(std::upper_bound(axis.begin(), axis.end(), value) - axis.begin());
   if (next == 0) return {};
   if (next == axis.size()) return {next - 1, next - 1, 0, value / axis.back()};
@@ -63,7 +63,7 @@ double MeasuredPrices::product_seconds(double m, double nk) const {
     if (rows.empty() || rows.back() != point.m) rows.push_back(point.m);
     if (rows.size() == 1) sizes.push_back(point.nk);
   }
-  const Place row = place_of(rows, m), size = place_of(sizes, nk);
+  const AxisPosition row = position_on(rows, m), size = position_on(sizes, nk);
   const auto along = [&](std::size_t r) {
     const double below = products[r * sizes.size() + size.below].seconds;
     return below + size.share * (products[r * sizes.size() + size.above].seconds - below);

@@ -249,20 +249,20 @@ TEST(Control, ForgetsEarlierRuns) {
 
 // Placement ----------------------------------------------------------------------------------------------------------
 
-Place place(const std::string& host, int local_rank, int gpus, const std::string& id) {
+Placement place(const std::string& host, int local_rank, int gpus, const std::string& id) {
   return {
       .host = host, .local_rank = local_rank, .gpus = gpus, .gpu = local_rank % gpus, .gpu_name = "GPU", .gpu_id = id};
 }
 
 TEST(Placement, OneGpuEachIsFine) {
-  const std::vector<Place> places{place("a", 0, 2, "x"), place("a", 1, 2, "y"), place("b", 0, 1, "x")};
+  const std::vector<Placement> places{place("a", 0, 2, "x"), place("a", 1, 2, "y"), place("b", 0, 1, "x")};
   EXPECT_EQ(objection(places, 22809, false).text, "");
   // Slurm may show each process only its own GPU.
   EXPECT_EQ(objection({place("a", 0, 1, "x"), place("a", 1, 1, "y")}, 22809, false).text, "");
 }
 
 TEST(Placement, EveryHostNeedsACoreForEachOfItsRanks) {
-  std::vector<Place> places{place("a", 0, 2, "x"), place("b", 0, 2, "x"), place("b", 1, 2, "y")};
+  std::vector<Placement> places{place("a", 0, 2, "x"), place("b", 0, 2, "x"), place("b", 1, 2, "y")};
   places[0].cores = 8;
   places[1].cores = places[2].cores = 1;
   EXPECT_TRUE(has_core_each(places, 2));
@@ -272,7 +272,7 @@ TEST(Placement, EveryHostNeedsACoreForEachOfItsRanks) {
 }
 
 TEST(Placement, SharingAGpuNeedsALaterNccl) {
-  const std::vector<Place> places{place("a", 0, 1, "x"), place("a", 1, 1, "x"), place("a", 2, 1, "x")};
+  const std::vector<Placement> places{place("a", 0, 1, "x"), place("a", 1, 1, "x"), place("a", 2, 1, "x")};
   expect_words(objection(places, 22809, true).text,
                {"ranks 0 and 1 would share GPU 0 of a", "3 ranks there, 1 GPU)", "NCCL 2.28.9", "at most 1 rank on",
                 "--backend cuda", "2.30.0 and later"});
@@ -281,7 +281,7 @@ TEST(Placement, SharingAGpuNeedsALaterNccl) {
 }
 
 TEST(Placement, TroubleIsSaidOfTheFirst) {
-  std::vector<Place> places{place("a", 0, 1, "x"), place("b", 0, 1, "x")};
+  std::vector<Placement> places{place("a", 0, 1, "x"), place("b", 0, 1, "x")};
   places[1].trouble = "no CUDA device (why)";
   places[1].no_device = true;
   EXPECT_EQ(objection(places, 22809, false).text, "rank 1: no CUDA device (why)");

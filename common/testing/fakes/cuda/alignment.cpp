@@ -11,7 +11,7 @@
 
 namespace {
 
-struct Place {
+struct SourceLocation {
   const char* file;
   std::uint32_t line, column;
 };
@@ -20,7 +20,7 @@ struct Type {
   char name[1];
 };
 struct Mismatch {
-  Place place;
+  SourceLocation place;
   const Type* type;
   unsigned char log_alignment, kind;
 };

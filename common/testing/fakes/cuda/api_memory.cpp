@@ -21,7 +21,7 @@ namespace {
 /// Allocates memory for work on `stream`; filled with poison in stream order.
 cudaError_t allocate(Runtime& r, Lock& lock, void** result, std::size_t bytes, CUstream_st* stream) {
   if (!result || bytes == 0) return cudaErrorInvalidValue;
-  const Allocation* const made = r.memory.allocate(bytes, Place::device, stream->device);
+  const Allocation* const made = r.memory.allocate(bytes, MemoryKind::device, stream->device);
   if (!made) return cudaErrorMemoryAllocation;
   *result = made->data;
   r.add(lock, stream, {.run = [data = made->data, bytes] {
@@ -33,7 +33,7 @@ cudaError_t allocate(Runtime& r, Lock& lock, void** result, std::size_t bytes, C
 }
 
 /// Returns the allocation that begins at `data`, if the host may free it.
-Allocation* to_free(Runtime& r, const void* data, Place place) {
+Allocation* to_free(Runtime& r, const void* data, MemoryKind place) {
   Allocation* const found = r.memory.find(data);
   const std::size_t freed = found && found->freed ? found->bytes : r.memory.freed_bytes(data);
   if (freed > 0) {
@@ -58,12 +58,12 @@ bool last_use(const Allocation& a) {
   return true;
 }
 
-cudaError_t free_now(void* data, Place place) {
+cudaError_t free_now(void* data, MemoryKind place) {
   if (!data) return remember(cudaSuccess);
   return call([&](Runtime& r, Lock& lock, int device) {
     Allocation* const found = to_free(r, data, place);
     if (!found) return cudaErrorInvalidValue;
-    r.wait_for_all(lock, place == Place::device ? found->device : device);
+    r.wait_for_all(lock, place == MemoryKind::device ? found->device : device);
     last_use(*found);
     give_back(r, data);
     return r.broken;
@@ -76,7 +76,7 @@ cudaError_t allocate_pinned(void** result, std::size_t bytes) {
     *result = nullptr;
     if (bytes == 0) return cudaSuccess;
     r.comes_when_idle(device, fmt::format("{} bytes of pinned memory are allocated", bytes));
-    const Allocation* const made = r.memory.allocate(bytes, Place::pinned, device);
+    const Allocation* const made = r.memory.allocate(bytes, MemoryKind::pinned, device);
     if (!made) return cudaErrorMemoryAllocation;
     poison(made->data, bytes, Poison::allocated);
     *result = made->data;
@@ -102,7 +102,7 @@ Side look_up(Runtime& r, const void* address, std::size_t bytes, const char* wha
     return {Kind::device, false};
   }
   if (!found) return {Kind::pageable, true};
-  const Kind kind = found->place == Place::device ? Kind::device : Kind::pinned;
+  const Kind kind = found->place == MemoryKind::device ? Kind::device : Kind::pinned;
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - found->data);
   if (bytes > found->bytes - offset) {
     r.problem(fmt::format("{} {} bytes at offset {} of an allocation of {}", what, bytes, offset, found->bytes));
@@ -180,7 +180,7 @@ cudaError_t cudaMallocAsync(void** result, std::size_t bytes, cudaStream_t handl
 
 cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
   return call_on(handle, [&](Runtime& r, Lock& lock, CUstream_st* stream) {
-    Allocation* const found = to_free(r, data, Place::device);
+    Allocation* const found = to_free(r, data, MemoryKind::device);
     if (!found) return cudaErrorInvalidValue;
     r.add(lock, stream, {.run = [a = *found] { return last_use(a); }, .after = [&r, data] { give_back(r, data); }});
     return cudaSuccess;
@@ -200,7 +200,7 @@ cudaError_t cudaMalloc(void** result, std::size_t bytes) {
 }
 
 cudaError_t cudaMallocHost(void** result, std::size_t bytes) { return allocate_pinned(result, bytes); }
-cudaError_t cudaFreeHost(void* data) { return free_now(data, Place::pinned); }
+cudaError_t cudaFreeHost(void* data) { return free_now(data, MemoryKind::pinned); }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return call([&](Runtime& r, Lock&, int device) {
@@ -218,7 +218,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
       attributes->type = cudaMemoryTypeUnregistered;
       return cudaSuccess;
     }
-    const bool device = found->place == Place::device;
+    const bool device = found->place == MemoryKind::device;
     attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
     attributes->device = found->device;
     attributes->devicePointer = const_cast<void*>(address);

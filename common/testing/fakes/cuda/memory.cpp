@@ -18,7 +18,7 @@ void give_back(char* whole, std::size_t bytes) {
   std::free(whole);
 }
 
-std::string words(Place place) { return place == Place::device ? "GPU memory" : "pinned memory"; }
+std::string words(MemoryKind place) { return place == MemoryKind::device ? "GPU memory" : "pinned memory"; }
 
 }  // namespace
 
@@ -28,11 +28,11 @@ void Memory::begin(int devices, std::size_t bytes_per_device) {
   limit_ = bytes_per_device;
 }
 
-Allocation* Memory::allocate(std::size_t bytes, Place place, int device) {
-  if (place == Place::device && (bytes > limit_ || used_[device] > limit_ - bytes)) return nullptr;
+Allocation* Memory::allocate(std::size_t bytes, MemoryKind place, int device) {
+  if (place == MemoryKind::device && (bytes > limit_ || used_[device] > limit_ - bytes)) return nullptr;
   char* const whole = static_cast<char*>(std::aligned_alloc(256, whole_bytes(bytes)));
   if (!whole) return nullptr;
-  if (place == Place::device) used_[device] += bytes;
+  if (place == MemoryKind::device) used_[device] += bytes;
   char* const data = whole + kGuard;
   poison(whole, kGuard, Poison::guard);
   poison(data + bytes, whole + whole_bytes(bytes) - (data + bytes), Poison::guard);
@@ -76,7 +76,7 @@ std::vector<std::string> Memory::release(Allocation* allocation) {
   const Allocation a = *allocation;
   by_address_.erase(reinterpret_cast<std::uintptr_t>(a.data));
   std::vector<std::string> problems = guards(a);
-  if (a.place == Place::device) used_[a.device] -= a.bytes;
+  if (a.place == MemoryKind::device) used_[a.device] -= a.bytes;
   char* const whole = a.data - kGuard;
   poison(whole, whole_bytes(a.bytes), Poison::freed);
   gone_.push_back({whole, a.bytes});

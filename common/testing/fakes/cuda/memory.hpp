@@ -10,12 +10,12 @@
 
 namespace lockstep::fake {
 
-enum class Place { device, pinned };
+enum class MemoryKind { device, pinned };
 
 struct Allocation {
   char* data = nullptr;  // between two guard zones
   std::size_t bytes = 0;
-  Place place = Place::device;
+  MemoryKind place = MemoryKind::device;
   int device = 0;
   bool freed = false;  // by the host; the stream may not have reached the free yet
 };
@@ -27,7 +27,7 @@ class Memory {
   void begin(int devices, std::size_t bytes_per_device);
 
   /// Returns null if the device is full. Device memory is aligned to 256 bytes and not poisoned yet.
-  Allocation* allocate(std::size_t bytes, Place place, int device);
+  Allocation* allocate(std::size_t bytes, MemoryKind place, int device);
 
   /// Returns the allocation that begins at, or contains, an address; null if there is none.
   Allocation* find(const void* begin);

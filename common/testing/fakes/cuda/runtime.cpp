@@ -340,7 +340,7 @@ std::vector<std::string> finish() {
   for (const Allocation* left : r.memory.all()) {
     if (!left->freed && r.broken == cudaSuccess) {
       r.problem(fmt::format("{} bytes of {} were never freed", left->bytes,
-                            left->place == Place::device ? "GPU memory" : "pinned memory"));
+                            left->place == MemoryKind::device ? "GPU memory" : "pinned memory"));
     }
   }
   if (r.streams_alive() > 0) r.problem(fmt::format("{} streams were never destroyed", r.streams_alive()));
