@@ -1,4 +1,5 @@
-// What the course texts say about data parallelism, measured: docs/learn/claims.md has the verdicts. Prints a line for each.
+// What the course texts say about data parallelism, measured: docs/learn/claims.md has the verdicts. Prints a line for
+// each.
 //
 //   ./lab test --all -R suite.claims.week21 -V
 #include <fmt/format.h>

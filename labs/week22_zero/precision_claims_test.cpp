@@ -1,5 +1,5 @@
-// What the course texts say about mixed precision and checkpointing, measured: docs/learn/claims.md has the verdicts. Prints
-// a line for each.
+// What the course texts say about mixed precision and checkpointing, measured: docs/learn/claims.md has the verdicts.
+// Prints a line for each.
 //
 //   ./lab test --all -R suite.claims.week22 -V
 #include <fmt/format.h>
