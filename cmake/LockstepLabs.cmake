@@ -281,6 +281,7 @@ endfunction()
 
 # One program for each mistake of tools/mutants/WEEK/NAME.json: the reference with `replace` replaced by `with`.
 # And where the reference opens regions, one without any: tests must not crash on what an answer may have left out.
+# With `library_checks` it is compiled as a student's answer is: an index beyond the end of a std::vector is a crash.
 # Only with LOCKSTEP_MUTANTS, because these thousand programs are three quarters of what Ninja reads before each build.
 function(lockstep_add_mutants id folder name solution)
   set(file ${CMAKE_SOURCE_DIR}/tools/mutants/${folder}/${name}.json)
@@ -304,6 +305,10 @@ function(lockstep_add_mutants id folder name solution)
       string(REPLACE "${replace}" "${with}" mutant "${text}")
     endif()
     lockstep_add_mutant(${id} ${i} ${name} "${mutant}")
+    string(JSON library ERROR_VARIABLE none GET "${mutants}" ${i} library_checks)
+    if(library STREQUAL "ON")
+      target_compile_options(mutant.${id}.${i}_sim PRIVATE ${LOCKSTEP_ANSWER_OPTIONS})
+    endif()
   endforeach()
   string(REGEX REPLACE "\n *Scope [a-z_]+ = [a-z_.]+region\\([^\n]*" "" without_regions "${text}")
   if(NOT without_regions STREQUAL text)
