@@ -2,8 +2,8 @@
 
   python3 .ci/walks.py
 
-An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk's line. An exercise:
-the files that have the name of 25.5. An option of train: the files that name `shard_group`, or `--shard-group`. Each
+An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk. An exercise: the
+files that have the name of 25.5. An option of train: the files that name `shard_group`, or `--shard-group`. Each
 pattern of a walk has such a file.
 """
 
@@ -22,9 +22,9 @@ def listed(*arguments):
 
 
 def patterns_of(walk):
-    """What stands in backticks in the walk's line."""
-    line = re.search(rf"^\*\*{re.escape(walk)}\.\*\* (.*)$", PAGE.read_text(encoding="utf-8"), re.M)
-    return re.findall(r"`(\w[\w./*]*/[\w./*]+)`", line[1]) if line else []
+    """What stands in backticks in the walk, which ends where the next one begins."""
+    text = re.search(rf"^\*\*{re.escape(walk)}\.\*\*(.*?)^\*\*", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    return re.findall(r"`(\w[\w./*]*/[\w./*]+)`", text[1]) if text else []
 
 
 def differences(walk, files, patterns):
