@@ -11,6 +11,7 @@ Every relative link leads to a file, and to a heading of it. Every item of a lis
   the glossary              every verdict, and no word twice
   the bridge                every option of ./lab train
   docs/learn/api.md         code that is tested
+  adding-a-lab.md           the example that stands
   docs/learn/claims.md      in the list at its top, numbers of its tables
 
   python3 .ci/pages.py
@@ -179,6 +180,22 @@ def wrong_front(front, reference):
         yield f"README.md: the median error on real processes is not that of {REFERENCE}: {found and found[1]}"
 
 
+ADDING = "docs/maintain/adding-a-lab.md"
+
+
+def wrong_example(text, weeks, solution):
+    """The entry and the region of 21.2 that the page shows are those that stand."""
+    entry = next(e for week in weeks for e in week["exercises"] if e["id"] == "21.2")
+    for key in ("name", "title", "core", "graded", "minutes", "reference_lines", "points", "needs", "links"):
+        if f'"{key}": {json.dumps(entry[key])}' not in text:
+            yield f"{ADDING}: the entry of 21.2 has another {key}: {json.dumps(entry[key])}"
+    if (
+        not (region := re.search(r"^ *// lab 21\.2b begin.*?(?=^ *for)", text, re.M | re.S))
+        or region[0] not in solution
+    ):
+        yield f"{ADDING}: the region of 21.2b begins in another way"
+
+
 CLAIMS = "docs/learn/claims.md"
 
 
@@ -312,6 +329,8 @@ def main():
     weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
     wrong += wrong_syllabi(pathlib.Path(GUIDE).read_text(), weeks)
     wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
+    answer = pathlib.Path("solutions/week21_data_parallel/ring_all_reduce.cpp").read_text()
+    wrong += wrong_example(pathlib.Path(ADDING).read_text(), weeks, answer)
     print(
         "\n".join(wrong)
         if wrong
