@@ -157,9 +157,9 @@ def wrong_index(text, weeks, front):
     for place, row in enumerate(shown):
         if late := [need for need in row[3] if need not in (other[0] for other in shown[:place])]:
             yield f"{INDEX}: {row[0]} comes before {', '.join(sorted(late))}, which it needs"
-    more = sum(x["minutes"] for week in weeks for x in week.get("drills", []) + week.get("cards", []))
-    core = round((more + sum(e["minutes"] for e in exercises if e.get("core", True))) / 60)
-    every = round((more + sum(e["minutes"] for e in exercises)) / 60)
+    everything = exercises + [x for week in weeks for x in week.get("drills", []) + week.get("cards", [])]
+    core = round(sum(x["minutes"] for x in everything if x.get("core", True)) / 60)
+    every = round(sum(x["minutes"] for x in everything) / 60)
     said = " ".join(text.split())
     if f"core takes {core} hours" not in said or f"everything takes {every} hours" not in said:
         yield f"{INDEX}: the core takes {core} hours, and everything {every} hours"

@@ -88,11 +88,11 @@ class Index(unittest.TestCase):
                 {"id": "1.3", "minutes": 60, "needs": ["1.1"]},
                 {"id": "1.2", "minutes": 60, "needs": ["1.3"], "core": False},
             ],
-            "drills": [{"id": "1", "minutes": 30}],
+            "drills": [{"id": "1", "minutes": 30}, {"id": "2", "minutes": 60, "core": False}],
         }
     ]
     ROWS = ("| [1.1 A](a#b) | 30 | – |", "| [1.3 B](a#b) | 60 | 1.1 |", "| *[1.2 C](a#b)* | 60 | 1.3 |")
-    HOURS = "The core\ntakes 2 hours, everything takes 3 hours.\n"
+    HOURS = "The core\ntakes 2 hours, everything takes 4 hours.\n"
     FRONT = "All 3 exercises; 2 of them are the core, 2 hours for the\ncore."
 
     def found(self, *rows, hours=HOURS, front=FRONT):

@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kReadme = R"(# Lockstep: {weeks}
 
 You build distributed training yourself, in C++: from messages between two ranks to training on many. Your code runs
-on a simulator of as many ranks as you like, and unchanged on MPI processes and GPUs. This folder is a handout. It has
-exercises to complete, their tests, and everything that these need.
+on a simulator of as many ranks as you like, and unchanged on MPI processes. This folder is a handout. It has exercises
+to complete, their tests, and everything that these need.
 
 ## Start
 
@@ -23,8 +23,8 @@ exercises to complete, their tests, and everything that these need.
 ./lab                   # your progress and the next step
 ```
 
-You need Debian 12 or 13, or Ubuntu 24.04. The first command lists the packages that are missing and installs them;
-at a terminal it asks before it uses `sudo`. [Where Lockstep runs](docs/use/install.md) says what to do on other systems.
+You need Debian 12 or 13. The first command lists the packages that are missing and installs them. At a terminal it asks
+before it uses `sudo`. [Where Lockstep runs](docs/use/install.md) says what to do on Ubuntu and other systems.
 
 ## The exercises
 
