@@ -78,33 +78,9 @@ def busbw_simulated(data):
 
 
 def busbw_measured(data):
-    results = load(data, "all_reduce_mpi")
-    if not results:
-        return None
-    figure, axes = subplots(2, 10, 4.2)
-    for i, algorithm in enumerate(dict.fromkeys(r["algorithm"] for r in results["rows"])):
-        rows = by(results["rows"], algorithm=algorithm)
-        x = [r["bytes"] for r in rows]
-        axes[0][0].errorbar(
-            x,
-            [r["busbw_gb_per_s"] for r in rows],
-            yerr=whiskers(rows, "busbw_gb_per_s"),
-            capsize=2,
-            label=algorithm.replace("_", " "),
-            **look(i),
-        )
-        if rows[0]["predicted_seconds"]:
-            axes[0][1].plot(x, [r["seconds"] / r["predicted_seconds"] for r in rows], **look(i))
-    for axis in axes[0]:
-        size_axis(axis, x)
-        plain_log_axis(axis.yaxis)
-    axes[0][0].set_ylabel("busbw, GB/s")
-    axes[0][0].set_title(f"measured, {rows[0]['ranks']} MPI processes (medians, 95 %)")
-    axes[0][1].axhline(1, color="black", linewidth=0.8)
-    axes[0][1].set_ylabel("time measured over time predicted")
-    axes[0][1].set_title("error of the predictions")
-    figure_legend(figure, axes[0][0], 4)
-    return figure
+    path = data / "all_reduce_mpi.json"
+    chart = folder.chart_of("bandwidth", [reading.read(path, path.name)]) if path.exists() else None
+    return folder_figures.draw(chart) if chart else None
 
 
 def overhead(data):
@@ -487,14 +463,12 @@ ALL = (
 
 
 def wanted(options):
-    """(name, function that draws it, formats that its run wrote) of all figures."""
+    """(name, function that draws it) of all figures."""
     if options.folder:
         found, _ = reading.read_folder(options.folder, options.machine)
-        return [(chart.name, lambda chart=chart: folder_figures.draw(chart), ()) for chart in folder.charts(found)]
+        return [(chart.name, lambda chart=chart: folder_figures.draw(chart)) for chart in folder.charts(found)]
     data = options.out / "data"
-    return [(draw.__name__, lambda draw=draw: draw(data), ()) for draw in ALL] + [
-        (name, draw, ("svg",)) for name, draw in timeline_figures.of_report(data).items()
-    ]
+    return [(draw.__name__, lambda draw=draw: draw(data)) for draw in ALL] + timeline_figures.of_report(data)
 
 
 def main():
@@ -502,11 +476,11 @@ def main():
     failed = 0
     for layout in (layout for style in ("page", *options.style) for layout in LAYOUTS[style]):
         Drawing.layout = layout
-        for name, draw, written in wanted(options):
+        for name, draw in wanted(options):
             try:
                 figure = draw()
                 if figure:
-                    save(figure, options.out, name, written)
+                    save(figure, options.out, name)
             except Exception as error:  # a figure that fails costs itself alone
                 failed += 1
                 plt.close("all")

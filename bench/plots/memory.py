@@ -5,7 +5,7 @@ import json
 import pathlib
 import sys
 
-from style import doubling_axis, look, plt, subplots
+from style import doubling_axis, look, save_as, subplots
 
 
 def known_gpus(context):
@@ -51,11 +51,7 @@ def memory(results):
 
 def main():
     results = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    target = pathlib.Path(sys.argv[2])
-    metadata = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None, "Producer": None}}
-    figure = memory(results)
-    figure.savefig(target, metadata=metadata.get(target.suffix), dpi=160)
-    plt.close(figure)
+    save_as(memory(results), pathlib.Path(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ class Report:
                 self.figure(
                     "busbw_measured",
                     "Bus bandwidth over array size of all-reduce algorithms and the library's own, with intervals;"
-                    " beside it their time over the predicted one.",
+                    " beside it their times, and those predicted as dotted lines.",
                     f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes"
                     f" ({c['versions'].get('mpi', 'MPI')}); medians of {measured['rows'][0]['samples']} or fewer"
                     " samples with 95 % intervals, contenders in turn in one run. <i>library</i> is"

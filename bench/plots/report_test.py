@@ -501,8 +501,8 @@ class Timelines(unittest.TestCase):
         work = [span(0, 0, "F0", "compute", 0, 10), span(1, 0, "F0", "compute", 13, 20)]
         work.reverse()  # in a file, a stage's messages may come before its work
         moves = [
-            span(0, 1, "send", "transfer", 10, 10, messages=[["send", 1, 4, 3e-6, 3e-6]]),
-            span(1, 1, "receive", "transfer", 0, 13, messages=[["receive", 0, 4, 3e-6, 3e-6]]),
+            span(0, 1, "send", "transfer", 10, 10, messages=[["send", 1, 4, 3e-6, 3e-6, 4, 0]]),
+            span(1, 1, "receive", "transfer", 0, 13, messages=[["receive", 0, 4, 3e-6, 3e-6, 4, 0]]),
         ]
         rows = timeline.rows_of(self.path(json.dumps({"traceEvents": names + work + moves})))
         self.assertEqual([(row.rank, row.queue) for row in rows], [(0, "main"), (0, "down"), (1, "main")])

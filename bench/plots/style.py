@@ -283,9 +283,15 @@ def losses_figure(serial, others):
     return figure
 
 
-def save(figure, out, name, written=()):
-    """Into the layout's folder of `out`, in each of its formats but those that are written already; letters of print
-    are never below 5.5 points."""
+METADATA = {
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Producer": None},
+    "png": {"Software": None},
+}
+
+
+def save(figure, out, name):
+    """Into the layout's folder of `out`, in each of its formats; letters of print are never below 5.5 points."""
     layout = Drawing.layout
     if layout.text != 1:
         for text in figure.findobj(matplotlib.text.Text):
@@ -295,18 +301,19 @@ def save(figure, out, name, written=()):
         for axis in figure.axes[1:]:
             if first.get_shared_y_axes().joined(first, axis):
                 axis.set_ylabel(axis.get_ylabel() or first.get_ylabel())
-    metadata = {
-        "svg": {"Date": None, "Creator": None},
-        "pdf": {"CreationDate": None, "Producer": None},
-        "png": {"Software": None},
-    }
     folder = out / layout.folder
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in (kind for kind in layout.kinds if kind not in written):
+    for kind in layout.kinds:
         figure.savefig(
             folder / f"{name}{layout.suffix}.{kind}",
-            metadata=metadata[kind],
+            metadata=METADATA[kind],
             dpi=1920 / figure.get_figwidth() if layout.wide else 160,
         )
         figure.set_constrained_layout(False)  # the first format has placed everything
+    plt.close(figure)
+
+
+def save_as(figure, path):
+    """One figure, of a calculator's --plot."""
+    figure.savefig(path, metadata=METADATA[path.suffix[1:]], dpi=160)
     plt.close(figure)

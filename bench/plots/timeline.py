@@ -53,15 +53,22 @@ def rows_of(path):
         queue, event = queues[e["pid"], e["tid"]], Event(e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6)
         link = LINK.match(queue) if pipeline and e["cat"] == "transfer" else None
         for key, moved in messages_of(e, event, link[1]) if link else [((e["pid"], queue), event)]:
-            getattr(rows.setdefault(key, Row(*key)), e["cat"]).append(moved)
-    return [rows[key] for key in sorted(rows, key=lambda key: (key[0], key[1] != "main"))]
+            if not link or moved.end > moved.begin:
+                getattr(rows.setdefault(key, Row(*key)), e["cat"]).append(moved)
+    order = lambda key: (key[0], key[1] != "main", key[1] if pipeline else "")
+    return [rows[key] for key in sorted(rows, key=order)]
+
+
+def title_of(path):
+    """What the trace is called; "" where it does not say."""
+    return json.loads(path.read_text(encoding="utf-8")).get("otherData", {}).get("title", "")
 
 
 def messages_of(e, event, way):
     """What a stage receives on a link, as its sender's: a receive is posted long before its bytes move."""
     return [
         ((peer, way), Event(event.name, event.end - seconds, event.end))
-        for kind, peer, _, _, seconds in e["args"].get("messages", [])
+        for kind, peer, _, _, seconds, *_ in e["args"].get("messages", [])
         if kind == "receive"
     ]
 

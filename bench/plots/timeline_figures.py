@@ -1,9 +1,13 @@
-"""Timelines for print and for slides, drawn from the traces of the runs; on the page stand those that the runs drew
-themselves."""
+#!/usr/bin/env python3
+"""Timelines, drawn from the traces of the runs: of the report and of ./lab pipeline --plot, timeline_figures.py TRACE
+FIGURE.svg"""
+
+import pathlib
+import sys
 
 from pipeline_figures import SCHEDULES
-from style import Drawing, figure_legend, subplots
-from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, too_long
+from style import Drawing, figure_legend, save_as, subplots
+from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, title_of, too_long
 
 # How each kind of work is filled, and its letters. They differ in lightness as well: a black and white print keeps them
 # apart.
@@ -92,9 +96,9 @@ def height(row):
     return (REGION if row.region else 0) + (WORK if row.works() else 0) + (STRIP if row.transfer else 0) + GAP
 
 
-def timeline_figure(path):
+def timeline_figure(path, beside=None):
     """A row a queue: its work, above it phases and collectives, below it what it transfers. None without a trace that
-    can be drawn."""
+    can be drawn. beside: another trace, whose figure has the same length of time."""
     if path is None or not path.exists() or too_long(path):
         return None
     rows = rows_of(path)
@@ -117,6 +121,9 @@ def timeline_figure(path):
     axis.grid(axis="y", visible=False)
     axis.spines["left"].set_visible(False)
     axis.margins(x=0)
+    if beside is not None and beside.exists() and not too_long(beside):
+        other = Timeline(axis, rows_of(beside))
+        axis.set_xlim(0, max(each.end - each.begin for each in (timeline, other)) / timeline.unit)
     axis.set_xlabel(f"time, {timeline.unit_name}{legend_of_numbers(rows)}")
     figure_legend(figure, axis, 5)
     return figure
@@ -130,6 +137,24 @@ def legend_of_numbers(rows):
 
 
 def of_report(data):
-    """{name: function that draws it} of the report's own timelines."""
-    names = ("timeline_no_overlap", "timeline_overlap", *(f"schedule_{name}" for name in SCHEDULES))
-    return {name: lambda name=name: timeline_figure(data / f"{name}.trace") for name in names}
+    """[(name, function that draws it)] of the report's own timelines."""
+    trace = lambda name: data / f"{name}.trace"
+    twins = ("timeline_no_overlap", "timeline_overlap")
+    drawn = [
+        (one, lambda one=one, two=two: timeline_figure(trace(one), trace(two))) for one, two in (twins, twins[::-1])
+    ]
+    names = [f"schedule_{name}" for name in SCHEDULES]
+    return drawn + [(name, lambda name=name: timeline_figure(trace(name))) for name in names]
+
+
+def main():
+    path = pathlib.Path(sys.argv[1])
+    figure = timeline_figure(path)
+    if figure is None:
+        sys.exit(too_long(path))
+    figure.axes[0].set_title(title_of(path), fontsize=10)
+    save_as(figure, pathlib.Path(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

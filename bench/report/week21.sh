@@ -37,7 +37,6 @@ for machine in pcie-box:4 dgx-a100:8; do
 done
 step timeline "DDP timeline with and without overlap" "$programs/bench_ddp_sim" --machine pcie-box --ranks 2 \
   --model gpt2-124m --batch 4 --phantom --bucket-bytes 25MiB --timeline "$data/timeline" --json "$data/timeline.json"
-mv "$data"/timeline_*.svg "$out/figures" 2> /dev/null # the page shows what the run drew
 
 if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
   step calibrate:20 "what measurements are predicted from" mpi 2 "$programs/bench_calibrate_mpi"

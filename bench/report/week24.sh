@@ -27,5 +27,5 @@ if has train_sim; then
 fi
 for schedule in naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v; do
   step "schedule_$schedule" "timeline of $schedule, simulated" "$programs/bench_schedule_sim" --stages 4 --microbatches 8 --comm-ms 0.1 --schedule $schedule \
-    --svg "$out/figures/schedule_$schedule.svg" --trace "$data/schedule_$schedule.trace" --json "$data/schedule_$schedule.json"
+    --trace "$data/schedule_$schedule.trace" --json "$data/schedule_$schedule.json"
 done

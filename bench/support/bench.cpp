@@ -393,8 +393,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
   line.add("--tf32", options.tf32, "GPUs: matrix products of fp32 round their operands to 10 bits, for tensor cores");
   line.add("--json", options.json, "write context and rows to this JSON file");
   line.add("--csv", options.csv, "write the rows to this CSV file");
-  line.add("--timeline", options.timeline,
-           "record one run of each contender, at the first size: PREFIX_NAME, .svg and .trace");
+  line.add("--timeline", options.timeline, "record one run of each contender, at the first size: PREFIX_NAME.trace");
   declare(line);
   if (!line.parse(argc, argv)) {
     if (is_judge()) fmt::print("{}", line.help());

@@ -79,9 +79,8 @@ int write_timelines(const std::string& prefix, const std::string& what, const Ru
     const std::string title = contender.title.empty() ? fmt::format("{}, {}", what, contender.name) : contender.title;
     std::string name = contender.name;
     std::replace(name.begin(), name.end(), '/', '-');
-    for (const char* kind : {"svg", "trace"})
-      write_trace(act.trace, fmt::format("{}_{}.{}", prefix, name, kind),
-                  fmt::format("{}: {}", title, format_seconds(act.seconds)));
+    write_trace(act.trace, fmt::format("{}_{}.trace", prefix, name),
+                fmt::format("{}: {}", title, format_seconds(act.seconds)));
   }
   return written;
 }

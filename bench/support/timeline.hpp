@@ -18,7 +18,7 @@ struct RecordedAct {
 /// the first 16 ranks if there are more than 128.
 RecordedAct record_act(RunOptions options, const Contender& contender);
 
-/// Writes PREFIX_NAME.trace and PREFIX_NAME.svg for each contender that is `drawn`, with - for each / of its name;
+/// Writes PREFIX_NAME.trace for each contender that is `drawn`, with - for each / of its name;
 /// `what` is part of the titles. Returns the number of contenders.
 int write_timelines(const std::string& prefix, const std::string& what, const RunOptions& options,
                     const std::vector<Contender>& contenders);

@@ -92,7 +92,7 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
     Trace trace = outcome.trace;
     if (!wrong.empty()) trace.verdict = to_string(Verdict::fail), trace.message = wrong;
     lockstep::write_trace(trace, file, title);
-    fmt::print("timeline: {}{}\n", file, file.ends_with(".svg") ? "" : " (open it in ui.perfetto.dev)");
+    fmt::print("timeline: {} (open it in ui.perfetto.dev)\n", file);
   } catch (const Error& error) {  // not rethrown: other processes would go to the next case without this one
     record_verdict(error.verdict(), error.what());
     ADD_FAILURE() << error.what();

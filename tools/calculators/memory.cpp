@@ -5,14 +5,8 @@
 //   ./lab memory --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024      Table 1 of the ZeRO paper
 //   ./lab memory --model gpt3-175b --batch 1 --zero 3 --plot memory.svg
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "common/error.hpp"
 #include "common/gpt/model/model_file.hpp"
@@ -25,6 +19,7 @@
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/storage.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
+#include "tools/calculators/plot.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -156,64 +151,12 @@ void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe 
       activations ? "" : ", activations");
 }
 
-bool is_figure(const std::string& path) {
-  return path.ends_with(".svg") || path.ends_with(".pdf") || path.ends_with(".png");
-}
-
-/// The last line that a command of the shell prints, and how it ended.
-struct LastWords {
-  std::string line;
-  int status = 0;
-};
-LastWords last_words_of(const char* command) {
-  std::FILE* output = popen(command, "r");
-  if (!output) throw Error(Verdict::usage, "no shell can be started");
-  LastWords last;
-  std::array<char, 1024> part{};
-  for (bool new_line = true; std::fgets(part.data(), part.size(), output);) {
-    const std::string read = part.data();
-    last.line = new_line ? read : last.line + read;
-    new_line = read.ends_with('\n');
-  }
-  last.status = pclose(output);
-  if (last.line.ends_with('\n')) last.line.pop_back();
-  return last;
-}
-
-/// Draws with matplotlib, where some python3 has it.
-void draw(const MemoryOptions& o, const std::string& json) {
-  setenv("LOCKSTEP_PLOT_FROM", json.c_str(), 1);
-  setenv("LOCKSTEP_PLOT_TO", o.plot.c_str(), 1);
-  setenv("LOCKSTEP_PLOT_WITH", LOCKSTEP_SOURCE_DIR "/bench/plots/memory.py", 1);
-  flush_output();
-  const LastWords drawn = last_words_of(
-      "for python in \"${LOCKSTEP_PYTHON:-/usr/bin/python3}\" python3; do "
-      "\"$python\" -c 'import matplotlib' 2>/dev/null || continue; "
-      "exec \"$python\" -B \"$LOCKSTEP_PLOT_WITH\" \"$LOCKSTEP_PLOT_FROM\" \"$LOCKSTEP_PLOT_TO\" 2>&1; done; exit 9");
-  if (WIFEXITED(drawn.status) && WEXITSTATUS(drawn.status) == 9)
-    throw Error(Verdict::usage, "--plot needs a python3 with matplotlib (./lab setup); the table and --json do not");
-  if (drawn.status != 0) throw Error(Verdict::fail, fmt::format("cannot draw {}: {}", o.plot, drawn.line));
-}
-
-/// Removed when it dies.
-struct TemporaryFile {
-  TemporaryFile() {
-    const int file = mkstemp(name.data());
-    if (file < 0) throw Error(Verdict::usage, fmt::format("cannot write {}: {}", name, std::strerror(errno)));
-    close(file);
-  }
-  ~TemporaryFile() { std::remove(name.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  std::string name = temporary_folder() + "/lockstep_plot_XXXXXX";
-};
-
 void calculate(const MemoryOptions& o) {
   const std::vector<Subject> subjects = subjects_of(o);
   const week22::Recipe recipe = week22::recipe_of(parse_storage(o.dtype), !o.no_master);
   const std::vector<Gpu> gpus = known_gpus(parse_storage(o.dtype));
-  if (!o.plot.empty() && !is_figure(o.plot))
-    throw Error(Verdict::usage, fmt::format("--plot {}: a figure's name ends in .svg, .pdf or .png", o.plot));
-  for (const std::string* path : {&o.json, &o.csv, &o.plot})
+  check_plot(o.plot);
+  for (const std::string* path : {&o.json, &o.csv})
     if (!path->empty()) check_writable(*path);
   std::vector<Row> rows;
   for (const Subject& subject : subjects)
@@ -243,9 +186,7 @@ void calculate(const MemoryOptions& o) {
   if (!o.json.empty()) write_results(o.json, context, rows);
   if (!o.csv.empty()) write_csv(o.csv, rows);
   if (o.plot.empty()) return;
-  const TemporaryFile data;
-  write_results(data.name, context, rows);
-  draw(o, data.name);
+  plot("memory.py", o.plot, [&](const std::string& data) { write_results(data, context, rows); });
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 //   ./lab pipeline --stages 4 --microbatches 8 --schedule interleaved --chunks 2 --comm-ms 0.1
 //   ./lab pipeline --stages 8 --microbatches 24 --schedule 1f1b,zb-h1,zb-h2 --forward-ms 18.522 --backward-ms 18.086
 //   --weight-ms 9.337 --comm-ms 0.601
-//   ./lab pipeline --schedule-file mine.txt --svg mine.svg       a line of words a stage: F0 F1 B0 B1
+//   ./lab pipeline --schedule-file mine.txt --plot mine.svg      a line of words a stage: F0 F1 B0 B1
 //   ./lab pipeline --stage-work 1,1,1,1.4 --in-flight 4 --schedule-file mine.txt,hers.txt    unequal stages, a limit of
 //   memory, a ranking; --contest 1 says the same of exercise 24.7's first pipeline
 #include <fmt/format.h>
@@ -25,6 +25,7 @@
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/calculators/contest.hpp"
+#include "tools/calculators/plot.hpp"
 #include "tools/calculators/schedule_chart.hpp"
 
 namespace lockstep::bench {
@@ -41,7 +42,7 @@ struct PipelineOptions {
   double forward_ms = 1, backward_ms = 1, weight_ms = 1, comm_ms = 0;
   int columns = 0;
   bool no_chart = false;
-  std::string json, csv, svg, trace;
+  std::string json, csv, plot, trace;
   std::string command_line;  // that repeats it
 };
 
@@ -176,22 +177,17 @@ void print_chart(const Trace& named, int columns) {
   fmt::print("{}", chart.str());
 }
 
-void write_files(const PipelineOptions& o, const Trace& named, const Trace& replayable, const std::string& title) {
-  const auto write = [](const std::string& path, const auto& draw) {
-    if (path.empty()) return;
-    std::ostringstream text;
-    draw(text);
-    write_atomically(path, text.str());
-  };
-  write(o.svg, [&](std::ostream& out) { write_gantt_svg(named, out, title, shades_of(named)); });
-  write(o.trace, [&](std::ostream& out) { write_chrome_trace(replayable, out); });
+void write_files(const PipelineOptions& o, const Trace& replayable, const std::string& title) {
+  const auto write = [&](const std::string& path) { write_trace(replayable, path, title); };
+  if (!o.trace.empty()) write(o.trace);
+  if (!o.plot.empty()) plot("timeline_figures.py", o.plot, write);
 }
 
 /// Runs one schedule, prints what is to be seen of it, and adds its row.
 Entry show(const PipelineOptions& o, const Contest& contest, StepTimes times, const Pipe& pipe,
            std::vector<Row>& rows) {
   const PipelineShape& shape = pipe.shape;
-  const bool chart = !o.no_chart && shape.stages <= 32, trace = chart || !o.svg.empty() || !o.trace.empty();
+  const bool chart = !o.no_chart && shape.stages <= 32, trace = chart || !o.plot.empty() || !o.trace.empty();
   week24::TimedOptions how{.trace = trace};
   if (!contest.times.empty()) {
     how.by_stage = chunk_times(contest, times, shape);
@@ -211,7 +207,7 @@ Entry show(const PipelineOptions& o, const Contest& contest, StepTimes times, co
     for (int stage = 0; stage < shape.stages; ++stage)
       numbers.wire = std::max(numbers.wire, wire_seconds(named, stage));
     if (chart) print_chart(named, chart_columns(o));
-    write_files(o, named, replayable_trace(run, shape), title);
+    write_files(o, replayable_trace(run, shape), title);
   }
   print(pipe, run, numbers);
   return {pipe.name, numbers.bubble.makespan, least, numbers.in_flight, ""};
@@ -251,13 +247,14 @@ void add_baseline(std::vector<Pipe>& pipes, const Contest& contest) {
 int show_pipelines(const PipelineOptions& o) {
   const StepTimes times = times_of(o);
   std::vector<Pipe> pipes = pipes_of(o);
-  if (pipes.size() > 1 && !(o.svg.empty() && o.trace.empty()))
-    throw Error(Verdict::usage, "--svg and --trace draw one schedule: give one");
+  if (pipes.size() > 1 && !(o.plot.empty() && o.trace.empty()))
+    throw Error(Verdict::usage, "--plot and --trace draw one schedule: give one");
   const Contest contest = contest_for(o, pipes, times);
   judge(pipes, contest);
-  for (const std::string* path : {&o.json, &o.csv, &o.svg, &o.trace})
+  check_plot(o.plot);
+  for (const std::string* path : {&o.json, &o.csv, &o.trace})
     if (!path->empty()) check_writable(*path);
-  if (o.svg.empty() && o.trace.empty()) add_baseline(pipes, contest);
+  if (o.plot.empty() && o.trace.empty()) add_baseline(pipes, contest);
   std::vector<Row> rows;
   std::vector<Entry> entries;
   bool refused = false;
@@ -304,7 +301,7 @@ int main(int argc, char** argv) {
     line.add("--comm-ms", o.comm_ms, "a hop from stage to stage");
     line.add("--columns", o.columns, "width of the chart; 0: the terminal's", {0, bench::kMostColumns});
     line.add("--no-chart", o.no_chart, "print only the numbers");
-    line.add("--svg", o.svg, "write the chart to a file");
+    line.add("--plot", o.plot, "the chart as a figure: .svg, .pdf or .png");
     line.add("--trace", o.trace, "write the timeline for ui.perfetto.dev and ./lab why");
     line.add("--json", o.json, "JSON file with the rows and their context");
     line.add("--csv", o.csv, "rows");

@@ -158,7 +158,7 @@ std::vector<Option> output_options() {
           {"--json", &R::json, "JSON file with the results and their context"},
           {"--explain-as", &R::explain_as,
            "Run nothing: print the equivalent for torchrun (PyTorch), deepspeed or megatron, and what differs"},
-          {"--trace", &R::trace, "A timeline: Perfetto JSON, or an SVG chart where the name ends in .svg"}};
+          {"--trace", &R::trace, "A timeline, for ./lab view, ./lab why and ui.perfetto.dev"}};
 }
 
 std::vector<Option> checkpoint_options() {

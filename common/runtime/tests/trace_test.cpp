@@ -114,36 +114,6 @@ TEST(ChromeTrace, OverlapsOfAnyKindNestAfterRounding) {
 
 TEST(ChromeTrace, AnEmptyTraceIsValid) { EXPECT_TRUE(chrome({}).at("traceEvents").empty()); }
 
-std::string svg(const Trace& trace, const std::string& title) {
-  std::ostringstream out;
-  write_gantt_svg(trace, out, title);
-  return out.str();
-}
-
-TEST(GanttSvg, SaysInWordsWhatItShows) {
-  std::string text = svg(sample(), "ring & co");
-  EXPECT_NE(text.find("<title id="), std::string::npos);
-  EXPECT_NE(text.find("ring &amp; co"), std::string::npos);
-  EXPECT_NE(text.find("Rank 0 main: computing 40.0 %, waiting 30.0 %, transferring 0.0 %"), std::string::npos);
-  EXPECT_NE(text.find("Rank 0 comm: computing 0.0 %, waiting 50.0 %, transferring 50.0 %"), std::string::npos);
-  EXPECT_NE(text.find("matmul: 2.00 µs to 6.00 µs (4.00 µs) at ring.cpp:31"), std::string::npos);
-  EXPECT_NE(text.find("layer &quot;1&quot; &lt;&amp;&gt;"), std::string::npos);
-  EXPECT_EQ(text.find("http://", text.find("viewBox")), std::string::npos) << "refers to something outside";
-}
-
-TEST(GanttSvg, IsTheSameBytesAgainAndHasIdsOfItsOwn) {
-  EXPECT_EQ(svg(sample(), "a"), svg(sample(), "a"));
-  std::string a = svg(sample(), "a"), b = svg(sample(), "b");
-  auto id = [](const std::string& text) { return text.substr(text.find("<title id="), 30); };
-  EXPECT_NE(id(a), id(b));
-}
-
-TEST(GanttSvg, ManyShortEventsStaySmall) {
-  Trace trace{.queues = {"main"}};
-  for (int i = 0; i < 200000; ++i) trace.events.push_back(event(Kind::compute, 0, 0, "add", i * 1e-6, i * 1e-6 + 5e-7));
-  EXPECT_LT(svg(trace, "many").size(), 500000u);
-}
-
 TEST(GanttText, OneLetterForWhatAQueueMostlyDoes) {
   std::ostringstream out;
   write_gantt_text(sample(), out, 31);

@@ -25,8 +25,9 @@ const char* category(TraceEvent::Kind kind) {
 /// Writes one event per line, with the commas that JSON needs between them.
 class EventList {
  public:
-  EventList(const Trace& trace, std::ostream& out) : out_(out) {
-    out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep", "code": )" << quoted(whose_code());
+  EventList(const Trace& trace, std::ostream& out, const std::string& title) : out_(out) {
+    out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep", "code": )" << quoted(whose_code())
+         << R"(, "title": )" << lockstep::quoted(title);
     if (trace.modelled) out_ << fmt::format(R"(, "modelled": true, "eager_bytes": {})", trace.eager_bytes);
     if (!trace.verdict.empty())
       out_ << R"(, "verdict": )" << lockstep::quoted(trace.verdict) << R"(, "message": )"
@@ -138,8 +139,8 @@ class EventList {
 
 }  // namespace
 
-void write_chrome_trace(const Trace& trace, std::ostream& out) {
-  EventList list(trace, out);
+void write_chrome_trace(const Trace& trace, std::ostream& out, const std::string& title) {
+  EventList list(trace, out, title);
   int process = -1, thread = 0;
   auto write_lanes = [&](const std::vector<const TraceEvent*>& events, const std::string& name) {
     int lane_number = 0;

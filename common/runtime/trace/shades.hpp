@@ -1,4 +1,4 @@
-// Charts of a pipeline. Rank r is stage r, and patterns tell kinds of work apart, such as forwards and backwards.
+// The chart of a pipeline in text. Rank r is stage r, and its steps have names.
 #pragma once
 
 #include <iosfwd>
@@ -9,19 +9,15 @@
 
 namespace lockstep {
 
-/// Events whose name begins with `prefix`. In an SVG chart, the first arithmetic shade is plain; others (at most 3
-/// more) are striped, each in its own direction and colour, and the legend explains them: "forward F (plain)",
-/// "backward B (level)". In text, a step is drawn as its name, padded with `fill`.
+/// Events whose name begins with `prefix`: a step is drawn as its name, padded with `fill`, and the legend explains it.
 struct Shade {
   std::string prefix;
   std::string name;
   std::string fill;
-  bool arithmetic = true;  // false: messages, which an SVG chart draws all the same way
+  bool arithmetic = true;  // false: messages
 };
 
-/// Like those of trace.hpp. Arithmetic that matches no shade is drawn like the first.
-void write_gantt_svg(const Trace& trace, std::ostream& out, const std::string& title, const std::vector<Shade>& shades);
-/// Below the line of each stage with timed messages, shows the messages in flight from it.
+/// Like that of trace.hpp. Below the line of each stage with timed messages, shows the messages in flight from it.
 void write_gantt_text(const Trace& trace, std::ostream& out, int columns, const std::vector<Shade>& shades);
 
 }  // namespace lockstep

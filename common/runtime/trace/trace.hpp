@@ -138,13 +138,10 @@ void append(Trace& trace, Trace&& of_rank);
 
 /// Writes one process per rank and one thread per queue. Transfers overlap their queue's work, so each queue has a
 /// second thread for them. Opens in ui.perfetto.dev.
-void write_chrome_trace(const Trace& trace, std::ostream& out);
-/// Draws one row per queue; arithmetic, waiting and transfers differ in pattern and text as well as colour.
-void write_gantt_svg(const Trace& trace, std::ostream& out, const std::string& title);
+void write_chrome_trace(const Trace& trace, std::ostream& out, const std::string& title = "");
+/// The same to a file, atomically. Throws Error(usage) as write_atomically() in common/support/text/files.hpp does.
+void write_trace(const Trace& trace, const std::string& path, const std::string& title);
 /// `columns` characters wide; letters, not colours, carry the meaning.
 void write_gantt_text(const Trace& trace, std::ostream& out, int columns);
-/// Writes to a file, atomically: the SVG chart if `path` ends in .svg, otherwise the JSON for ui.perfetto.dev. Throws
-/// Error(usage) as write_atomically() in common/support/text/files.hpp does.
-void write_trace(const Trace& trace, const std::string& path, const std::string& title);
 
 }  // namespace lockstep

@@ -16,8 +16,7 @@ inline std::string repeatable(const std::string& command, int argc, char** argv)
   std::string text = command;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i], option = argument.substr(0, argument.find('='));
-    if (option != "--json" && option != "--csv" && option != "--output" && option != "--svg" && option != "--plot" &&
-        option != "--trace")
+    if (option != "--json" && option != "--csv" && option != "--output" && option != "--plot" && option != "--trace")
       text += " " + without_place(argument);
     else if (option == argument)
       ++i;  // its value

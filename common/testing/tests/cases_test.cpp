@@ -265,17 +265,15 @@ void fill_something() {
       [](const Case&, const Outcome&) { return ""; });
 }
 
-TEST(Cases, ATimelineIsDrawnAsItsNameSays) {
-  for (const auto& [name, begin] : {std::pair{"chart.svg", "<svg"}, {"events.json", "{\"displayTimeUnit\""}}) {
-    const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_cases_{}", getpid());
-    const std::string file = folder / name;
-    const AskedFor trace(2, 3, file);
-    fill_something();
-    std::string text(20, ' ');
-    std::ifstream(file).read(text.data(), 20);
-    EXPECT_TRUE(text.starts_with(begin)) << name << ": " << text;
-    std::filesystem::remove_all(folder);
-  }
+TEST(Cases, ATimelineIsWrittenToTheFileThatWasNamed) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_cases_{}", getpid());
+  const std::string file = folder / "events.json";
+  const AskedFor trace(2, 3, file);
+  fill_something();
+  std::string text(20, ' ');
+  std::ifstream(file).read(text.data(), 20);
+  EXPECT_TRUE(text.starts_with("{\"displayTimeUnit\"")) << text;
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Cases, ATimelineThatCannotBeWrittenIsNotSaidToBe) {
