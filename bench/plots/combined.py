@@ -1,9 +1,11 @@
 """The report's section on week 25: the planner, models that no computer here holds, meshes, what limits a run. Standard
 library only."""
 
+import html
 import statistics
 
-from combined_parts import mesh_gaps, meshes
+import folder
+from combined_parts import mesh_gaps, meshes, scaling_chart
 from html_parts import note, section, table
 from results import by, load, load_all, percent
 
@@ -272,13 +274,20 @@ def scaling(report):
             if last["speedup"] is None
             else f"speedup {last['speedup']:.2f} ({last['speedup_low']:.2f} to {last['speedup_high']:.2f})."
         )
+    chart = scaling_chart(report.found.values())
     return report.figure(
         "scaling_fits",
-        "Left: speedups over ranks with the laws fitted to them; the strong curve breaks at 16 ranks, where the law's"
-        " interval is wide. Right: bars of what each step lost to.",
-        "<b>Simulated</b>: GPT-2 355M in bf16 on nodes of 8 A100, HDR InfiniBand between. Laws are fitted to all"
-        " points, shaded: their 95 % intervals, whose width says where a law is the wrong one. Right: what a step"
-        f" loses beyond its ideal, and to what (<code>./lab scale</code>, by 25.4).{here}",
+        "Left: speedups over ranks with the laws fitted to them; the strong curves break at 16 ranks, which no law"
+        " describes. Right: efficiencies.",
+        "<b>Simulated</b>: GPT-2 355M in bf16 on nodes of 8 A100, HDR InfiniBand between (<code>./lab scale</code>)."
+        " Dotted: laws fitted to all points, shaded their 95 % intervals, whose width says where a law is the wrong"
+        f" one. {html.escape(' '.join(folder.laws_said(chart)) if chart else '')}{here}",
+        sources=chart.files if chart else (),
+        files=[f"scale_{name}.json" for name in studies],
+    ) + report.figure(
+        "scaling_losses",
+        "Bars of each step's ideal and of what it lost to: communication from 16 ranks on, where rings cross nodes.",
+        "<b>Simulated</b>: what a step of the same studies loses beyond its ideal, and to what (by 25.4).",
         rows,
         {
             "study": "run",

@@ -1,7 +1,8 @@
 """The figures of week 25: everything together."""
 
-from combined_parts import mesh_gaps, meshes
-from laws import draw_law, fit_of_context
+import folder_figures
+import reading
+from combined_parts import STUDIES, mesh_gaps, meshes, scaling_chart
 from results import by, load, load_all
 from style import (
     COLOURS,
@@ -247,40 +248,24 @@ def why_gains(data):
     return figure
 
 
-STUDIES = {"strong": "strong", "strong_zero1": "strong, ZeRO-1", "weak": "weak"}
-
-
 def scaling_fits(data):
-    """Points of ./lab scale, and the laws fitted to them with their intervals; where each step's time went."""
+    """Points of ./lab scale, and the laws fitted to them with their intervals."""
+    chart = scaling_chart(reading.read_folder(data)[0])
+    return folder_figures.draw(chart) if chart else None
+
+
+def scaling_losses(data):
+    """What each step of the same studies loses beyond its ideal."""
     studies = {name: results for name in STUDIES for results in [load(data, f"scale_{name}")] if results}
     if not studies:
         return None
-    figure, axes = subplots(2, 11, 4.4)
-    axes[0][0].plot([1, 16], [1, 16], color="#cccccc", linewidth=1, label="ideal")
-    bars = {}
-    for i, (name, results) in enumerate(studies.items()):
-        rows = [r for r in results["rows"] if r.get("speedup") is not None]
-        style = look(i)
-        axes[0][0].plot(
-            [1] + [r["ranks"] for r in rows],
-            [1] + [r["speedup"] for r in rows],
-            **{**style, "linestyle": "none"},
-            markersize=6,
-            label=STUDIES[name],
-        )
-        draw_law(
-            axes[0][0],
-            fit_of_context(results["context"], "weak" if name == "weak" else "strong"),
-            16,
-            style["color"],
-            style["linestyle"],
-        )
-        for r in rows:
-            bars[f"{STUDIES[name]}, p = {r['ranks']}"] = r
-    speedup_axis(axes[0][0], 16, "speedup over the best serial step")
-    axes[0][0].set_ylim(0.85, 100)  # room for the legend
-    doubling_axis(axes[0][0], [1, 2, 4, 8, 16], "ranks")
-    axes[0][0].legend(fontsize=7, loc="upper left")
+    bars = {
+        f"{STUDIES[name]}, p = {r['ranks']}": r
+        for name, results in studies.items()
+        for r in results["rows"]
+        if r.get("speedup") is not None
+    }
+    figure, axes = subplots(1, 8, bars=len(bars))
     losses = {
         "ideal": "ideal_seconds",
         "communication": "lost_to_communication_seconds",
@@ -290,12 +275,12 @@ def scaling_fits(data):
         "arithmetic not divided": "lost_to_arithmetic_seconds",
     }
     stacked_bars(
-        axes[0][1],
+        axes[0][0],
         list(bars),
         {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()},
         1e-3,
     )
-    axes[0][1].plot(
+    axes[0][0].plot(
         [1e3 * r["seconds"] for r in bars.values()],
         range(len(bars)),
         linestyle="none",
@@ -305,9 +290,9 @@ def scaling_fits(data):
         color="black",
         label="the step",
     )
-    axes[0][1].set_xlabel("a step, ms")
-    plain_legend(axes[0][1], 3)
+    axes[0][0].set_xlabel("a step, ms")
+    plain_legend(axes[0][0], 3)
     return figure
 
 
-ALL = (plans, stage_memory, stage_time, validated, mesh_losses, why_gains, scaling_fits)
+ALL = (plans, stage_memory, stage_time, validated, mesh_losses, why_gains, scaling_fits, scaling_losses)

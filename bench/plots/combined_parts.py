@@ -1,6 +1,16 @@
 """What the page and the figures of week 25 share. Standard library only."""
 
+import folder
 from results import load_csv
+
+STUDIES = {"strong": "strong", "strong_zero1": "strong, ZeRO-1", "weak": "weak"}  # of ./lab scale
+
+
+def scaling_chart(found):
+    """The Chart of these studies' speedups, from the report's results; None without them."""
+    by_name = {results.name: results for results in found}
+    names = [name for name in (f"scale_{study}.json" for study in STUDIES) if name in by_name]
+    return folder.chart_of("speedup", [by_name[name] for name in names])
 
 
 def meshes(data):

@@ -322,7 +322,7 @@ def fits_of(chart, rows):
     results, row = files[rows[0]["file"]], rows[0]
     if results.reported():
         return results.fits.get(row.get("model"), [])
-    fit = fit_of_context(results.context, row.get("scaling"))
+    fit = fit_of_context(results.context, rows)
     return [fit] if fit else []
 
 
@@ -391,7 +391,7 @@ def sentences(fits):
 
 
 def laws_said(chart):
-    """A sentence for each law that was fitted to rows somebody reported."""
+    """A sentence for each curve's laws."""
     found = {
         label: sentences(fits_of(chart, rows))
         for label, rows in (curves_of(chart) if chart.kind.name == "speedup" else {}).items()
@@ -410,7 +410,7 @@ def caption(chart):
         return f"{chart.kind.title}, reported by you: {said}" + (f" {lines}" if lines else "") + drawn
     return (
         (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "")
-        + chart.kind.caption
+        + " ".join([chart.kind.caption, *laws_said(chart)])
         + chart.kind.more(chart.rows)
         + drawn
     )

@@ -46,11 +46,21 @@ class Fit:
         return self.law == "amdahl" and self.serial > 0
 
 
-def fit_of_context(context, scaling):
-    """The Fit that one of our studies left in its context; None where there is none."""
-    law = OF_SCALING.get(scaling)
+def fit_of_context(context, rows):
+    """The Fit that one of our studies left in its context, of the rows that it was fitted to; None where there is
+    none."""
+    law = OF_SCALING.get(rows[0].get("scaling"))
     s, low, high = (context.get(f"{law}_serial_fraction{end}") for end in ("", "_low", "_high"))
-    return None if s is None else Fit(law, s, low, high)
+    if s is None:
+        return None
+    return checked(law, {row["ranks"]: row["speedup"] for row in rows}, s, low, high)
+
+
+def checked(law, speedups, s, low, high):
+    """A Fit within 0 and 1, and where it misses these points by most."""
+    s = min(1.0, max(0.0, s))
+    worst = max(((p, LAWS[law](s, p) / value - 1) for p, value in speedups.items()), key=lambda miss: abs(miss[1]))
+    return Fit(law, s, None if low is None else max(0.0, low), None if high is None else min(1.0, high), worst)
 
 
 def fitted(law, speedups):
@@ -64,10 +74,7 @@ def fitted(law, speedups):
         return Fit(law, why="no serial fraction describes these points: more ranks are slower")
     if most < -1e-9:
         return Fit(law, why="no serial fraction describes these points: ranks are faster than their share")
-    s = min(1.0, max(0.0, s))
-    worst = max(((p, LAWS[law](s, p) / value - 1) for p, value in speedups.items()), key=lambda miss: abs(miss[1]))
-    low, high = (max(0.0, s - reach), min(1.0, s + reach)) if interval else (None, None)
-    return Fit(law, s, low, high, worst)
+    return checked(law, speedups, s, *((s - reach, s + reach) if interval else (None, None)))
 
 
 def amdahls(speedups):
@@ -133,6 +140,6 @@ def draw_law(axis, fit, most, colour, line):
         label=f"{fit.law.capitalize()}, s = {fit.serial:.3f}{interval}",
     )
     if interval:
-        low, high = max(0, fit.low), min(1, fit.high)
-        axis.fill_between(p, [law(high, n) for n in p], [law(low, n) for n in p], color=colour, alpha=0.1, linewidth=0)
+        low, high = ([law(end, n) for n in p] for end in (fit.low, fit.high))
+        axis.fill_between(p, high, low, color=colour, alpha=0.1, linewidth=0)
     return True

@@ -107,6 +107,31 @@ class Drawing(unittest.TestCase):
             self.assertIsNone(accuracy_figures.predicted_measured(pathlib.Path(home)))
             accuracy_figures.plt.close(figure)
 
+    def test_the_reports_own_results_are_drawn_by_their_kind(self):
+        import combined_figures
+        import figures
+
+        with tempfile.TemporaryDirectory() as home:
+            data = pathlib.Path(home)
+            self.assertIsNone(figures.busbw_measured(data))
+            self.assertIsNone(combined_figures.scaling_fits(data))
+            rows = [dict(RING, backend="mpi", machine="host", bytes=size) for size in (4096, 8192)]
+            (data / "all_reduce_mpi.json").write_text(json.dumps({"context": CONTEXT, "rows": rows}))
+            self.assertIn("predicted", words_on(figures.busbw_measured(data)))
+            rows = [dict(STEP, ranks=p, serial_seconds=1, seconds=1 / s, speedup=s, efficiency=s / p)
+                    for p, s in ((2, 1.9), (4, 3.5), (8, 3.0))]  # fmt: skip
+            context = CONTEXT | {
+                "amdahl_serial_fraction": 0.1,
+                "amdahl_serial_fraction_low": -0.2,
+                "amdahl_serial_fraction_high": 0.4,
+            }
+            for name in ("strong", "strong_zero1"):
+                (data / f"scale_{name}.json").write_text(json.dumps({"context": context, "rows": rows}))
+            self.assertIn("Amdahl, s = 0.100 (0.000 to 0.400)", words_on(combined_figures.scaling_fits(data)))
+            self.assertEqual(len(combined_figures.scaling_losses(data).axes[0].get_yticklabels()), 6)
+            chart = folder.chart_of("speedup", [results("a.json", rows, **context)])
+            self.assertIn("Amdahl’s law does not describe these points", folder.caption(chart))
+
     def test_the_distance_of_predictions_is_drawn(self):
         import findings_figures
 
