@@ -40,7 +40,11 @@ def bandwidths(rows):
     """{label: rows} over bytes."""
     mine = [r for r in rows if r["bytes"]]
     shared = shared_facts(mine)
-    return curves(mine, "bytes", lambda r: ", ".join([what(r), *(fact for fact in facts(r) if fact not in shared)]))
+    return curves(
+        mine,
+        "bytes",
+        lambda r: ", ".join([what(r).replace("_", " "), *(fact for fact in facts(r) if fact not in shared)]),
+    )
 
 
 def facts(row):
