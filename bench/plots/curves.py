@@ -27,8 +27,9 @@ def speedups(rows):
 
     def name(row):
         more = what(row) if row.get("algorithm") not in (None, "overlap") else ""
+        where = "" if row.get("reported") and row.get("model") else on(row)  # a name that somebody chose is enough
         return ", ".join(
-            p for p in (f"{row.get('scaling') or ''} {more}".strip(), row.get("model"), problem(row), on(row)) if p
+            p for p in (f"{row.get('scaling') or ''} {more}".strip(), row.get("model"), problem(row), where) if p
         )
 
     return curves(

@@ -12,7 +12,7 @@ from curves import bandwidths, bubbles, compressed_sums, in_all, speedups, throu
 from html_parts import cell
 from laws import fit_of_context
 from results import bytes_text, decimal_text, seconds_text
-from row_words import breakdown, duration, has, machine, mesh, ranks, times, what_and_mesh
+from row_words import breakdown, duration, has, has_width, machine, mesh, ranks, times, what_and_mesh
 from sources import kind_of, same_place
 from timeline import too_long
 
@@ -374,14 +374,14 @@ def left_out(chart):
     return f"{len(held)} of {len(all_of_them)} {words}; the table has all" if len(held) < len(all_of_them) else ""
 
 
-REPORTED = {
+REPORTED = {  # where a kind's rows come from a file of somebody's, and what its figure shows
     "speedup": (
-        "as the file has it, or computed from its rates or times; how those were measured is not known. Efficiency is"
-        " speedup over p. Bars hold low and high of the file, those of the row on the fewest ranks as well. Lines are"
-        " laws fitted here to the points."
+        "as the file has it, or computed from its rates or times; how those were measured is not known.",
+        "Efficiency is speedup over p. Lines are laws fitted to the points.",
     ),
-    "bandwidth": "as the file has them; how they were measured is not known.",
+    "bandwidth": ("as the file has them; how they were measured is not known.", ""),
 }
+BARS_HOLD = "Bars hold low and high, those of the row on the fewest ranks as well."
 
 
 def sentences(fits):
@@ -399,20 +399,21 @@ def laws_said(chart):
     return [f"{label}: {' '.join(said)}" if len(found) > 1 else " ".join(said) for label, said in found.items() if said]
 
 
-def caption(chart):
-    """Under its figure."""
+def caption(chart, printed=False):
+    """Under its figure. printed: in a paper, whose author knows where the numbers come from."""
     words = left_out(chart)
-    drawn = f" Drawn: {words}." if words else ""
+    drawn = [f"Drawn: {words}."] if words else []
     if any(results.reported() for results in chart.files):  # whose columns may mean something else
-        said = REPORTED.get(chart.kind.name, "as in the file, which does not say how it was measured.")
-        predicted = sorted({remark for r in chart.files for remark in r.remarks if remark.startswith("predicted")})
-        lines = " ".join([*laws_said(chart), *(f"Dotted: {remark}." for remark in predicted)])
-        return f"{chart.kind.title}, reported by you: {said}" + (f" {lines}" if lines else "") + drawn
+        how, shows = REPORTED.get(chart.kind.name, ("as in the file, which does not say how it was measured.", ""))
+        title = f"{chart.kind.title}." if printed else f"{chart.kind.title}, reported by you: {how}"
+        bars = BARS_HOLD if any(has_width(row, chart.kind.name) for row in chart.rows) else ""
+        remarks = sorted({remark for r in chart.files for remark in r.remarks if remark.startswith("predicted")})
+        said = [title, shows, bars, *laws_said(chart), *(f"Dotted: {remark}." for remark in remarks), *drawn]
+        return " ".join(part for part in said if part)
     return (
         (f"{chart.files[0].trace.name}: " if chart.kind is TIMELINE else "")
         + " ".join([chart.kind.caption, *laws_said(chart)])
-        + chart.kind.more(chart.rows)
-        + drawn
+        + " ".join([chart.kind.more(chart.rows), *drawn])
     )
 
 

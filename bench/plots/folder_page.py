@@ -56,6 +56,7 @@ def sections(report, found, skipped):
                 sources=chart.files,
                 drawable=kind.drawn,
                 lacking=lacking(chart),
+                printed=html.escape(caption(chart, printed=True)),
             )
             for chart in of_kind
         ]

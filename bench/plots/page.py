@@ -64,11 +64,14 @@ class Report:
         self.found = {results.name: results for results in found}
         self.failed, self.left_out = failures(self.data), left_out(self.data)
 
-    def figure(self, name, alt, caption, rows=None, columns=None, files=(), sources=None, drawable=True, lacking=""):
+    def figure(
+        self, name, alt, caption, rows=None, columns=None, files=(), sources=None, drawable=True, lacking="", printed=""
+    ):
         """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the
         files.
 
-        lacking: why these rows give no figure. Not drawable: nobody expects one."""
+        lacking: why these rows give no figure. Not drawable: nobody expects one. printed: the caption in a paper, where
+        it is another."""
         asked, files = files, [f for f in files if (self.data / f).exists()]
         if sources is None:
             stems = dict.fromkeys(f.rsplit(".", 1)[0] + ".json" for f in files)
@@ -84,7 +87,7 @@ class Report:
             or lacking
             or ("the figure was not drawn" if self.matplotlib else "the figure needs matplotlib")
         )
-        self.entries.append(Entry(name, caption, lines, rows or [], columns or {}))
+        self.entries.append(Entry(name, printed or caption, lines, rows or [], columns or {}))
         return figure(
             self.out,
             name,

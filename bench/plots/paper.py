@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from html_parts import cell
+from sources import REPORTED
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -97,6 +98,7 @@ def tabular(rows, columns):
 def caption(entry):
     """What the figure shows, and how its numbers came about; from where, methods.md says."""
     how = [line.partition(" · ")[0] for line in map(plain, entry.provenance)]
+    how = [line for line in how if line != REPORTED]
     return latex(plain(entry.caption)) + "".join(f" {{\\footnotesize {latex(line)}.}}" for line in dict.fromkeys(how))
 
 

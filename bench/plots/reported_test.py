@@ -156,7 +156,7 @@ class Csv(unittest.TestCase):
         self.assertEqual(one["samples"], 3)
         self.assertEqual(results.remarks, ["not read: run"])
         (chart,) = folder.charts([results])
-        self.assertEqual(list(folder.curves_of(chart)), ["ddp, reported by you", "fsdp, reported by you"])
+        self.assertEqual(list(folder.curves_of(chart)), ["ddp", "fsdp"])
 
     def test_without_one_rank_the_fewest_are_ideal_and_no_law_is_fitted(self):
         results = reported.read_csv("gpus,tokens_per_s\n8,80\n16,152\n32,270\n", "a.csv")
@@ -389,6 +389,9 @@ class AsAWhole(unittest.TestCase):
         self.assertNotIn("Every number says how it came about", page)
         self.assertEqual((out / "data" / "ddp.csv").read_text(), THREE)
         self.assertIn("Student’s t at 95 %", (out / "methods.md").read_text())
+        printed = (out / "paper" / "figures.tex").read_text()
+        self.assertIn("\\caption{Speedup and efficiency. Efficiency is speedup over p.", printed)
+        self.assertNotIn("by you.}", printed)
         table = (out / "paper" / "speedup_1.tex").read_text()
         self.assertIn("600 samples/s", table)
 
