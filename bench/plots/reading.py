@@ -2,6 +2,7 @@
 only."""
 
 import json
+import pathlib
 
 import nccl_tests
 import reported
@@ -84,7 +85,10 @@ def read_folder(folder, machine=None):
                 read_text(path, name, machine, found, logs)
         except Unusable as why:
             skipped.append((name, str(why)))
-    more, less = torch_logs.of_logs(logs)
+    ours = {
+        pathlib.PurePath(results.name).parent for results in found if not results.reported()
+    }  # logs of our commands
+    more, less = torch_logs.of_logs({n: text for n, text in logs.items() if pathlib.PurePath(n).parent not in ours})
     return sorted(found + more, key=lambda results: results.name), sorted(skipped + less)
 
 

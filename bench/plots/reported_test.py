@@ -15,6 +15,7 @@ import prices
 import reading
 import reported
 import torch_logs
+from report_cases import CONTEXT, STEP
 from sources import Unusable
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -264,6 +265,17 @@ class Logs(unittest.TestCase):
         self.assertEqual([(row["model"], row["ranks"]) for row in again.rows], found[results.name])
         _, _, skipped = self.of(run=line(100))
         self.assertIn("not on how many ranks: call it run_8gpus.log, or print world_size=8", skipped["run.log"])
+
+    def test_logs_beside_our_results_are_those_of_our_commands(self):
+        with tempfile.TemporaryDirectory() as home:
+            root = pathlib.Path(home)
+            (root / "mine").mkdir()
+            for folder_of_it in (root, root / "mine"):
+                (folder_of_it / "job_2gpus.log").write_text("100 samples/s\n")
+            (root / "step.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
+            found, skipped = reading.read_folder(root)
+        self.assertEqual(([r.name for r in found], skipped), (["logs_samples_per_second.csv", "step.json"], []))
+        self.assertEqual([row["samples"] for row in found[0].rows], [1])
 
     def test_a_rate_of_each_is_times_the_ranks(self):
         _, (results,), _ = self.of(titan_1="tps: 3,000\n", titan_2="tps: 2,900\n")
