@@ -8,6 +8,11 @@
 
 namespace lockstep::week25 {
 
+OnAxes on_axes(Gradient gradient) {
+  using enum Has;
+  todo("25.2a", "for each gradient {what it is on tp, on pp, on dp}; there is none without a partial");
+}
+
 namespace {
 
 /// The gradients of norms among the shares of this rank, which 23.5's sum takes.
@@ -24,9 +29,9 @@ std::vector<Slice> norm_gradients(const Worker& worker) {
 void accumulate_gradients(Worker& worker) {
   Rank me = worker.mesh.world;
   fill(me, worker.scalars.loss, 0);
-  todo("25.2a",
-       "the schedule, on this stage; the end of every engine's window; norms, where their gradients are partial "
-       "(norm_gradients, week23::sum_norm_gradients); the shared embedding's shares, over both stages");
+  todo("25.2b",
+       "run this stage's schedule, and leave this rank's gradients complete: for every partial of your table the "
+       "reduction that it needs, where it needs one (norm_gradients above is for one of them)");
 }
 
 namespace {
@@ -34,9 +39,9 @@ namespace {
 /// Is this rank the one that counts `piece` of the gradients of engine `engine`?
 bool counts(const Worker& worker, std::size_t engine, const Piece& piece) {
   const Coordinate& here = worker.mesh.here;
-  todo("25.2b",
-       "of the ranks that hold the same elements, the first on the axis counts them. Engine 1 has the embedding that "
-       "two stages hold");
+  todo("25.2c",
+       "true on exactly one of a replica's ranks that hold these elements. Engine 1 has the embedding that two "
+       "stages hold");
 }
 
 }  // namespace
@@ -44,9 +49,7 @@ bool counts(const Worker& worker, std::size_t engine, const Piece& piece) {
 void sum_of_squares(const Worker& worker, Slice squares) {
   const Mesh& mesh = worker.mesh;
   fill(mesh.world, squares, 0);
-  todo("25.2b",
-       "add_squares of every piece that counts here; then the sum over each axis along which ranks have different "
-       "ones, one after the other");
+  todo("25.2c", "Σ g² over the whole model, each parameter once, on every rank");
 }
 
 namespace {
@@ -57,9 +60,9 @@ void scaled_update(Worker& worker, float learning_rate, float max_norm) {
   const std::array<Rank, 3> axes = {worker.mesh.dp, worker.mesh.tp, worker.mesh.pp};
   const StepScalars& scalars = worker.scalars;
   week22::LossScaler& scaler = *worker.scaler;
-  todo("25.2c",
-       "find_overflow_everywhere in all gradient shares, over all axes; the squares; unscale them, for the factor; a "
-       "step of every engine, which an overflow skips; the next scale");
+  todo("25.2d",
+       "the step of 22.5, of all engines: skipped on all ranks where one has an overflow, else clipped by the norm "
+       "of the true gradients, which scalars.squares is the square of; and the next scale");
 }
 
 }  // namespace
@@ -67,9 +70,8 @@ void scaled_update(Worker& worker, float learning_rate, float max_norm) {
 void update(Worker& worker, float learning_rate, float max_norm) {
   if (worker.scaler) return scaled_update(worker, learning_rate, max_norm);
   const StepScalars& scalars = worker.scalars;
-  todo("25.2c",
-       "the squares; clip_factor, where there is a max_norm; a step of every engine, with the factor where there is "
-       "one");
+  todo("25.2d", "scalars.squares, whatever max_norm is; and a step of every engine, clipped where there is a "
+                "max_norm");
 }
 
 }  // namespace lockstep::week25

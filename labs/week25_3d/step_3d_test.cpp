@@ -1,8 +1,11 @@
 // Tests of exercise 25.2: on every mesh the step is the serial step, with every schedule, ZeRO stage and precision that
-// makes sense; the norm counts every parameter once; what makes no sense is refused with its reason.
+// makes sense; the table behind it is right; the norm counts every parameter once; what makes no sense is refused with
+// its reason.
 #include "labs/week25_3d/step_3d.hpp"
 
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "common/testing/cases.hpp"
 #include "labs/week25_3d/step_3d_testing.hpp"
@@ -173,13 +176,66 @@ TEST(Lab25_2, AnotherOrderOfTheAxes) {
 
 // Parts ---------------------------------------------------------------------------------------------------------------
 
-/// The gradients themselves: a norm would be part b's.
-TEST(Lab25_2a, GradientsAreTheSerialOnes) {
+/// A cell of the table, and the question that tells it.
+struct Cell {
+  Gradient gradient;
+  const char* name;
+  Has has;
+  const char* ask;
+};
+const char* word(Has has) {
+  constexpr std::array kWords = {"alone", "sharded", "replicated", "partial"};
+  return kWords.at(static_cast<std::size_t>(has));
+}
+void expect_cells(const char* axis, Has OnAxes::*on, const std::vector<Cell>& cells) {
+  for (const Cell& cell : cells) {
+    const Has yours = on_axes(cell.gradient).*on;
+    EXPECT_TRUE(yours == cell.has) << cell.name << ", on " << axis << ": yours is " << word(yours) << ". " << cell.ask;
+  }
+}
+constexpr const char* kWhoseColumns = "Does another rank of tp compute with these columns?";
+constexpr const char* kWhoseRows = "Has every rank of tp seen all rows, or some of its own?";
+constexpr const char* kWhoseWords = "Does another rank of tp have these words of the vocabulary?";
+
+TEST(Lab25_2a, OnTheTensorAxis) {
+  expect_cells(
+      "tp", &OnAxes::tp,
+      {{Gradient::qkv_weight, "the weight of qkv", Has::sharded, kWhoseColumns},
+       {Gradient::qkv_bias, "the bias of qkv", Has::sharded, kWhoseColumns},
+       {Gradient::projection_bias, "the bias of projection", Has::replicated,
+        "It is added once, to whole rows, after the sum over tp: whose gradient of these rows differs?"},
+       {Gradient::norm_gain, "the gain of a norm", Has::replicated, kWhoseRows},
+       {Gradient::norm_gain_of_own_rows, "the gain of a norm, with sequence parallelism", Has::partial, kWhoseRows},
+       {Gradient::untied_embedding, "the untied embedding", Has::sharded, kWhoseWords},
+       {Gradient::tied_embedding, "the tied embedding", Has::sharded, kWhoseWords}});
+}
+TEST(Lab25_2a, OnThePipelineAxis) {
+  const char* const ask = "Which stages compute with this tensor?";
+  expect_cells("pp", &OnAxes::pp,
+               {{Gradient::qkv_weight, "the weight of qkv", Has::alone, ask},
+                {Gradient::qkv_bias, "the bias of qkv", Has::alone, ask},
+                {Gradient::projection_bias, "the bias of projection", Has::alone, ask},
+                {Gradient::norm_gain, "the gain of a norm", Has::alone, ask},
+                {Gradient::norm_gain_of_own_rows, "the gain of a norm, with sequence parallelism", Has::alone, ask},
+                {Gradient::untied_embedding, "the untied embedding", Has::alone, ask},
+                {Gradient::tied_embedding, "the tied embedding", Has::partial, ask}});
+}
+TEST(Lab25_2a, OnTheDataAxis) {
+  std::vector<Cell> cells;
+  for (const Gradient gradient :
+       {Gradient::qkv_weight, Gradient::qkv_bias, Gradient::projection_bias, Gradient::norm_gain,
+        Gradient::norm_gain_of_own_rows, Gradient::untied_embedding, Gradient::tied_embedding})
+    cells.push_back({gradient, "any gradient", Has::partial, "Have two replicas seen the same sequences?"});
+  expect_cells("dp", &OnAxes::dp, cells);
+}
+
+/// The gradients themselves: a norm would be part c's.
+TEST(Lab25_2b, GradientsAreTheSerialOnes) {
   Compared what{.norm = false, .update = false, .steps = 1};
   equals_the_serial_run(
       plan_of({2, 4}), [](Options3d& o) { o.sequence_parallel = o.mesh.tp > 1; }, what);
 }
-TEST(Lab25_2b, EveryParameterCountsOnce) {
+TEST(Lab25_2c, EveryParameterCountsOnce) {
   Compared what{.norm = true, .update = false, .steps = 1};
   for (int zero : {0, 1})
     for (bool tied : {true, false}) {
@@ -194,7 +250,7 @@ TEST(Lab25_2b, EveryParameterCountsOnce) {
     }
 }
 /// A scale that overflows at first: all ranks skip the same steps, and go on alike. One rank alone sees the overflow.
-TEST(Lab25_2c, AnOverflowAnywhereSkipsTheStepEverywhere) {
+TEST(Lab25_2d, AnOverflowAnywhereSkipsTheStepEverywhere) {
   Compared what{.norm = false, .values = false, .steps = 4, .spoil = true};
   equals_the_serial_run(
       plan_of({1, 2, 8}),
@@ -206,7 +262,7 @@ TEST(Lab25_2c, AnOverflowAnywhereSkipsTheStepEverywhere) {
       what);
 }
 /// Without an overflow: the norm is that of the true gradients, and so is the update, clipped or not.
-TEST(Lab25_2c, ALossScaleChangesNothing) {
+TEST(Lab25_2d, ALossScaleChangesNothing) {
   for (const float max_norm : {0.05f, 0.0f})
     equals_the_serial_run(plan_of({1, 2, 4}),
                           [](Options3d& o) {
@@ -215,7 +271,7 @@ TEST(Lab25_2c, ALossScaleChangesNothing) {
                           },
                           {.steps = 3, .max_norm = max_norm});
 }
-TEST(Lab25_2c, ClippingIsGlobal) {
+TEST(Lab25_2d, ClippingIsGlobal) {
   equals_the_serial_run(plan_of({4}), [](Options3d&) {}, {.max_norm = 0.05f});
   equals_the_serial_run(plan_of({2}), [](Options3d&) {}, {.max_norm = 0});
 }

@@ -269,10 +269,10 @@ inline std::string unlike_the_serial_run(const Outcome& outcome, const Options3d
   Options3d whole = o;
   whole.zero = 0;
   if (const std::string a = wrong_part(whole, {.norm = false, .update = false, .steps = 1}); !a.empty())
-    return "25.2a first: " + a;
+    return "25.2b first: " + a;
   if (!what.update || o.loss_scale) return wrong;
   const std::string b = wrong_part(o, {.norm = true, .update = false, .values = false, .steps = 1});
-  return b.empty() ? wrong : "25.2b first: " + b;
+  return b.empty() ? wrong : "25.2c first: " + b;
 }
 
 }  // namespace lockstep::week25

@@ -8,6 +8,22 @@
 
 namespace lockstep::week25 {
 
+OnAxes on_axes(Gradient gradient) {
+  using enum Has;
+  // lab 25.2a begin: for each gradient {what it is on tp, on pp, on dp}; there is none without a partial
+  switch (gradient) {
+    case Gradient::qkv_weight: return {sharded, alone, partial};
+    case Gradient::qkv_bias: return {sharded, alone, partial};
+    case Gradient::projection_bias: return {replicated, alone, partial};
+    case Gradient::norm_gain: return {replicated, alone, partial};
+    case Gradient::norm_gain_of_own_rows: return {partial, alone, partial};
+    case Gradient::untied_embedding: return {sharded, alone, partial};
+    case Gradient::tied_embedding: return {sharded, partial, partial};
+  }
+  return {};
+  // lab end
+}
+
 namespace {
 
 /// The gradients of norms among the shares of this rank, which 23.5's sum takes.
@@ -24,8 +40,8 @@ std::vector<Slice> norm_gradients(const Worker& worker) {
 void accumulate_gradients(Worker& worker) {
   Rank me = worker.mesh.world;
   fill(me, worker.scalars.loss, 0);
-  // lab 25.2a begin: the schedule, on this stage; the end of every engine's window; norms, where their gradients are
-  // partial (norm_gradients, week23::sum_norm_gradients); the shared embedding's shares, over both stages
+  // lab 25.2b begin: run this stage's schedule, and leave this rank's gradients complete: for every partial of your
+  // table the reduction that it needs, where it needs one (norm_gradients above is for one of them)
   week24::run_schedule(worker.pipeline, worker.schedule, *worker.stage);
   for (const auto& engine : worker.engines) engine->finish();
   if (worker.norms_in_parts) week23::sum_norm_gradients(worker.tp, norm_gradients(worker));
@@ -39,8 +55,8 @@ namespace {
 /// Is this rank the one that counts `piece` of the gradients of engine `engine`?
 bool counts(const Worker& worker, std::size_t engine, const Piece& piece) {
   const Coordinate& here = worker.mesh.here;
-  // lab 25.2b begin: of the ranks that hold the same elements, the first on the axis counts them. Engine 1 has the
-  // embedding that two stages hold
+  // lab 25.2c begin: true on exactly one of a replica's ranks that hold these elements. Engine 1 has the embedding that
+  // two stages hold
   const bool held_by_all_of_tp = !piece.cut, held_by_two_stages = engine == 1;
   return !(held_by_all_of_tp && here.tp > 0) && !(held_by_two_stages && here.pp > 0);
   // lab end
@@ -51,8 +67,7 @@ bool counts(const Worker& worker, std::size_t engine, const Piece& piece) {
 void sum_of_squares(const Worker& worker, Slice squares) {
   const Mesh& mesh = worker.mesh;
   fill(mesh.world, squares, 0);
-  // lab 25.2b begin: add_squares of every piece that counts here; then the sum over each axis along which ranks have
-  // different ones, one after the other
+  // lab 25.2c begin: Σ g² over the whole model, each parameter once, on every rank
   for (std::size_t e = 0; e < worker.engines.size(); ++e)
     for (const Piece& piece : worker.engines[e]->gradient_pieces())
       if (counts(worker, e, piece)) add_squares(mesh.world, squares, piece.elements);
@@ -70,8 +85,8 @@ void scaled_update(Worker& worker, float learning_rate, float max_norm) {
   const std::array<Rank, 3> axes = {worker.mesh.dp, worker.mesh.tp, worker.mesh.pp};
   const StepScalars& scalars = worker.scalars;
   week22::LossScaler& scaler = *worker.scaler;
-  // lab 25.2c begin: find_overflow_everywhere in all gradient shares, over all axes; the squares; unscale them, for the
-  // factor; a step of every engine, which an overflow skips; the next scale
+  // lab 25.2d begin: the step of 22.5, of all engines: skipped on all ranks where one has an overflow, else clipped by
+  // the norm of the true gradients, which scalars.squares is the square of; and the next scale
   week22::find_overflow_everywhere(me, scaler, worker.gradient_shares(), axes, week21::ring_all_reduce);
   sum_of_squares(worker, scalars.squares);
   week22::unscale(me, scaler, scalars.factor, scalars.squares, max_norm);
@@ -86,8 +101,8 @@ void scaled_update(Worker& worker, float learning_rate, float max_norm) {
 void update(Worker& worker, float learning_rate, float max_norm) {
   if (worker.scaler) return scaled_update(worker, learning_rate, max_norm);
   const StepScalars& scalars = worker.scalars;
-  // lab 25.2c begin: the squares; clip_factor, where there is a max_norm; a step of every engine, with the factor where
-  // there is one
+  // lab 25.2d begin: scalars.squares, whatever max_norm is; and a step of every engine, clipped where there is a
+  // max_norm
   sum_of_squares(worker, scalars.squares);
   if (max_norm > 0) clip_factor(worker.mesh.world, scalars.factor, scalars.squares, max_norm);
   for (const auto& engine : worker.engines)

@@ -31,10 +31,11 @@ END
 printf 'float shard_weight(int);\n' > "$folder/anna/ddp.cpp"
 # A number may be an exercise's, and another one a number.
 printf '// Exercise 25.6: how often to save.\nvoid f() { todo("25.6b", "what is lost"); }\ndouble x = 25.6;\n' > "$folder/anna/save_interval.cpp"
+printf 'namespace {\n}\n\nvoid accumulate_gradients(Worker& worker) {\n  todo("25.2a", "x");\n}\nvoid update() { todo("25.2c", "y"); }\n' > "$folder/anna/step_3d.cpp"
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
-[ "$(echo "$said" | grep -c '^moved: ')" = 3 ] || fail "moved others: $said"
+[ "$(echo "$said" | grep -c '^moved: ')" = 4 ] || fail "moved others: $said"
 echo "$said" | grep -q 'ddp.cpp: take out shard_weight' || fail "says nothing of ddp.cpp: $said"
 cmp "$folder/before" "$folder/anna/other.cpp" || fail "changed a file that needs nothing"
 cat "$folder/anna/answer.cpp" "$folder/anna/fsdp.cpp" | sed -n 's/^#include "\(.*\)"/\1/p' | while read -r header; do
@@ -54,6 +55,18 @@ void f() { todo("25.5b", "what is lost"); }
 double x = 25.6;
 END
 diff "$folder/expected" "$folder/anna/save_interval.cpp" || fail "number of an exercise"
+sed -n '/^OnAxes/,/^}/p' "$source/labs/week25_3d/step_3d.cpp" > "$folder/table" # as a new skeleton has it
+sed -n '/^OnAxes/,/^}/p' "$folder/anna/step_3d.cpp" | diff "$folder/table" - || fail "25.2 without its table"
+cat > "$folder/expected" << 'END'
+namespace {
+}
+
+void accumulate_gradients(Worker& worker) {
+  todo("25.2b", "x");
+}
+void update() { todo("25.2d", "y"); }
+END
+sed '/^OnAxes/,/^$/d' "$folder/anna/step_3d.cpp" | diff "$folder/expected" - || fail "parts of 25.2"
 sh "$source/tools/course/move_answers.sh" "$folder/anna" | grep -q '^moved' && fail "moved twice"
 code=0
 sh "$source/tools/course/move_answers.sh" "$folder/nobody" 2> /dev/null || code=$?

@@ -2,6 +2,7 @@
 // The two sums that are left of the gradients come in the other order.
 #include "labs/week25_3d/step_3d.hpp"
 
+#include <array>
 #include <map>
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -24,6 +25,18 @@ void sum_norms(Worker& worker) {
 }
 
 }  // namespace
+
+OnAxes on_axes(Gradient gradient) {
+  constexpr auto kAlone = Has::alone, kSharded = Has::sharded, kSame = Has::replicated, kPart = Has::partial;
+  static constexpr std::array<OnAxes, 7> kTable = {{{kSharded, kAlone, kPart},
+                                                    {kSharded, kAlone, kPart},
+                                                    {kSame, kAlone, kPart},
+                                                    {kSame, kAlone, kPart},
+                                                    {kPart, kAlone, kPart},
+                                                    {kSharded, kAlone, kPart},
+                                                    {kSharded, kPart, kPart}}};
+  return kTable.at(static_cast<std::size_t>(gradient));
+}
 
 void accumulate_gradients(Worker& worker) {
   fill(worker.mesh.world, worker.scalars.loss, 0);

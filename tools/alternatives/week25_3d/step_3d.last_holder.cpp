@@ -30,6 +30,14 @@ std::vector<Piece> pieces_of(const Worker& worker) {
 
 }  // namespace
 
+OnAxes on_axes(Gradient gradient) {
+  OnAxes has{.tp = Has::sharded, .pp = Has::alone, .dp = Has::partial};
+  if (gradient == Gradient::projection_bias || gradient == Gradient::norm_gain) has.tp = Has::replicated;
+  if (gradient == Gradient::norm_gain_of_own_rows) has.tp = Has::partial;
+  if (gradient == Gradient::tied_embedding) has.pp = Has::partial;
+  return has;
+}
+
 void accumulate_gradients(Worker& worker) {
   fill(worker.mesh.world, worker.scalars.loss, 0);
   week24::run_schedule(worker.pipeline, worker.schedule, *worker.stage);
