@@ -34,7 +34,9 @@ std::string with_verdict(std::string_view verdict, const std::string& message);
 /// The runtime's only exception type. `what()` is a complete message that needs no context.
 class Error : public std::runtime_error {
  public:
-  Error(Verdict verdict, const std::string& message) : std::runtime_error(message), verdict_(verdict) {}
+  /// No error is a pass: a verdict of pass counts as fail.
+  Error(Verdict verdict, const std::string& message)
+      : std::runtime_error(message), verdict_(verdict == Verdict::pass ? Verdict::fail : verdict) {}
   Verdict verdict() const { return verdict_; }
 
  private:

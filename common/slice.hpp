@@ -40,6 +40,7 @@ struct Block {
   BlockOwner* owner = nullptr;
   void* history = nullptr;  // used by the race detector, while it is on
   std::uint64_t id = 0;     // number of this allocation on its rank
+  std::uint64_t mark = 0;   // what new_block.hpp marks the runtime's own allocations with
   Location where{};
 };
 
@@ -76,9 +77,15 @@ class Slice {
     return part;
   }
 
+  /// Whether both are parts of one allocation; and where in it this slice begins.
+  bool shares_memory_with(const Slice& other) const { return block_ == other.block_; }
+  std::size_t offset_bytes() const { return offset_ * bytes_of(dtype()); }
+
+#ifdef LOCKSTEP_ANSWER  // an answer that is graded
+ private:
+#endif
   /// For the runtime: the allocation, and this slice's first byte within it.
   Block* block() const { return block_; }
-  std::size_t offset_bytes() const { return offset_ * bytes_of(dtype()); }
   void* data() const { return block_ && block_->data ? static_cast<char*>(block_->data) + offset_bytes() : nullptr; }
   /// For the runtime: a slice of the whole block.
   explicit Slice(Block& block) : block_(&block), size_(block.bytes / bytes_of(block.dtype)) { retain(); }

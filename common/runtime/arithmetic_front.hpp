@@ -9,6 +9,7 @@
 #include "common/runtime/backend.hpp"
 #include "common/runtime/device.hpp"
 #include "common/runtime/machine/operation.hpp"
+#include "common/runtime/new_block.hpp"
 
 namespace lockstep::front {
 
@@ -82,6 +83,10 @@ inline void need_distinct(const char* operation, const char* name_a, const Slice
 
 template <class F>
 void compute(Rank me, const Operation& operation, Location where, const F& f) {
+  for (const Slice* slice : operation.reads)
+    if (slice) need_allocated(*slice, operation.name, where);
+  for (const Slice* slice : operation.writes)
+    if (slice) need_allocated(*slice, operation.name, where);
   me.backend().compute({me.group(), me.queue()}, operation, Kernel(f), where);
 }
 

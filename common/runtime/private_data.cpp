@@ -1,6 +1,9 @@
 #include "common/runtime/private_data.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <iostream>
 
 namespace {
 using Initialiser = void (*)(int, char**, char**);
@@ -26,9 +29,24 @@ std::vector<char>& untouched() {
   return bytes;
 }
 
+bool has_started = false;
+
 void initialise() {
   for (Initialiser* f = __start_lockstep_private_init; f != __stop_lockstep_private_init; ++f)
     (*f)(0, nullptr, nullptr);
+}
+
+/// How a stream prints.
+struct Format {
+  std::ios::fmtflags flags{};
+  std::streamsize precision = 0, width = 0;
+  char fill = ' ';
+};
+std::array<std::ios*, 3> streams() { return {&std::cout, &std::cerr, &std::clog}; }
+Format format_of(const std::ios& stream) { return {stream.flags(), stream.precision(), stream.width(), stream.fill()}; }
+void give_format(std::ios& stream, const Format& format) {
+  stream.exceptions(std::ios::goodbit), stream.clear();  // what it failed at is nobody's
+  stream.flags(format.flags), stream.precision(format.precision), stream.width(format.width), stream.fill(format.fill);
 }
 
 }  // namespace
@@ -36,25 +54,42 @@ void initialise() {
 std::span<char> private_bytes() { return {__start_lockstep_private, __stop_lockstep_private}; }
 
 void start_private_data() {
+  has_started = true;
   untouched().assign(private_bytes().begin(), private_bytes().end());
   initialise();
 }
 
+/// What is one rank's own.
+struct PrivateData::Kept {
+  std::vector<char> bytes;
+  int error = 0;
+  std::array<Format, 3> formats{};  // of streams()
+};
+
+PrivateData::PrivateData() : any_(has_started || !private_bytes().empty()) {}
+PrivateData::~PrivateData() { leave(); }
+
 void PrivateData::exchange(int rank) {
-  const auto slot = [this](int of) -> std::vector<char>& {
+  const auto slot = [this](int of) -> std::unique_ptr<Kept>& {
     const auto index = static_cast<std::size_t>(of + 1);
     if (kept_.size() <= index) kept_.resize(index + 1);
     return kept_[index];
   };
   const std::span<char> bytes = private_bytes();
-  slot(current_).assign(bytes.begin(), bytes.end());
+  std::unique_ptr<Kept>& before = slot(current_);
+  if (!before) before = std::make_unique<Kept>();
+  before->bytes.assign(bytes.begin(), bytes.end());
+  before->error = errno;
+  for (std::size_t i = 0; i < before->formats.size(); ++i) before->formats[i] = format_of(*streams()[i]);
   current_ = rank;
-  if (const std::vector<char>& own = slot(rank); !own.empty()) {
-    std::copy(own.begin(), own.end(), bytes.begin());
-    return;
-  }
-  std::copy(untouched().begin(), untouched().end(), bytes.begin());
-  initialise();
+  std::unique_ptr<Kept>& own = slot(rank);
+  const bool fresh = !own;
+  if (fresh) own = std::make_unique<Kept>(), own->formats = slot(kCaller)->formats;
+  errno = own->error;
+  for (std::size_t i = 0; i < own->formats.size(); ++i) give_format(*streams()[i], own->formats[i]);
+  const std::vector<char>& now = fresh ? untouched() : own->bytes;
+  std::copy(now.begin(), now.end(), bytes.begin());
+  if (fresh) initialise();
 }
 
 }  // namespace lockstep

@@ -1,11 +1,12 @@
 // Global variables that are private to each rank although ranks share a process. If a program is linked with an object
 // whose writable data lies in the section lockstep_private and whose static initialisers lie in lockstep_private_init,
 // that data is swapped whenever another rank resumes. `static int calls` then counts a rank's own calls, as it does
-// where ranks are processes. Programs without these sections pay for one comparison. ./lab grade makes such objects
-// from answers.
+// where ranks are processes. So do errno, and how std::cout, std::cerr and std::clog print. Programs without these
+// sections pay for one comparison. ./lab grade makes such objects from answers.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,8 +20,8 @@ void start_private_data();
 /// The private data of all ranks of one run, and of its caller.
 class PrivateData {
  public:
-  PrivateData() : any_(!private_bytes().empty()) {}
-  ~PrivateData() { leave(); }
+  PrivateData();
+  ~PrivateData();
   PrivateData(const PrivateData&) = delete;
 
   /// Switches to the data of this rank; on its first call, the data is fresh and initialised.
@@ -36,7 +37,8 @@ class PrivateData {
 
   bool any_;
   int current_ = kCaller;
-  std::vector<std::vector<char>> kept_;  // the caller's first, then by rank; empty: rank not started yet
+  struct Kept;
+  std::vector<std::unique_ptr<Kept>> kept_;  // the caller's first, then by rank; null: rank not started yet
 };
 
 }  // namespace lockstep

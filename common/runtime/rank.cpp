@@ -7,6 +7,7 @@
 #include "common/runtime/backend.hpp"
 #include "common/runtime/convert.hpp"
 #include "common/runtime/errors.hpp"
+#include "common/runtime/new_block.hpp"
 
 namespace lockstep {
 
@@ -29,6 +30,7 @@ Ticket Rank::start(std::span<const Transfer> batch, Location where) {
       usage_error(fmt::format("rank {} would {} itself: leave that transfer out, or use copy", rank_, verb), where);
     if (!transfer.slice.block())
       usage_error(fmt::format("{} rank {} of a slice that was never allocated", verb, transfer.peer), where);
+    need_allocated(transfer.slice, transfer.kind == Transfer::Kind::send ? "send" : "receive", where);
   }
   if (batch.empty()) return {};
   return backend_->start(key_of(*this), batch, where);
@@ -72,6 +74,7 @@ void upload(Rank me, Slice slice, std::span<const float> values, Location where)
   if (slice.dtype() == DType::i32 || slice.dtype() == DType::i8)
     usage_error(fmt::format("upload of floats into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;
+  need_allocated(slice, "upload", where);
   if (slice.dtype() == DType::f32) return me.backend().upload(key_of(me), slice, values.data(), where);
   std::vector<std::uint16_t> halves(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -85,6 +88,7 @@ void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location
   if (slice.dtype() != DType::i32)
     usage_error(fmt::format("upload of integers into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;
+  need_allocated(slice, "upload", where);
   me.backend().upload(key_of(me), slice, values.data(), where);
 }
 
@@ -92,6 +96,7 @@ float read(Rank me, Slice scalar, float if_phantom, Location where) {
   if (scalar.size() != 1 || scalar.dtype() != DType::f32)
     usage_error(fmt::format("read takes one fp32 element, not {} of {}", scalar.size(), to_string(scalar.dtype())),
                 where);
+  need_allocated(scalar, "read", where);
   float value = if_phantom;
   me.backend().download(key_of(me), scalar, &value, where);
   return value;
@@ -106,6 +111,7 @@ std::vector<float> widen(const std::vector<char>& bytes, DType dtype) {
 }  // namespace
 
 std::vector<float> to_host(Rank me, Slice slice, Location where) {
+  need_allocated(slice, "to_host", where);
   std::vector<char> bytes(slice.bytes());
   if (!slice.empty()) me.backend().download(key_of(me), slice, bytes.data(), where);
   return widen(bytes, slice.dtype());

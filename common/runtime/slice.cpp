@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 
 #include "common/runtime/errors.hpp"
+#include "common/runtime/new_block.hpp"
 
 namespace lockstep {
 
@@ -28,6 +30,14 @@ std::string_view to_string(Category category) {
     case Category::buffer: return "buffers";
   }
   return "?";
+}
+
+std::uint64_t mark_of(const Block& block) {
+  static const std::uint64_t drawn = [] {
+    std::random_device random;
+    return (std::uint64_t{random()} << 32) | random();
+  }();
+  return drawn ^ reinterpret_cast<std::uintptr_t>(&block);
 }
 
 void Slice::reaches_outside(std::size_t offset, std::size_t count, Location where) const {

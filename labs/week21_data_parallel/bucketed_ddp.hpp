@@ -97,10 +97,10 @@ class BucketedDdp : public Ddp {
     for (const Bucket& bucket : buckets_)
       names.try_emplace(bucket.gradients.offset_bytes(),
                         "bucket " + std::to_string(names.size()) + " of " + std::to_string(buckets_.size()));
-    return [all_reduce = std::move(all_reduce), block = parameters_.gradients.block(),
+    return [all_reduce = std::move(all_reduce), gradients = parameters_.gradients,
             names = std::make_shared<const std::map<std::size_t, std::string>>(std::move(names))](
                Rank me, const Slice& data, Location where) {
-      const auto known = data.block() == block ? names->find(data.offset_bytes()) : names->end();
+      const auto known = data.shares_memory_with(gradients) ? names->find(data.offset_bytes()) : names->end();
       if (known == names->end()) return all_reduce(me, data, where);  // what ranks exchange besides the gradients
       Scope scope = me.region(known->second.c_str(), kPhase, where);
       all_reduce(me, data, where);

@@ -153,7 +153,7 @@ class Compressor {
   }
 
   void sum(Rank me, const Slice& data) {
-    if (how_.method == Method::ring || data.block() != gradients_.block()) return ring_all_reduce(me, data);
+    if (how_.method == Method::ring || !data.shares_memory_with(gradients_)) return ring_all_reduce(me, data);
     const std::size_t offset = (data.offset_bytes() - gradients_.offset_bytes()) / bytes_of(DType::f32);
     const Random key{.seed = how_.seed, .tensor = 0, .step = steps_ ? steps_() : sums_++, .first = offset};
     if (how_.method == Method::int8) return int8_all_reduce(me, data, how_.block, key);

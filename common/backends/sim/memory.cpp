@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -29,6 +30,10 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   const bool paid =
       machine.by_library && recorder_.in_collective(at.queue) && std::string_view(operation.name) == "add";
   const double seconds = (paid ? 0 : machine.seconds(operation, static_cast<double>(recorder_.scratch(0)))) + jitter();
+  if (!(operation.flop >= 0 && operation.bytes >= 0 && seconds >= 0) || std::isinf(seconds))
+    usage_error(fmt::format("{} takes {} s by its {} FLOP and {} bytes: time passes, and forwards", operation.name,
+                            seconds, operation.flop, operation.bytes),
+                where);
   const bool together = watched();
   if (together) sync(queue);
   if (Device* device = world_.device()) kernel(*device);

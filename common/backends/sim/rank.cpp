@@ -1,4 +1,5 @@
 // The verbs of a virtual rank that involve other ranks or queues, messages and closures, in virtual time.
+#include <cmath>
 
 #include "common/backends/sim/host_time.hpp"
 #include "common/backends/sim/symmetry.hpp"
@@ -149,7 +150,7 @@ Rank symmetric_group(Rank me, int size, int level, double share) {
 
 void pass_host_time(Rank me, double seconds) {
   auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
-  if (!rank || !(seconds >= 0)) usage_error("host time passes in the simulator, and forwards");
+  if (!rank || !(seconds >= 0) || std::isinf(seconds)) usage_error("host time passes in the simulator, and forwards");
   rank->queue(me.queue()).clock += seconds;
 }
 

@@ -15,6 +15,15 @@ struct Misuse {
 
 Slice slice(Rank me) { return filled(me, 4, 1); }
 
+/// A block put together over a vector.
+struct Foreign : BlockOwner {
+  explicit Foreign(std::vector<float>& values) {
+    block.data = values.data(), block.bytes = values.size() * sizeof(float), block.owner = this;
+  }
+  void release(Block&) override {}
+  Block block;
+};
+
 std::vector<Misuse> of_peers_and_slices() {
   return {
       {"peer outside the group", 2, [](Rank me) { me.exchange({send(2, slice(me))}); }, {"group of 2"}},
@@ -37,6 +46,30 @@ std::vector<Misuse> of_peers_and_slices() {
          (void)none.stream("comm");
        },
        {"not in this group"}},
+      {"memory that no rank has allocated",
+       2,
+       [](Rank me) {
+         std::vector<float> own(4);
+         Foreign foreign(own);
+         me.exchange({send(1 - me.rank(), Slice(foreign.block)), receive(1 - me.rank(), slice(me))});
+       },
+       {"send of memory that no rank has allocated, which no ledger counts"}},
+      {"arithmetic on such memory",
+       1,
+       [](Rank me) {
+         std::vector<float> own(4);
+         Foreign foreign(own);
+         add(me, slice(me), Slice(foreign.block));
+       },
+       {"add of memory that no rank has allocated"}},
+      {"upload to such memory",
+       1,
+       [](Rank me) {
+         std::vector<float> own(4);
+         Foreign foreign(own);
+         upload(me, Slice(foreign.block), own);
+       },
+       {"upload of memory that no rank has allocated"}},
       {"upload of the wrong length", 1, [](Rank me) { upload(me, slice(me), std::vector<float>{1}); }, {"upload"}},
   };
 }

@@ -29,15 +29,10 @@ class SerialBackend final : public Backend, private BlockOwner {
   void forget() { last_.reset(); }
 
   Slice allocate(CommunicatorKey, std::size_t count, DType dtype, Category category, Location where) override {
-    auto* block = new Block;
-    block->dtype = dtype;
-    block->category = category;
-    block->bytes = count * bytes_of(dtype);
+    Block* block = new_block({}, count, dtype, category, *this, 0, where).release();
     const std::size_t before = kGuard + allocations_++ % 9 * bytes_of(dtype);
     block->history = workplace_.allocate(before + block->bytes + kGuard);  // there is no race detector that uses it
     block->data = static_cast<char*>(block->history) + before;
-    block->owner = this;
-    block->where = where;
     return Slice(*block);
   }
   void compute(CommunicatorKey, const Operation& operation, Kernel kernel, Location) override {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <iostream>
 #include <memory>
 #include <vector>
 
@@ -53,6 +55,24 @@ TEST(PrivateData, EachRankCountsItsOwn) {
     EXPECT_EQ(counter.calls, 8) << "the caller's own";
     EXPECT_EQ(*counter.address, 100);
   }
+}
+
+TEST(PrivateData, SoAreErrnoAndHowStreamsPrint) {
+  const Outcome outcome = run({.ranks = 2}, [](Rank me) -> Values {
+    if (me.rank() == 0) {
+      errno = 7;
+      std::cout.precision(11);
+      std::cerr.width(5);
+      std::clog.setstate(std::ios::failbit);
+    }
+    Slice box = me.allocate(1, DType::f32, Category::buffer);
+    me.exchange({send(1 - me.rank(), box), receive(1 - me.rank(), me.allocate(1, DType::f32, Category::buffer))});
+    return {double(errno), double(std::cout.precision()), double(std::cerr.width()), double(std::clog.rdstate())};
+  });
+  ASSERT_EQ(outcome.verdict, Verdict::pass) << outcome.message;
+  EXPECT_EQ(outcome.values[0], (Values{7, 11, 5, 0}));  // what a stream failed at is nobody's
+  EXPECT_EQ(outcome.values[1], (Values{0, 6, 0, 0}));
+  EXPECT_EQ(std::cout.precision(), 6);
 }
 
 TEST(PrivateData, AFailedRunGivesTheCallerItsOwnBack) {

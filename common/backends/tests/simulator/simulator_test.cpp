@@ -5,6 +5,8 @@
 
 #include "common/backends/tests/simulator/algorithms.hpp"
 #include "common/backends/tests/simulator/times.hpp"
+#include "common/runtime/backend.hpp"
+#include "common/runtime/machine/operation.hpp"
 
 namespace lockstep {
 namespace {
@@ -21,6 +23,18 @@ TEST(ClosedForm, Ring) {
     RunOptions options = on(p);
     options.check_races = p < 100;  // they take most of the time
     expect_close(seconds(options, count, ring), ring_form(p, 4.0 * count, kAlpha, kBeta));
+  }
+}
+
+TEST(Prices, AreNotNegativeAndFinite) {
+  for (const Operation& operation : {Operation{.name = "a", .flop = -1e15, .bytes = -1e15},
+                                     Operation{.name = "a", .flop = NAN}, Operation{.name = "a", .bytes = INFINITY}}) {
+    const Outcome outcome = run(on(1), [&](Rank me) -> Values {
+      me.backend().compute({0, 0}, operation, Kernel([](Device&) {}), Location::current());
+      return {};
+    });
+    EXPECT_EQ(outcome.verdict, Verdict::usage);
+    EXPECT_NE(outcome.message.find("time passes, and forwards"), std::string::npos) << outcome.message;
   }
 }
 
