@@ -141,6 +141,7 @@ class CommandLine {
     c->add_flag("--resume", grade_.resume, "skip what this commit has graded already and has not changed");
     c->add_option("--seed", grade_.seed,
                   "draw inputs and sizes as an earlier grading did (default: a new, secret seed)");
+    c->add_flag("!--without-language", grade_.check_language)->group("");
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
     c->add_option("--tests", grade_.tests, "a folder of hidden tests: weekNN_topic/NAME_hidden_test.cpp");
     add_course_file(c);

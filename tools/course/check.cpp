@@ -10,6 +10,7 @@
 #include "common/error.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
+#include "tools/course/answer_language.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
@@ -69,6 +70,15 @@ void print_table(const Judged& judged, const std::string& part_asked_for) {
     fmt::print("  {}nothing has changed since these tests ran{}{}\n", style().faint,
                std::getenv("LOCKSTEP_CTEST") ? "" : "; --again runs them again", style().off);
   std::fflush(stdout);
+}
+
+/// What ./lab grade would refuse, so that nobody learns it from a grade.
+void warn_of_language(const Paths& paths, const Exercise& exercise) {
+  const std::filesystem::path answer = paths.answer(exercise);
+  if (!std::filesystem::exists(answer)) return;
+  if (const auto outside = outside_the_language(read_text(answer)))
+    fmt::print("  {}warning:{} a grader refuses {}.cpp: {}\n", style().open, style().off, exercise.name,
+               outside->sentence());
 }
 
 /// What the tests measured, for the handout's tables: where everything passed, since a wrong answer's numbers mislead.
@@ -185,6 +195,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(all.back(), selection.part);
+    if (!options.solution && exercise.graded) warn_of_language(paths, exercise);
     print_notes(all.back());
     later.push_back(printed.take());
     if (all.back().whole.ok()) fmt::print("{}", std::exchange(later.back(), ""));

@@ -42,9 +42,10 @@ struct GradeOptions {
   /// Draws the tests' inputs and sizes. Without one, a secret one is drawn for all submissions; only the summary and
   /// the terminal tell it.
   std::optional<std::uint64_t> seed;
-  int jobs = 1;                 ///< exercises of a submission that are compiled and run at a time
-  bool resume = false;          ///< of several: those that were graded as they are stay as they are
-  bool look_at_objects = true;  ///< false only to test what comes after that look
+  int jobs = 1;         ///< exercises of a submission that are compiled and run at a time
+  bool resume = false;  ///< of several: those that were graded as they are stay as they are
+  /// False only to test what comes after such a look.
+  bool check_language = true, look_at_objects = true;
 };
 /// Judges a submission, apart from everything else, and writes results.json. 0 where that was possible, whatever the
 /// points. Where it was not, the file says so, with 0 points, and the exit code is 2. Of several submissions each has a

@@ -19,6 +19,7 @@
 
 #include "common/error.hpp"
 #include "common/testing/verdict.hpp"
+#include "tools/course/answer_language.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
@@ -49,6 +50,11 @@ void at_a_time(int jobs, std::size_t count, const std::function<void(std::size_t
   work();
 }
 
+Look look(const GradeOptions& options) {
+  if (!options.look_at_objects) return Look::nothing;
+  return options.check_language ? Look::everything : Look::beyond_language;
+}
+
 /// One submission, from its files to its points.
 class Grader {
  public:
@@ -57,7 +63,7 @@ class Grader {
         options_(options),
         heartbeat_(heartbeat),
         name_(std::move(submission)),
-        compiler_(paths, options.look_at_objects, std::clamp(options.timeout_seconds, 20.0, 60.0)) {
+        compiler_(paths, look(options), std::clamp(options.timeout_seconds, 20.0, 60.0)) {
     const Selection selection = paths.course.select(options.what);
     part_ = selection.part;
     for (const Exercise& e : selection.exercises) {
@@ -83,6 +89,9 @@ class Grader {
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     heartbeat_.expect(2 * exercises_.size());  // each is compiled, and run
     grading.remarks = remarks();
+    for (const auto& [id, text] : submission_.answers)
+      for (const Outside& found : worth_a_look(text))
+        grading.look_at.push_back(fmt::format("{}: line {} {}", id, found.line, found.what));
     if (submission_.empty() && submission_.misplaced.empty())
       throw Error(Verdict::usage, "nothing in it is an answer. " + grading.remarks);
     compile_the_answers();

@@ -38,10 +38,11 @@ std::vector<Said> said_once(const std::vector<GradedRow>& rows);
 
 struct Grading {
   std::vector<GradedRow> rows;
-  std::string remarks;     ///< on the whole submission, for the student
-  bool graded = true;      ///< else nothing could be judged, and the remarks say why
-  double seconds = 0;      ///< without the build of the suite
-  std::uint64_t seed = 0;  ///< of the tests' inputs; for instructors only
+  std::string remarks;               ///< on the whole submission, for the student
+  std::vector<std::string> look_at;  ///< in the answers, for a person who grades: "21.2: line 3 …"
+  bool graded = true;                ///< else nothing could be judged, and the remarks say why
+  double seconds = 0;                ///< without the build of the suite
+  std::uint64_t seed = 0;            ///< of the tests' inputs; for instructors only
 
   int points() const;
   int most() const;
@@ -69,6 +70,8 @@ void write_results(const std::filesystem::path& file, const Grading& grading, st
 
 /// The rows of such a file; with their times of the reference's, and without seconds. Throws where it is none.
 std::vector<GradedRow> read_results(const std::filesystem::path& file);
+/// Grading::look_at of such a file.
+std::vector<std::string> read_look_at(const std::filesystem::path& file);
 
 /// JUnit's XML: a test suite, and in it a test case a row. Throws like write_results.
 void write_junit(const std::filesystem::path& file, const Grading& grading);

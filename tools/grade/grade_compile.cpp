@@ -7,11 +7,11 @@
 #include <sstream>
 
 #include "common/error.hpp"
+#include "tools/course/answer_language.hpp"
 #include "tools/course/compiler_error.hpp"
 #include "tools/grade/grade_isolate.hpp"
 #include "tools/grade/grade_object.hpp"
 #include "tools/grade/grade_run.hpp"
-#include "tools/grade/grade_source.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -51,15 +51,21 @@ class Compilation {
   }
 
   fs::path object() const { return scratch_ / "answer.o"; }
+  const Declared& declared() const { return declared_; }
 
-  Compiled to_object(const std::string& text, bool look) {
+  Compiled to_object(const std::string& text, Look how) {
+    const bool look = how != Look::nothing, language = how == Look::everything;
     write_text(source_, text);
-    if (std::string why = look ? source_refused(text) : ""; !why.empty()) return {kRefusedAnswer, why};
+    if (const auto outside = language ? outside_the_language(text) : std::nullopt)
+      return {kRefusedAnswer, outside->sentence()};
     const fs::path expanded = scratch_ / "answer.ii", needs = scratch_ / "answer.d";
     ConfinedEnd end = run({"-E", "-MD", "-MF", needs.string(), "-o", expanded.string(), source_.string()}, headers_);
     if (std::string why = look ? forbidden_include(end.output) : ""; !why.empty()) return {kRefusedAnswer, why};
     if (end.exit_code != 0) return failed(end);
     if (std::string why = look ? read_refused(needs, expanded) : ""; !why.empty()) return {kRefusedAnswer, why};
+    if (const auto outside = language ? outside_once_preprocessed(read_text(expanded), source_.string()) : std::nullopt)
+      return {kRefusedAnswer, outside->sentence()};
+    if (look) declared_ = words_from(read_text(expanded), paths_.source.string());
     end = run({"-c", "-o", object().string(), expanded.string()}, look ? std::vector<fs::path>{} : headers_);
     if (end.output.find("Assembler messages:") != std::string::npos)
       return {kRefusedAnswer, "a name in it contains assembler text, which no answer needs"};
@@ -94,6 +100,7 @@ class Compilation {
     if (signal == SIGXFSZ || end.output.find("File size limit") != std::string::npos)
       return {verdict, "its object file becomes too large"};
     if (end.printed_too_much) return {verdict, "its compilation prints too much"};
+    if (end.wrote_too_much) return {verdict, "its compilation writes too much"};
     return {verdict, fmt::format("{} does not compile: {}", exercise_.id, explain(end.output, source_.string()))};
   }
 
@@ -111,8 +118,7 @@ class Compilation {
 
   std::string read_refused(const fs::path& needs, const fs::path& expanded) const {
     if (fs::file_size(expanded) >= kMostPreprocessed) return "its text becomes too long once macros are expanded";
-    const std::string why = include_refused(paths_, needs, source_);
-    return why.empty() ? preprocessed_refused(read_text(expanded), source_.string()) : why;
+    return include_refused(paths_, needs, source_);
   }
 
   const Paths& paths_;
@@ -122,11 +128,12 @@ class Compilation {
   std::uint64_t seconds_;
   fs::path source_;
   std::vector<std::string> flags_;
+  Declared declared_;
 };
 
 }  // namespace
 
-AnswerCompiler::AnswerCompiler(const Paths& paths, bool look, double seconds)
+AnswerCompiler::AnswerCompiler(const Paths& paths, Look look, double seconds)
     : paths_(paths),
       look_(look),
       seconds_(static_cast<std::uint64_t>(std::ceil(seconds))),
@@ -144,7 +151,8 @@ Compiled AnswerCompiler::compile(const Exercise& exercise, const std::string& te
   const fs::path made = compilation.object();
   if (!fs::is_regular_file(fs::symlink_status(made)) || fs::file_size(made) > kMostOfAnObject)
     return {kRefusedAnswer, fmt::format("its object has more than {} bytes", kMostOfAnObject)};
-  if (std::string why = look_ ? object_refused(made) : ""; !why.empty()) return {kRefusedAnswer, why};
+  if (std::string why = look_ != Look::nothing ? object_refused(made, compilation.declared()) : ""; !why.empty())
+    return {kRefusedAnswer, why};
   const Isolated isolated = isolate(made, offered_by(read_text(paths_.build / "grade" / "references" / exercise.id)));
   if (!isolated.missing.empty())
     return {std::string(to_string(Verdict::does_not_compile)),

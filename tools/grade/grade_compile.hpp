@@ -16,11 +16,17 @@ struct Compiled {
   std::string reason;   ///< else why not, in words
 };
 
+/// What an answer is looked at for; all but `everything` only to test what comes after such a look.
+enum class Look : std::uint8_t {
+  nothing,
+  beyond_language,  ///< includes and object
+  everything        ///< and the language that answers are written in (tools/course/answer_language.hpp)
+};
+
 class AnswerCompiler {
  public:
-  /// `look` is false only to test what comes after a look at text, includes and object. A compiler that takes more
-  /// `seconds` of its processor is ended.
-  AnswerCompiler(const Paths& paths, bool look, double seconds);
+  /// A compiler that takes more `seconds` of its processor is ended.
+  AnswerCompiler(const Paths& paths, Look look, double seconds);
 
   /// Writes grade/objects/ID.o in the build tree: of its symbols only those that the reference offers are global, and
   /// its writable data is together (common/runtime/private_data.hpp). `scratch` is an empty folder. Throws Error(usage)
@@ -31,7 +37,7 @@ class AnswerCompiler {
 
  private:
   const Paths& paths_;
-  bool look_;
+  Look look_;
   std::uint64_t seconds_;
   std::vector<std::filesystem::path> headers_;
 };

@@ -15,6 +15,9 @@ struct Limits {
   std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< of address space
   std::uint64_t file_bytes = std::uint64_t{64} << 20;   ///< of each file it writes
   std::uint64_t output_bytes = std::uint64_t{8} << 20;  ///< of what it prints; checked by its parent
+  /// Of all files below the folder that it writes to, of which there may be kMostFiles; checked by its parent.
+  std::uint64_t folder_bytes = std::uint64_t{256} << 20;
+  static constexpr int kMostFiles = 1000;
 };
 
 /// In a child, between fork and exec: sets the limits. Throws std::runtime_error where the kernel refuses.

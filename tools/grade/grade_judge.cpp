@@ -68,6 +68,7 @@ GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path&
     return row;
   }
   if (end.printed_too_much) return no_verdict("it printed without end");
+  if (end.wrote_too_much) return no_verdict("it wrote more files than a test needs");
   if (signal) {
     row.verdict = to_string(Verdict::crash);
     row.reason = fmt::format("its tests died of signal {} ({})", signal, strsignal(signal)) + printed;

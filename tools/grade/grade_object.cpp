@@ -169,7 +169,7 @@ std::string readable(const std::string& symbol, const fs::path& folder) {
   return end.output.substr(0, std::min<std::size_t>(end.output.find('\n'), 300));
 }
 
-std::string refused_symbol(const fs::path& object) {
+std::string refused_symbol(const fs::path& object, const Declared& declared) {
   std::istringstream lines(said_of({"nm", "--format=posix"}, object));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
@@ -181,7 +181,7 @@ std::string refused_symbol(const fs::path& object) {
     const bool undefined = type == 'U' || type == 'w' || type == 'v';
     if (undefined && opens_files(symbol))
       return "it opens a file (" + std::string(opened_with(symbol)) + "), which no answer needs";
-    if (undefined && !may_call(symbol))
+    if (undefined && (!may_call(symbol) || !is_declared(symbol, declared)))
       return "it calls " + readable(symbol, object.parent_path()) + ", which no answer needs";
   }
   return "";
@@ -220,8 +220,8 @@ std::vector<fs::path> files_in(const std::string& rule) {
 
 }  // namespace
 
-std::string object_refused(const fs::path& object) {
-  const std::string why = refused_symbol(object);
+std::string object_refused(const fs::path& object, const Declared& declared) {
+  const std::string why = refused_symbol(object, declared);
   return why.empty() ? refused_code(object) : why;
 }
 
@@ -267,6 +267,20 @@ bool may_call(std::string_view symbol) {
   std::string_view name = outermost(symbol);
   return in_std(name) || name.starts_with("8lockstep") || name.starts_with("9__gnu_cxx") ||
          name.starts_with("10__cxxabiv1") || name.starts_with("3fmt");
+}
+
+bool is_declared(std::string_view symbol, const Declared& declared) {
+  std::string_view name = symbol.starts_with("_Z") ? outermost(symbol) : "";
+  if (!name.starts_with("8lockstep")) return true;
+  while (!name.empty() && std::isdigit(static_cast<unsigned char>(name[0]))) {
+    std::size_t length = 0;
+    for (; !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])); name.remove_prefix(1))
+      length = 10 * length + static_cast<std::size_t>(name[0] - '0');
+    if (!declared.contains(name.substr(0, length))) return false;
+    name.remove_prefix(std::min(length, name.size()));
+    if (name.starts_with("B5cxx11")) name.remove_prefix(7);
+  }
+  return true;
 }
 
 bool may_include(const Paths& paths, const fs::path& file) {

@@ -1,6 +1,8 @@
 // A look at a student's compiled object before it runs: what it includes and calls.
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -8,10 +10,14 @@
 
 namespace lockstep::tools {
 
-/// Why an answer's object is not run, in a sentence; "" where it is fine. It may call lockstep::, the C++ library
-/// without its files and what ranks would share there, and the few functions of the C library that compute or print. It
-/// may not hold instructions that call the kernel, or code that runs before the program's own.
-std::string object_refused(const std::filesystem::path& object);
+/// Words that the headers of an answer have, and declare what they declare with.
+using Declared = std::set<std::string, std::less<>>;
+
+/// Why an answer's object is not run, in a sentence; "" where it is fine. It may call what the headers that it includes
+/// declare in lockstep::, the C++ library without its files and what ranks would share there, and the few functions of
+/// the C library that compute or print. It may not hold instructions that call the kernel, or code that runs before the
+/// program's own.
+std::string object_refused(const std::filesystem::path& object, const Declared& declared);
 
 /// The same for what its compilation read, by the list that the compiler wrote for Make: headers of labs/ and common/
 /// (without their tests) and of the system, and `source` itself. Fails closed: an answer without a list is refused.
@@ -25,6 +31,9 @@ std::string told_file(const Paths& paths, const std::filesystem::path& file, std
 std::string_view opened_with(std::string_view symbol);
 /// What the object may call: one undefined symbol, as the linker spells it. In the header for its test.
 bool may_call(std::string_view symbol);
+/// Whether a symbol of lockstep:: is declared by a header, and not by the answer itself: each part of its name is a
+/// word there. True for all other symbols.
+bool is_declared(std::string_view symbol, const Declared& declared);
 /// For one file that its compilation read.
 bool may_include(const Paths& paths, const std::filesystem::path& file);
 

@@ -25,12 +25,16 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
-/// What Gradescope keeps and does not show; ./lab class reads the times, where points depend on them.
+/// What Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, and what a person
+/// should look at.
 Json extra_data(const Grading& grading) {
   std::vector<Json::Member> data{{"max_score", Json::of(grading.most())}}, times;
   for (const GradedRow& row : grading.rows)
     if (row.times) times.push_back({row.id, Json::of(*row.times)});
   if (!times.empty()) data.push_back({"times_of_reference", Json::object(std::move(times))});
+  std::vector<Json> look_at;
+  for (const std::string& found : grading.look_at) look_at.push_back(Json::of(found));
+  if (!look_at.empty()) data.push_back({"look_at", Json::list(std::move(look_at))});
   return Json::object(std::move(data));
 }
 
@@ -150,6 +154,14 @@ std::vector<GradedRow> read_results(const std::filesystem::path& file) {
       for (GradedRow& row : rows)
         if (row.id == id) row.times = times.get<double>();
   return rows;
+}
+
+std::vector<std::string> read_look_at(const std::filesystem::path& file) {
+  std::vector<std::string> found;
+  const Json results = Json::parse(read_file(file.string()));
+  if (const Json* data = results.find("extra_data"); data && data->contains("look_at"))
+    for (const Json& each : data->at("look_at")) found.push_back(each.get<std::string>());
+  return found;
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {

@@ -118,11 +118,28 @@ bool read_some(int from, std::string& into, std::size_t most, std::uint64_t* cou
   return true;
 }
 
+/// Whether more is below `folder` than a process may write there.
+bool holds_too_much(const std::filesystem::path& folder, const Limits& limits) {
+  std::error_code gone;  // files come and go meanwhile
+  std::uint64_t bytes = 0;
+  int files = 0;
+  for (std::filesystem::recursive_directory_iterator all(folder, gone), end; all != end && !gone; all.increment(gone)) {
+    std::error_code ignored;
+    if (all->is_regular_file(ignored)) bytes += all->file_size(ignored);
+    if (bytes > limits.folder_bytes || ++files > Limits::kMostFiles) return true;
+  }
+  return false;
+}
+
 /// What comes out of the child until it has ended, or has had enough.
 class Watch {
  public:
   Watch(pid_t child, const Channels& channels, const Confined& command)
-      : child_(child), channels_(channels), limits_(command.limits), kept_(command.kept_bytes) {}
+      : child_(child),
+        channels_(channels),
+        limits_(command.limits),
+        folder_(command.rules == Rules::limits_only ? "" : command.folder),
+        kept_(command.kept_bytes) {}
 
   /// The status that waitpid says.
   int follow(ConfinedEnd& end) {
@@ -131,7 +148,8 @@ class Watch {
     while (waitpid(child_, &status, WNOHANG) != child_) {
       end.timed_out = passed.seconds() > limits_.wall_seconds;
       end.printed_too_much = printed_ > limits_.output_bytes;
-      if (end.timed_out || end.printed_too_much) {
+      end.wrote_too_much = !folder_.empty() && holds_too_much(folder_, limits_);
+      if (end.timed_out || end.printed_too_much || end.wrote_too_much) {
         kill(-child_, SIGKILL), kill(child_, SIGKILL);
         waitpid(child_, &status, 0);
         break;
@@ -159,6 +177,7 @@ class Watch {
   pid_t child_;
   const Channels& channels_;
   const Limits& limits_;
+  std::filesystem::path folder_;  // that it writes to
   std::size_t kept_;
   bool output_open_ = true, seal_open_ = true;
   std::uint64_t printed_ = 0;

@@ -30,7 +30,7 @@ struct Confined {
 
 struct ConfinedEnd {
   int exit_code = 0;  ///< 128 + signal where it was killed
-  bool timed_out = false, printed_too_much = false;
+  bool timed_out = false, printed_too_much = false, wrote_too_much = false;
   std::string output;        ///< what it printed, its beginning
   bool sealed = false;       ///< it wrote one line, and the line began with this run's secret
   std::string under_seal;    ///< the rest of that line

@@ -22,12 +22,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 100'000, kMostIgnored = 20, kMostFound = 20,
-                      kLongestList = std::size_t{8} << 20;
+constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 20'000, kMostAnswers = 500, kMostIgnored = 20,
+                      kMostFound = 20, kLongestList = std::size_t{8} << 20;
 
 bool may_contain_a_submission(const std::string& folder) {
   constexpr std::array elsewhere{"solutions", "build", "outputs", "__MACOSX", "..", "."};
   return std::find(elsewhere.begin(), elsewhere.end(), folder) == elsewhere.end();
+}
+
+[[noreturn]] void too_many(const std::string& what, std::size_t most) {
+  throw Error(Verdict::usage,
+              fmt::format("{} has more than {} files: a submission has lab files and little else", what, most));
 }
 
 /// Text of a plain file; in `refusal` why not. Follows no link.
@@ -114,9 +119,7 @@ Submission read_folder(const fs::path& folder, const std::vector<Exercise>& cour
   fs::recursive_directory_iterator all(folder, fs::directory_options::skip_permission_denied), end;
   std::error_code unknown;
   for (std::size_t count = 0; all != end; all.increment(unknown), ++count) {
-    if (count == kMostEntries)
-      throw Error(Verdict::usage, fmt::format("{} has more than {} files: a submission has lab files and little else",
-                                              folder.string(), kMostEntries));
+    if (count == kMostEntries) too_many(folder.string(), kMostEntries);
     if (!all->is_directory(unknown) || all->is_symlink(unknown)) files.push_back(all->path());
     if (all.depth() > 4) all.disable_recursion_pending();
   }
@@ -220,8 +223,11 @@ Submission read_in_folder(Submission around, const fs::path& archive, const fs::
 
 ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course) {
   ArchiveList read;
+  if (static_cast<std::size_t>(std::count(list.begin(), list.end(), '\n')) > kMostEntries) too_many("it", kMostEntries);
   for (std::size_t begin = 0, end; (end = list.find('\n', begin)) != list.npos; begin = end + 1) {
     const std::string entry = list.substr(begin, end - begin);
+    if (read.answers.size() + read.twice.size() > kMostAnswers)
+      too_many("among those that may count, it", kMostAnswers);
     if (!place_of(course, entry).exercise)
       read.others.push_back(entry);
     else if (const auto same = std::find_if(read.answers.begin(), read.answers.end(),

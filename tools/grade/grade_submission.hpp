@@ -49,6 +49,7 @@ struct ArchiveList {
   std::vector<std::string> twice;    ///< those of them that are there more than once
   std::vector<std::string> others;
 };
+/// Throws Error(usage) where it lists more than a submission has.
 ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course);
 
 /// What reads archives: `cmake -E tar ARGUMENTS…` in `folder`. Returns what it prints; nothing where it failed.

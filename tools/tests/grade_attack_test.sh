@@ -1,7 +1,7 @@
 #!/bin/sh
 # Answers to 21.2 that attack their judge: they replace its code, read files while they are compiled, never stop being
-# compiled, or pass data from rank to rank beside the messages. None of it gains a point, and honest answers that look
-# alike keep theirs.
+# compiled, pass data from rank to rank beside the messages, or reach for memory, prices and names of the runtime. None
+# of it gains a point, and honest answers that look alike keep theirs.
 #   grade_attack_test.sh LAB SOURCE
 set -u
 lab=$1 source=$2
@@ -15,7 +15,7 @@ includes='#include <cstdio>
 #include <string>
 #include "common/arithmetic.hpp"
 #include "common/error.hpp"
-#include "common/runtime/run.hpp"
+#include <vector>
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"'
 nothing='namespace lockstep::week21 {
 void ring_reduce_scatter(Rank, Slice) {}
@@ -23,16 +23,24 @@ void ring_all_gather(Rank, Slice) {}
 void ring_all_reduce(Rank, Slice) {}
 }'
 
-# attack NAME VERDICT WORDS [OPTION…]: standard input stands between these. It has no points, and words say why.
+# attack NAME LANGUAGE VERDICT WORDS [OPTION…]: standard input stands between these. It has no points: LANGUAGE is the
+# construct for which its text is refused, "-" where there is none, and the rest what becomes of it if its text is not
+# read; VERDICT is "-" where that depends on what lies in memory.
 attack() {
-  name=$1 verdict=$2 words=$3
-  shift 3
+  name=$1 language=$2 verdict=$3 reason=$4
+  shift 4
   { echo "$includes"; cat; echo "$nothing"; } | answer "$name" ring_all_reduce
-  grade "$name" "$work/$name" --only 21.2 "$@"
+  if [ "$language" != - ]; then
+    grade "$name" "$work/$name" --only 21.2 "$@"
+    row '21.2 ' 0/8 REFUSED
+    says "line [0-9]* $language, which no lab answer needs"
+  fi
+  [ "$verdict" != - ] || return 0
+  grade "$name" "$work/$name" --only 21.2 --without-language "$@"
   row 21.2a 0/9 "$verdict"
   row 21.2b 0/8 "$verdict"
   row '21.2 ' 0/8 "$verdict"
-  says "$words"
+  says "$reason"
 }
 # whole NAME VERDICT POINTS_A POINTS_B: standard input is the answer
 whole() {
@@ -45,59 +53,59 @@ whole() {
 # -- The judge's code, replaced by the answer's. What it says of an empty answer begins with "rank" or "on".
 lie='return SELF->size() == 0 || SELF->compare(0, 4, "rank") == 0 || SELF->compare(0, 2, "on") == 0;'
 linked=_ZNKSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE5emptyEv
-attack 'a member of std::string' '(FAIL|DOES NOT COMPILE)' 'chunk 0 must hold\|follows constexpr declaration' <<ANSWER
+attack 'a member of std::string' 'has the attribute gnu::weak' '(FAIL|DOES NOT COMPILE)' 'chunk 0 must hold\|follows constexpr declaration' <<ANSWER
 template <> [[gnu::weak]] bool std::string::empty() const noexcept { $(echo "$lie" | sed 's/SELF/this/g') }
 ANSWER
-attack 'the same by its name for the linker' FAIL 'chunk 0 must hold' <<ANSWER
+attack 'the same by its name for the linker' 'has a #pragma' FAIL 'chunk 0 must hold' <<ANSWER
 #pragma redefine_extname lie $linked
 extern "C" bool lie(const std::string*);
 extern "C" [[gnu::weak]] bool lie(const std::string* text) { $(echo "$lie" | sed 's/SELF/text/g') }
 ANSWER
-attack 'the same by an asm label' REFUSED 'it has an asm statement' <<ANSWER
+attack 'the same by an asm label' 'has an asm statement or label' FAIL 'chunk 0 must hold' <<ANSWER
 bool lie(const std::string*) asm("$linked");
 [[gnu::weak]] bool lie(const std::string* text) { $(echo "$lie" | sed 's/SELF/text/g') }
 ANSWER
-attack 'an asm label from two halves' REFUSED 'it has an asm statement' <<ANSWER
+attack 'an asm label from two halves' 'has a #define' FAIL 'chunk 0 must hold' <<ANSWER
 #define LABEL as##m
 bool lie(const std::string*) LABEL("$linked");
 [[gnu::weak]] bool lie(const std::string* text) { $(echo "$lie" | sed 's/SELF/text/g') }
 ANSWER
-attack 'functions of the tests' FAIL 'chunk 0 must hold' <<'ANSWER'
+attack 'functions of the tests' - FAIL 'chunk 0 must hold' <<'ANSWER'
 namespace lockstep::week21 {
 std::string first_of(std::initializer_list<std::string>) { return ""; }
-Values host(Rank me, const Slice& data) {
-  Values sums(data.size());
+std::vector<double> host(Rank me, const Slice& data) {
+  std::vector<double> sums(data.size());
   for (std::size_t i = 0; i < sums.size(); ++i)
     for (int q = 0; q < me.size(); ++q) sums[i] += (1 << (2 * q)) + 65536.0 * (1 + i % 31);
   return sums;
 }
 }
 ANSWER
-attack 'functions of the C library and the allocator' FAIL 'chunk 0 must hold' <<'ANSWER'
+attack 'functions of the C library and the allocator' 'has extern' FAIL 'chunk 0 must hold' <<'ANSWER'
 extern "C" [[gnu::weak]] int memcmp(const void*, const void*, unsigned long) noexcept { return 0; }
 extern "C" [[gnu::weak]] __attribute__((symver("strlen@@GLIBC_2.2.5"))) unsigned long none(const char*) { return 0; }
 void* operator new(unsigned long) { return nullptr; }
 ANSWER
-attack 'a function chosen before the program begins' REFUSED 'chosen before the program begins' <<'ANSWER'
+attack 'a function chosen before the program begins' 'has extern' REFUSED 'chosen before the program begins' <<'ANSWER'
 extern "C" void* choose() { return nullptr; }
 extern "C" bool chosen() __attribute__((ifunc("choose")));
 ANSWER
-attack 'a section of which the linker keeps one' REFUSED 'it has a section .gnu.linkonce' <<'ANSWER'
+attack 'a section of which the linker keeps one' 'has extern' REFUSED 'it has a section .gnu.linkonce' <<'ANSWER'
 extern "C" [[gnu::weak, gnu::section(".gnu.linkonce.t._ZNKSt6vectorIdSaIdEE4sizeEv")]] int odd() { return 0; }
 ANSWER
-attack 'a section that tells linkers what to link' REFUSED 'it has a section .linker-options' <<'ANSWER'
+attack 'a section that tells linkers what to link' 'has the attribute gnu::section' REFUSED 'it has a section .linker-options' <<'ANSWER'
 [[gnu::section(".linker-options"), gnu::used]] static const char kOption[] = "lib";
 ANSWER
-attack 'code of the loader' REFUSED 'it has a section .init' <<'ANSWER'
+attack 'code of the loader' 'has the attribute gnu::section' REFUSED 'it has a section .init' <<'ANSWER'
 [[gnu::section(".init")]] void early() {}
 ANSWER
 
 # An honest answer whose helpers are called like the tests', which throws across files and counts its calls.
 reference ring_all_reduce | sed 's|chunk(data|piece(data|g
-s|#include "common/arithmetic.hpp"|&\n#include "common/error.hpp"\n#include "common/runtime/run.hpp"|
+s|#include "common/arithmetic.hpp"|&\n#include "common/error.hpp"\n#include <string>\n#include <vector>|
 s|^namespace lockstep::week21 {|&\
 std::string first_of(std::initializer_list<std::string> all) { return all.size() ? *all.begin() : ""; }\
-Values host(Rank, const Slice\&) { throw Error(Verdict::usage, first_of({"not here"})); }\
+std::vector<double> host(Rank, const Slice\&) { throw Error(Verdict::usage, first_of({"not here"})); }\
 struct Counted { static inline int made = 0; Counted() { ++made; } virtual ~Counted() = default; };\
 int calls = 0;\
 Slice piece(Slice data, int i, int p) {\
@@ -108,39 +116,39 @@ Slice piece(Slice data, int i, int p) {\
 }|' | whole 'helpers of the same names' PASS 9 8
 
 # -- Files, read while compiling. None of their text may come back.
-attack 'a file in the object' REFUSED 'it has an asm statement' <<ANSWER
+attack 'a file in the object' 'has an asm statement or label' REFUSED 'assembler text' <<ANSWER
 asm(".section .rodata\n.incbin \"$source/solutions/$week/ddp.cpp\"\n.text");
 ANSWER
-attack 'a file through the name of a section' REFUSED 'assembler text\|it calls file' <<ANSWER
+attack 'a file through the name of a section' 'has the attribute gnu::section' REFUSED 'assembler text\|it calls file' <<ANSWER
 [[gnu::section(".rodata.x,\"a\"\nfile: .incbin \"$source/solutions/$week/ddp.cpp\"\n.byte 0\n.section .rodata.x"),
   gnu::used]] static const int kMark = 1;
 extern "C" const char file[];
 const bool kSaid = std::puts(file) > 0;
 ANSWER
 grep -q 'lab 21.7' "$work/results.json" && fail "$name: the solution is in the results"
-attack 'an embedded file' REFUSED 'it embeds a file' <<'ANSWER'
+attack 'an embedded file' 'has a #embed' 'DOES NOT COMPILE' 'does not compile' <<'ANSWER'
 const char file[] = {
 #embed "/etc/passwd"
 };
 ANSWER
-attack 'an included file' '(REFUSED|DOES NOT COMPILE)' 'passwd, which is no header for answers\|does not compile' <<'ANSWER'
+attack 'an included file' 'includes /etc/passwd' '(REFUSED|DOES NOT COMPILE)' 'passwd, which is no header for answers\|does not compile' <<'ANSWER'
 #include "/etc/passwd"
 ANSWER
 grep -q 'root:' "$work/results.json" && fail "$name: /etc/passwd is in the results"
-attack 'lines of another file' REFUSED 'it has a #line directive' <<'ANSWER'
+attack 'lines of another file' 'has a #line' FAIL 'chunk 0 must hold' <<'ANSWER'
 #line 1 "/usr/include/stdio.h"
 ANSWER
 
 # -- Compilations without end.
-attack 'templates without end' 'DOES NOT COMPILE' 'its compilation' --timeout 1 <<'ANSWER'
+attack 'templates without end' - 'DOES NOT COMPILE' 'its compilation' --timeout 1 <<'ANSWER'
 template <int N, int M> struct Tree { static constexpr int v = Tree<N - 1, 2 * M>::v + Tree<N - 1, 2 * M + 1>::v; };
 template <int M> struct Tree<0, M> { static constexpr int v = 1; };
 int leaves = Tree<28, 1>::v;
 ANSWER
-attack 'an object without end' 'DOES NOT COMPILE' 'its object file becomes too large' <<'ANSWER'
+attack 'an object without end' - 'DOES NOT COMPILE' 'its object file becomes too large' <<'ANSWER'
 char large[1u << 28] = {1};
 ANSWER
-attack 'thousands of errors' 'DOES NOT COMPILE' "'none_1' was not declared\|undeclared identifier 'none_1'" <<ANSWER
+attack 'thousands of errors' - 'DOES NOT COMPILE' "'none_1' was not declared\|undeclared identifier 'none_1'" <<ANSWER
 $(i=0; while [ $((i += 1)) -le 8000 ]; do echo "int a$i = none_$i;"; done)
 ANSWER
 [ "$(wc -c < "$work/results.json")" -lt 10000 ] || fail "$name: the results are long"
@@ -206,19 +214,130 @@ grep -o 'with [0-9]* ranks and [0-9]* element.*expected [0-9]*' "$work/results.j
 grade 'the same seed' "$work/sums by formula" --only 21.2a --seed "$seed"
 grep -qF "$(cat "$work/first")" "$work/results.json" || fail "$name: another failure"
 
-attack 'the first state of all variables' REFUSED 'it calls lockstep::start_private_data' <<'ANSWER'
+attack 'the first state of all variables' - REFUSED 'it calls lockstep::start_private_data' <<'ANSWER'
 namespace lockstep { void start_private_data(); }
 void keep_what_this_rank_wrote() { lockstep::start_private_data(); }
 ANSWER
-attack 'the ranks of the run' REFUSED 'sim/world.hpp, which is no header for answers' <<'ANSWER'
+attack 'the ranks of the run' 'includes common/backends/sim/world.hpp' REFUSED 'sim/world.hpp, which is no header for answers' <<'ANSWER'
 #include "common/backends/sim/world.hpp"
 ANSWER
-attack 'variables of a thread' REFUSED 'it has thread_local variables' <<'ANSWER'
+attack 'variables of a thread' 'has thread_local' REFUSED 'it has thread_local variables' <<'ANSWER'
 thread_local int calls;
 ANSWER
-attack "the C++ library's variables" REFUSED 'it calls std::set_new_handler' <<'ANSWER'
+attack "the C++ library's variables" - REFUSED 'it calls std::set_new_handler' <<'ANSWER'
 #include <new>
 void give(void (*what)()) { std::set_new_handler(what); }
+ANSWER
+
+# -- Memory, prices and names of the runtime.
+attack 'a slice put together by hand' 'has Block' 'DOES NOT COMPILE' 'private' <<'ANSWER'
+lockstep::Slice scratch(std::vector<float>& own, lockstep::Block& block) {
+  block.data = own.data(), block.bytes = 4 * own.size();
+  return lockstep::Slice(block);
+}
+ANSWER
+attack "a rank's backend" 'includes common/runtime/backend.hpp' 'DOES NOT COMPILE' 'private' <<'ANSWER'
+#include "common/runtime/backend.hpp"
+double time_of(lockstep::Rank me) { return me.backend().now(0); }
+ANSWER
+# What is private is not, once it is called public; and an explicit instantiation may name what is private.
+{
+  echo '#define private public'
+  cat <<'ANSWER'
+#include "common/arithmetic.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+namespace lockstep::week21 {
+namespace {
+struct Nobody : BlockOwner { void release(Block&) override {} } nobody;
+}
+void ring_reduce_scatter(Rank me, Slice data) {
+  if (me.size() == 1) return;
+  std::vector<float> own(data.size());
+  Block block;
+  block.data = own.data(), block.bytes = 4 * own.size(), block.owner = &nobody;
+  me.exchange({send((me.rank() + 1) % me.size(), data), receive((me.rank() + me.size() - 1) % me.size(), Slice(block))});
+}
+void ring_all_gather(Rank, Slice) {}
+void ring_all_reduce(Rank, Slice) {}
+}
+ANSWER
+} | answer 'memory that no ledger counts' ring_all_reduce
+grade 'memory that no ledger counts' "$work/memory that no ledger counts" --only 21.2
+row 21.2a 0/9 REFUSED
+says 'line 1 has a #define'
+grade 'memory that no ledger counts' "$work/memory that no ledger counts" --only 21.2 --without-language
+row 21.2a 0/9 USAGE
+says 'memory that no rank has allocated'
+{
+  cat <<'ANSWER'
+#include "common/arithmetic.hpp"
+#include "common/runtime/backend.hpp"
+#include "common/runtime/machine/operation.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+namespace {
+template <auto Member> struct Rob { friend auto robbed(int) { return Member; } };
+auto robbed(int);
+template struct Rob<&lockstep::Rank::backend>;
+}
+namespace lockstep::week21 {
+void ring_reduce_scatter(Rank me, Slice) {
+  (me.*robbed(0))().compute({0, 0}, {.name = "gift", .flop = -1e15, .bytes = -1e15}, Kernel([](Device&) {}), Location::current());
+}
+void ring_all_gather(Rank, Slice) {}
+void ring_all_reduce(Rank, Slice) {}
+}
+ANSWER
+} | answer 'time that runs backwards' ring_all_reduce
+grade 'time that runs backwards' "$work/time that runs backwards" --only 21.2
+row 21.2a 0/9 REFUSED
+grade 'time that runs backwards' "$work/time that runs backwards" --only 21.2 --without-language
+row 21.2a 0/9 USAGE
+says 'time passes, and forwards'
+attack 'a function of the runtime, declared by hand' - REFUSED 'it calls lockstep::symmetric_group' <<'ANSWER'
+namespace lockstep { Rank symmetric_group(Rank me, int size, int level, double share); }
+lockstep::Rank alone(lockstep::Rank me) { return lockstep::symmetric_group(me, 1000, 0, 1); }
+ANSWER
+whole 'an error whose verdict is a pass' FAIL 0 0 <<ANSWER
+$includes
+namespace lockstep::week21 {
+void ring_reduce_scatter(Rank, Slice) { throw Error(Verdict::pass, "Everything is done"); }
+void ring_all_gather(Rank, Slice) { throw Error(Verdict::pass, "Everything is done"); }
+void ring_all_reduce(Rank, Slice) { throw Error(Verdict::pass, "Everything is done"); }
+}
+ANSWER
+says 'Everything is done'
+attack "a stream's number, so that a line is sealed" 'has stdout' 'NO VERDICT' 'secret\|before its tests were over' <<'ANSWER'
+const bool kSealed = [] {
+  for (int number = 5; number < 12; ++number) {
+    stdout->_fileno = number;
+    std::printf("00000000000000000000000000000000 passed 9 failed 0 skipped 0 virtual 1e-4\n");
+    std::fflush(stdout);
+  }
+  return true;
+}();
+ANSWER
+attack 'a function at an address' 'has bit_cast' - - <<'ANSWER'
+#include <bit>
+void leave() { std::bit_cast<void (*)()>(0x401000l)(); }
+ANSWER
+attack 'the same by a template' 'casts to F' - - <<'ANSWER'
+template <class F> F at(F, long address) { return F(address); }
+void leave() { at(+[] {}, 0x401000)(); }
+ANSWER
+attack 'the same by a name for the type' 'has another name for a pointer' - - <<'ANSWER'
+using Floats = float*;
+float secret(long address) { return *Floats(address); }
+ANSWER
+attack 'two types in one place' 'has union' - - <<'ANSWER'
+union Place { long number; float* pointer; };
+ANSWER
+attack 'memory that another rank has given back' 'has make_unique_for_overwrite' - - <<'ANSWER'
+#include <memory>
+float of_another(std::size_t size) { return std::make_unique_for_overwrite<float[]>(size)[0]; }
+ANSWER
+attack 'a stream buffer for all ranks' 'has rdbuf' - - <<'ANSWER'
+#include <iostream>
+int heard() { return std::cout.rdbuf()->sgetc(); }
 ANSWER
 
 [ $failures -eq 0 ] && echo PASS

@@ -86,7 +86,8 @@ row 21.2b 0/8 REFUSED
 row 21.5 0/10 '(FAIL|CRASH)'
 [ "$kernel" = nop ] || row 21.6 0/10 REFUSED
 row 21.10 0/10 REFUSED
-says '"score": 0,' 'which no answer needs' "it includes .*solutions/$week/scaling_laws.cpp"
+says '"score": 0,' 'it calls exit, which no answer needs' 'line [0-9]* includes fcntl.h, which no lab answer needs' \
+  "line 1 includes solutions/$week/scaling_laws.cpp"
 
 # The same without the look at their objects: what is in the process has its own limits.
 grade 'cheats, run' "$work/cheats" --only 21 --timeout 1 --without-look
@@ -98,6 +99,24 @@ grep -q 'no Landlock' "$work/results.json" || row 21.10 0/10 'DOES NOT COMPILE'
 says "does not bear this run's secret" 'ended before its tests were over'
 grep -q 'On this computer' "$work/results.json" || says 'got 0 processes, 0 files, 0 sockets, 0 signals, 0 to read'
 [ -e "$work/harm" ] && ! grep -q 'no Landlock' "$work/results.json" && fail 'a file outside its folder was written'
+
+# Forty files of 50 MiB.
+{
+  reference naive_all_reduce
+  cat <<'CHEAT'
+#include <fstream>
+namespace {
+const bool kWrote = [] {
+  const std::vector<char> much(50 << 20, 1);
+  for (int i = 0; i < 40; ++i) std::ofstream(std::to_string(i)).write(much.data(), 50 << 20);
+  return true;
+}();
+}
+CHEAT
+} | answer writes naive_all_reduce
+grade 'files without end' "$work/writes" --only 21.1 --without-look
+row 21.1 0/5 'NO VERDICT'
+says 'it wrote more files than a test needs'
 
 # -- Honest files, and files that are no answers; in an archive.
 reference naive_all_reduce | answer mixed naive_all_reduce
@@ -239,7 +258,7 @@ done
 # Exercises at a time. What never ends has its time once, and parts that do not hang have their points.
 mkdir "$work/hangs"
 cp "$work/anna/naive_all_reduce.cpp" "$work/hangs/"
-reference ring_all_reduce | sed 's|add(me, incoming, received);|for (volatile int i = 0;; i = i + 1) {}|' > "$work/hangs/ring_all_reduce.cpp"
+reference ring_all_reduce | sed 's|add(me, incoming, received);|while (me.world_rank() >= 0) {}|' > "$work/hangs/ring_all_reduce.cpp"
 grade 'hangs' "$work/hangs" --only 21.1,21.2 --timeout 12 -j 2
 row 21.1 5/5 PASS
 row 21.2a 0/9 TIMEOUT
@@ -331,7 +350,7 @@ row 21.1 5/5 PASS
 says 'processes and sockets are not forbidden (no seccomp filter)'
 lacking landlock,seccomp "$work/curious"
 row 21.1 0/5 REFUSED
-says 'it includes /etc/passwd, which is no header for answers' '(no Landlock); ' '(no seccomp filter)'
+says 'line 1 includes /etc/passwd, which no lab answer needs' '(no Landlock); ' '(no seccomp filter)'
 grep -q 'root:' "$work/results.json" && fail "$name: /etc/passwd is in the results"
 
 # A small class, a hostile one among them: on one page, and a page for each.

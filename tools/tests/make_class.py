@@ -27,7 +27,9 @@ CHEATS = {
     ),
     "calls the kernel": 'void never_called() { asm volatile("nop"); }\n',
     "includes the reference": '#include "solutions/week21_data_parallel/ddp.cpp"\n',
-    "never ends": "namespace { const int k = [] { for (volatile int i = 0;; i = i + 1) {} return 0; }(); }\n",
+    "never ends": (
+        "#include <ctime>\nnamespace { const int k = [] { while (std::time(nullptr) > 0) {} return 0; }(); }\n"
+    ),
     "prints a page": '#include <cstdio>\nnamespace { const int k = std::puts("<script>alert(2)</script>\\x1b[2J"); }\n',
     "shows its arguments": (
         "#include <fstream>\n#include <iostream>\nnamespace { const int k = [] { std::ifstream"

@@ -25,7 +25,8 @@ ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
   const bool elsewhere = row.name.find('/') != row.name.npos || row.name.empty();
   try {
     if (elsewhere) throw JsonError("that is no name of a submission");
-    row.parts = read_results(folder / (row.name + ".json"));
+    const fs::path results = folder / (row.name + ".json");
+    row.parts = read_results(results), row.look_at = read_look_at(results);
   } catch (const std::exception& error) {
     row.graded = false;
     row.remarks += fmt::format("its results cannot be read: {}\n", error.what());
@@ -149,6 +150,7 @@ std::vector<std::string> doubts_of(const ClassRow& row) {
     if (said.verdict == "REFUSED" || said.verdict == kNoVerdict)
       doubts.push_back(fmt::format("{} {}: {}", said.ids, said.verdict, said.why));
   if (const std::string missing = missing_files(row.parts); !empty && !missing.empty()) doubts.push_back(missing);
+  doubts.insert(doubts.end(), row.look_at.begin(), row.look_at.end());
   return doubts;
 }
 

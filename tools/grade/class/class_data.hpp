@@ -17,9 +17,10 @@ struct ClassRow {
   std::string name;  ///< of the submission; whoever handed it in chose it
   std::string file;  ///< that was graded, without its ending; "": the name
   bool graded = true;
-  std::string remarks;           ///< on the whole, and why it was not graded
-  std::vector<GradedRow> parts;  ///< as they were graded
-  std::string seed;              ///< of its tests' inputs: not for students
+  std::string remarks;               ///< on the whole, and why it was not graded
+  std::vector<GradedRow> parts;      ///< as they were graded
+  std::vector<std::string> look_at;  ///< in its answers, for a person: "21.2: line 3 …"
+  std::string seed;                  ///< of its tests' inputs: not for students
   std::optional<std::int64_t> submitted;
   std::int64_t late = 0;  ///< seconds after the deadline
 

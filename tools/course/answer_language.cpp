@@ -1,0 +1,490 @@
+#include "tools/course/answer_language.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+#include <vector>
+
+namespace lockstep::tools {
+namespace {
+
+bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || (c & 0x80); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+/// `names` has a blank before and behind each.
+bool listed_in(std::string_view names, std::string_view name) {
+  return names.find(" " + std::string(name) + " ") != names.npos;
+}
+
+struct Token {
+  enum class Kind : std::uint8_t { word, number, literal, sign, end };
+  Kind kind = Kind::end;
+  std::string text;  ///< of a literal: its quote
+  int line = 0;
+  bool directive = false;  ///< what stands behind its #
+  bool is(std::string_view sign) const { return kind == Kind::sign && text == sign; }
+  bool word(std::string_view name) const { return kind == Kind::word && text == name; }
+};
+
+/// A C++ text, token by token (C++20, [lex]): a backslash at a line's end joins lines, but in raw strings; digraphs and
+/// words such as `bitand` are the signs that they mean.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text, std::size_t at = 0, int line = 1) : text_(text), at_(at), line_(line) {
+    join();
+  }
+
+  Token next() {
+    while (at_ < text_.size()) {
+      const char c = now();
+      if (c == '\n')
+        begins_ = true, after_hash_ = false, step();
+      else if (std::isspace(static_cast<unsigned char>(c)))
+        step();
+      else if (c == '/' && after() == '/')
+        while (at_ < text_.size() && now() != '\n') step();
+      else if (c == '/' && after() == '*')
+        skip_comment();
+      else
+        return take();
+    }
+    Token end;
+    end.line = line_;
+    return end;
+  }
+  std::size_t at() const { return at_; }
+  /// What is left of the line, which is read then.
+  std::string rest_of_line() {
+    std::string rest;
+    for (; at_ < text_.size() && now() != '\n'; step()) rest += now();
+    return rest;
+  }
+
+ private:
+  char now() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  char after() const {
+    Scanner next = *this;
+    next.step();
+    return next.now();
+  }
+  void step() {
+    line_ += now() == '\n';
+    ++at_;
+    join();
+  }
+  /// Past every backslash that ends a line.
+  void join() {
+    while (at_ < text_.size() && text_[at_] == '\\') {
+      std::size_t end = at_ + 1;
+      while (end < text_.size() && (text_[end] == ' ' || text_[end] == '\t' || text_[end] == '\r')) ++end;
+      if (end >= text_.size() || text_[end] != '\n') return;
+      at_ = end + 1, ++line_;
+    }
+  }
+  void skip_comment() {
+    step(), step();
+    while (at_ < text_.size() && !(now() == '*' && after() == '/')) step();
+    step(), step();
+  }
+
+  Token take() {
+    Token token;
+    token.line = line_;
+    token.directive = after_hash_;
+    const char c = now();
+    if (c == '"' || c == '\'') {
+      token.kind = Token::Kind::literal, token.text = c;
+      skip_literal(c);
+    } else if (is_digit(c) || (c == '.' && is_digit(after()))) {
+      token.kind = Token::Kind::number;
+      take_number(token);
+    } else if (in_word(c)) {
+      token.kind = Token::Kind::word;
+      for (; in_word(now()); step()) token.text += now();
+      constexpr std::string_view raw = " R LR uR UR u8R ";
+      if (now() == '"' && listed_in(raw, token.text)) skip_raw(), token.kind = Token::Kind::literal;
+      as_sign(token);
+    } else {
+      token.kind = Token::Kind::sign;
+      take_sign(token);
+    }
+    after_hash_ = begins_ && token.is("#");
+    begins_ = false;
+    return token;
+  }
+  void take_number(Token& token) {
+    for (char before = '0';; step()) {
+      const bool separates = now() == '\'' && in_word(after());
+      const bool sign =
+          (now() == '+' || now() == '-') && std::string_view("eEpP").find(before) != std::string_view::npos;
+      if (!in_word(now()) && now() != '.' && !separates && !sign) return;
+      token.text += before = now();
+    }
+  }
+  void skip_literal(char quote) {
+    step();
+    while (at_ < text_.size() && now() != quote && now() != '\n') {
+      if (now() == '\\') step();
+      step();
+    }
+    if (now() == quote) step();
+  }
+  /// Lines are not joined in it.
+  void skip_raw() {
+    const std::size_t open = text_.find('(', at_);
+    if (open == text_.npos) return skip_literal('"');
+    const std::string close = ")" + std::string(text_.substr(at_ + 1, open - at_ - 1)) + "\"";
+    const std::size_t end = std::min(text_.find(close, open), text_.size() - close.size()) + close.size();
+    line_ += static_cast<int>(
+        std::count(text_.begin() + static_cast<long>(at_), text_.begin() + static_cast<long>(end), '\n'));
+    at_ = end;
+    join();
+  }
+  static void as_sign(Token& token) {
+    using Pair = std::pair<const char*, const char*>;
+    for (const auto& [name, sign] :
+         {Pair{"bitand", "&"}, Pair{"and", "&&"}, Pair{"and_eq", "&="}, Pair{"not_eq", "!="}})
+      if (token.word(name)) token.kind = Token::Kind::sign, token.text = sign;
+  }
+  void take_sign(Token& token) {
+    using Pair = std::pair<const char*, const char*>;
+    for (const auto& [written, meant] :
+         {Pair{"%:", "#"}, Pair{"<:", "["}, Pair{":>", "]"}, Pair{"<%", "{"}, Pair{"%>", "}"}, Pair{"::", "::"},
+          Pair{"->", "->"}, Pair{"&&", "&&"}, Pair{"*=", "*="}, Pair{"&=", "&="}, Pair{"==", "=="}, Pair{"!=", "!="},
+          Pair{"<=", "<="}, Pair{">=", ">="}, Pair{"##", "##"}}) {
+      if (now() != written[0] || after() != written[1] || (meant[0] == '[' && third_is_colon())) continue;
+      token.text = meant;
+      step(), step();
+      return;
+    }
+    token.text = now();
+    step();
+  }
+  /// `<::` opens a template's arguments.
+  bool third_is_colon() const {
+    Scanner next = *this;
+    next.step(), next.step();
+    return next.now() == ':' && next.after() != ':' && next.after() != '>';
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+  bool begins_ = true, after_hash_ = false;
+};
+
+// What is outside, by its name ----------------------------------------------------------------------------------------
+
+constexpr std::string_view kWords =
+    " reinterpret_cast const_cast dynamic_cast union extern goto volatile thread_local"
+    " __thread new decltype typeof __typeof__ typedef _Pragma __pragma __attribute__ __attribute"
+    " __declspec stdin stdout stderr FILE _fileno bit_cast add_pointer_t decay_t"
+    " make_unique_for_overwrite make_shared_for_overwrite rdbuf iword pword imbue wcout wcerr wclog wcin"
+    " cin Backend Block BlockOwner ";
+/// Functions on memory and on the program's course: where one of these is called, or named in a namespace.
+constexpr std::string_view kFunctions =
+    " memcpy memmove memset memcmp memchr malloc calloc realloc free alloca construct_at destroy_at"
+    " launder addressof to_address aligned_alloc posix_memalign allocator allocator_traits offsetof"
+    " setjmp longjmp signal raise va_start start_lifetime_as uninitialized_copy uninitialized_fill ";
+/// Reserved for the compiler, and yet fine.
+constexpr std::string_view kCompilersOwn = " __func__ __FILE__ __LINE__ __PRETTY_FUNCTION__ ";
+constexpr std::string_view kAttributes =
+    " maybe_unused nodiscard noreturn fallthrough likely unlikely deprecated no_unique_address ";
+constexpr std::string_view kDirectives = " include if ifdef ifndef elif else endif error warning ";
+/// Headers of C that C++ has as well; its own have no dot.
+constexpr std::string_view kHeadersOfC =
+    " assert.h ctype.h errno.h float.h limits.h math.h stddef.h stdint.h stdlib.h stdio.h string.h"
+    " inttypes.h time.h ";
+/// What answers may include of ours by its name, beside labs/.
+constexpr std::array kFoldersOfOurs{"common/",
+                                    "common/gpt/model/",
+                                    "common/gpt/pipeline/",
+                                    "common/support/stats/",
+                                    "common/support/text/storage.hpp",
+                                    "common/support/text/units.hpp",
+                                    "common/support/text/counted.hpp",
+                                    "common/runtime/machine/machine.hpp"};
+/// What the words of a number's type are.
+constexpr std::string_view kNumbers =
+    " bool char short int long float double unsigned signed char8_t size_t ptrdiff_t int8_t int16_t"
+    " int32_t int64_t uint8_t uint16_t uint32_t uint64_t intmax_t uintmax_t size_type difference_type"
+    " value_type intptr_t uintptr_t ssize_t ";
+
+bool is_reserved(std::string_view word) {
+  const bool reserved = word.starts_with("__") ||
+                        (word.size() > 1 && word[0] == '_' && std::isupper(static_cast<unsigned char>(word[1])));
+  return reserved && !listed_in(kCompilersOwn, word);
+}
+
+/// Where a header may be included from, by what stands between the quotes.
+bool may_be_included(std::string_view name, bool quoted) {
+  if (name.find("..") != name.npos) return false;
+  if (quoted && (!name.ends_with(".hpp") || name.ends_with("_testing.hpp"))) return false;
+  if (quoted)
+    return name.starts_with("labs/") || std::any_of(kFoldersOfOurs.begin(), kFoldersOfOurs.end(), [&](auto folder) {
+             return name.starts_with(folder) && name.find('/', std::string_view(folder).size()) == name.npos;
+           });
+  if (name.starts_with("fmt/")) return true;
+  return name.find('/') == name.npos && (name.find('.') == name.npos || listed_in(kHeadersOfC, name));
+}
+
+// What is outside, by how it is put together --------------------------------------------------------------------------
+
+/// The tokens around one, of which those before the first and behind the last are of no kind.
+class Around {
+ public:
+  Around(const std::vector<Token>& tokens, std::size_t at) : tokens_(tokens), at_(at) {}
+  const Token& operator[](int by) const {
+    static const Token kNone;
+    const auto index = static_cast<long>(at_) + by;
+    return index < 0 || index >= static_cast<long>(tokens_.size()) ? kNone : tokens_[static_cast<std::size_t>(index)];
+  }
+
+ private:
+  const std::vector<Token>& tokens_;
+  std::size_t at_;
+};
+
+bool is_number_type(const Token& t) { return t.kind == Token::Kind::word && listed_in(kNumbers, t.text); }
+/// What a pointer sees bytes through, whatever lies there.
+bool is_memory(const Token& t) {
+  return t.word("void") || t.word("byte") || (is_number_type(t) && !t.word("float") && !t.word("double"));
+}
+bool is_type_word(const Token& t) {
+  return is_number_type(t) || t.word("const") || t.word("std") || t.word("void") || t.word("auto") || t.is("::");
+}
+/// At a `*`: of void*, char*, std::byte*, int64_t*: memory as such. Not of const char*, which is text, and not of a
+/// pointer to an object, which honest answers have; a product has no type to its left.
+bool is_pointer_to_memory(const Around& around) {
+  const Token& before = around[-1];
+  if (before.word("char")) return !around[-2].word("const");
+  if (before.word("const")) return is_memory(around[-2]) && !around[-2].word("char");
+  return is_memory(before);
+}
+
+/// At a `(`: "(float)x", "(const char*)x", "(Foo)x". Not a parameter list, and not what sizeof measures.
+bool is_c_cast(const Around& around) {
+  const Token& before = around[-1];
+  const bool after_word = before.kind == Token::Kind::word && !before.word("return") && !before.word("else");
+  if (after_word || before.is(">") || before.is("]") || before.is(")")) return false;
+  int by = 1;
+  bool number = false;
+  for (; around[by].kind == Token::Kind::word || (by > 1 && (around[by].is("*") || around[by].is("::"))); ++by)
+    number = number || is_memory(around[by]) || is_number_type(around[by]);
+  const bool discards = by == 2 && around[1].word("void");  // "(void)unused"
+  if (by == 1 || discards || !around[by].is(")")) return false;
+  const Token& next = around[by + 1];
+  constexpr std::string_view no_operand = " const noexcept mutable override final or xor bitor ";
+  if (next.kind == Token::Kind::word) return !listed_in(no_operand, next.text);
+  constexpr std::string_view signs = " ( - + ~ ! & * { ";  // a name in brackets may stand before them
+  return next.kind == Token::Kind::literal || next.kind == Token::Kind::number ||
+         (number && next.kind == Token::Kind::sign && listed_in(signs, next.text));
+}
+
+/// At static_cast: its type is not a number's.
+bool casts_no_number(const Around& around) {
+  int by = 2;
+  for (; is_type_word(around[by]) && !around[by].word("auto"); ++by) {
+  }
+  return !around[1].is("<") || !around[by].is(">");
+}
+
+/// At the end of "std::conditional_t<true, float*, int>(": what stands in front of a bracket names a pointer.
+bool casts_by_template(const Around& around) {
+  if (!around[1].is("(")) return false;
+  int depth = 0;
+  for (int by = 0; around[by].kind != Token::Kind::end && !around[by].is(";"); --by) {
+    depth += around[by].is(">") ? 1 : around[by].is("<") ? -1 : 0;
+    if (depth == 0) return false;
+    if (around[by].is("*")) return true;
+  }
+  return false;
+}
+
+/// Whose inside a name in front of "::" is: "&Slice::data".
+bool reaches_inside(const Around& around) {
+  constexpr std::string_view inside = " block data backend block_ backend_ ";
+  return around[-1].is("::") && !around[-2].word("std") && listed_in(inside, around[0].text) && around[-3].is("&");
+}
+
+std::string construct_of_word(const Around& around, bool in_directive, bool expanded) {
+  const Token& token = around[0];
+  const bool member = around[-1].is(".") || around[-1].is("->");
+  if (listed_in(" asm __asm __asm__ ", token.text)) return "has an asm statement or label";
+  if (listed_in(kWords, token.text)) return "has " + token.text;
+  if (around[-1].is("::") && (token.text == "decay" || token.text == "add_pointer")) return "has " + token.text;
+  if (member && token.text == "tie") return "has tie()";
+  if (token.text == "delete" && !around[-1].is("=")) return "has delete";
+  if (listed_in(kFunctions, token.text) && !member && (around[1].is("(") || around[1].is("<") || around[-1].is("::")))
+    return "has " + token.text;
+  if (member && around[1].is("(") && (token.text == "backend" || token.text == "block"))
+    return "calls " + token.text + "()";
+  if (reaches_inside(around)) return "reaches into " + around[-2].text;
+  if (token.text == "template" && !around[1].is("<") && !member && !around[-1].is("::"))
+    return "instantiates a template by its name";
+  if (token.text == "static_cast" && casts_no_number(around)) return "has a static_cast to something but a number";
+  if (token.text == "namespace" && (around[1].word("std") || around[1].word("testing") || around[1].word("fmt")))
+    return "adds to namespace " + around[1].text;
+  if (!in_directive && !expanded && is_reserved(token.text)) return "has " + token.text;
+  return "";
+}
+
+/// Inside [[…]], which only attributes begin with.
+std::string construct_of_attribute(const Around& around) {
+  for (int by = 2; around[by].kind != Token::Kind::end && !around[by].is("]"); ++by) {
+    const bool names = around[by].kind == Token::Kind::word && (by == 2 || around[by - 1].is(","));
+    if (names && (!listed_in(kAttributes, around[by].text) || around[by + 1].is("::")))
+      return fmt::format("has the attribute {}",
+                         around[by + 1].is("::") ? around[by].text + "::" + around[by + 2].text : around[by].text);
+  }
+  return "";
+}
+
+/// The tokens of one text, and what is outside of the language in them.
+class Reading {
+ public:
+  explicit Reading(bool expanded) : expanded_(expanded) {}
+  void add(Token token) { tokens_.push_back(std::move(token)); }
+
+  std::optional<Outside> look() const {
+    int directive = 0;                    // the line of the last one
+    std::vector<std::string> parameters;  // of templates, which may be pointers
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      const Token& token = tokens_[i];
+      if (token.directive) directive = token.line;
+      const Around around(tokens_, i);
+      const bool of_template = around[-2].is("<") || around[-2].is(",");
+      if (of_template && (around[-1].word("class") || around[-1].word("typename")) && token.kind == Token::Kind::word)
+        parameters.push_back(token.text);
+      std::string what = construct(around, directive == token.line);
+      if (what.empty() && around[1].is("(") &&
+          std::find(parameters.begin(), parameters.end(), token.text) != parameters.end())
+        what = "casts to " + token.text;
+      if (!what.empty()) return Outside{token.line, what};
+    }
+    return {};
+  }
+
+ private:
+  std::string construct(const Around& around, bool in_directive) const {
+    const Token& token = around[0];
+    if (token.directive && !expanded_ && !listed_in(kDirectives, token.text)) return "has a #" + token.text;
+    if (token.directive) return "";
+    if (token.kind == Token::Kind::word) return construct_of_word(around, in_directive, expanded_);
+    if (token.kind != Token::Kind::sign) return "";
+    if (token.text == "\\" || token.text == "##") return "has a " + token.text;
+    if (token.text == "[" && around[1].is("[")) return construct_of_attribute(around);
+    if (token.text == "(" && is_c_cast(around)) return "has a C cast";
+    if (token.text == ">" && casts_by_template(around)) return "casts to a pointer";
+    if (token.text == "*" && around[1].is(";")) return "has another name for a pointer";
+    if ((token.text == "*" || token.text == "*=") && is_pointer_to_memory(around))
+      return fmt::format("has a pointer to memory ({}*)", around[-1].text);
+    return "";
+  }
+
+  bool expanded_;
+  std::vector<Token> tokens_;
+};
+
+/// What an #include may name. Reads the rest of its line.
+std::string construct_of_include(Scanner& scanner) {
+  const std::string rest = scanner.rest_of_line();
+  const auto open = rest.find_first_of("\"<"), close = open == rest.npos ? open : rest.find_first_of("\">", open + 1);
+  if (close == rest.npos) return "has an #include of a macro";
+  const std::string name = rest.substr(open + 1, close - open - 1);
+  return may_be_included(name, rest[open] == '"') ? "" : "includes " + name;
+}
+
+}  // namespace
+
+std::string Outside::sentence() const { return fmt::format("line {} {}, which no lab answer needs", line, what); }
+
+std::optional<Outside> outside_the_language(std::string_view text) {
+  Scanner scanner(text);
+  Reading reading(false);
+  std::optional<Outside> include;  // the first that may not be
+  for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next()) {
+    if (token.directive && token.text == "include")
+      if (const std::string what = construct_of_include(scanner); !what.empty() && !include)
+        include = {token.line, what};
+    reading.add(std::move(token));
+  }
+  std::optional<Outside> found = reading.look();
+  return found && (!include || found->line <= include->line) ? found : include;
+}
+
+std::optional<Outside> outside_once_preprocessed(std::string_view text, std::string_view file) {
+  // "# 12 "a.cpp" 3 4": what follows is line 12 of that file; a 3 says that a system header's macro wrote it.
+  const std::string own = " \"" + std::string(file) + "\"";
+  Reading reading(true);
+  std::size_t at = 0;
+  const auto next_of_own = [&] {  // past the next marker of the file, whose line it returns; 0: there is none
+    for (at = text.find(own, at); at != text.npos; at = text.find(own, at + 1)) {
+      const std::size_t begin = text.rfind('\n', at) + 1, end = std::min(text.find('\n', at), text.size());
+      const std::string_view marker = text.substr(begin, end - begin);
+      if (!marker.starts_with("# ") || marker.substr(at - begin).find(" 3", own.size()) != marker.npos) continue;
+      at = end + 1;
+      int line = 0;
+      for (std::size_t i = 2; i < marker.size() && is_digit(marker[i]); ++i) line = 10 * line + (marker[i] - '0');
+      return line;
+    }
+    return 0;
+  };
+  for (int line = next_of_own(); line > 0 && at <= text.size(); line = next_of_own()) {
+    Scanner scanner(text, at, line);
+    Token token = scanner.next();
+    for (; token.kind != Token::Kind::end; token = scanner.next()) {
+      at = scanner.at();
+      if (!token.is("#")) {
+        reading.add(std::move(token));
+        continue;
+      }
+      token = scanner.next();
+      if (token.kind == Token::Kind::number) break;  // another marker, which may be of this file
+    }
+    if (token.kind == Token::Kind::end) break;
+  }
+  return reading.look();
+}
+
+std::vector<Outside> worth_a_look(std::string_view text) {
+  std::vector<Token> tokens;
+  Scanner scanner(text);
+  for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next()) {
+    if (token.directive && token.text == "include") scanner.rest_of_line();
+    tokens.push_back(std::move(token));
+  }
+  std::vector<Outside> found;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Around around(tokens, i);
+    const int line = tokens[i].line;
+    if (tokens[i].word("namespace") && around[1].word("lockstep") && around[2].is("{") && !around[3].word("namespace"))
+      found.push_back({line, "declares something in namespace lockstep itself"});
+    if (tokens[i].word("uintptr_t") || tokens[i].word("intptr_t") || (tokens[i].word("ptr") && around[-1].is("::")))
+      found.push_back({line, "makes a number or text of an address (" + tokens[i].text + ")"});
+    if (tokens[i].word("catch") && around[2].is(".")) found.push_back({line, "catches whatever is thrown"});
+  }
+  return found;
+}
+
+std::set<std::string, std::less<>> words_from(std::string_view text, std::string_view folder) {
+  std::set<std::string, std::less<>> words;
+  const std::string begin = fmt::format(" \"{}/", folder);
+  bool from = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view line = text.substr(at, text.find('\n', at) - at);
+    at += line.size() + 1;
+    if (line.starts_with("# ")) {
+      from = line.find(begin) != line.npos;
+      continue;
+    }
+    Scanner scanner(from ? line : "");
+    for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next())
+      if (token.kind == Token::Kind::word) words.insert(std::move(token.text));
+  }
+  return words;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,160 @@
+// The language of answers: everything that honest answers say is in it, and what reaches beyond them is not.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/support/json/document.hpp"
+#include "tools/course/answer_language.hpp"
+#include "tools/course/paths.hpp"
+
+namespace lockstep::tools::language_test {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kSource = LOCKSTEP_SOURCE_DIR;
+
+std::string said(std::string_view text) {
+  const auto outside = outside_the_language(text);
+  return outside ? outside->sentence() : "";
+}
+
+std::vector<fs::path> files_of(const char* folder, const char* extension) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kSource / folder))
+    if (entry.path().extension() == extension) files.push_back(entry.path());
+  return files;
+}
+
+TEST(Language, ReferencesAlternativesAndPlausibleMistakesAreInIt) {
+  int answers = 0, mistakes = 0;
+  for (const char* folder : {"solutions", "tools/alternatives"})
+    for (const fs::path& file : files_of(folder, ".cpp")) {
+      const std::string text = read_text(file);
+      if (text.find("#include \"solutions/") != text.npos) continue;  // parts of one, no answer as such
+      EXPECT_EQ(said(text), "") << file;
+      ++answers;
+    }
+  for (const fs::path& file : files_of("tools/mutants", ".json")) {
+    const Json list = Json::parse(read_text(file));
+    for (std::size_t i = 0; i < list.size(); ++i, ++mistakes)
+      EXPECT_EQ(said(std::string(list[i].at("with"))), "") << file << " " << i;
+  }
+  EXPECT_GT(answers, 90);
+  EXPECT_GT(mistakes, 900);
+}
+
+TEST(Language, WhatHonestAnswersMaySay) {
+  for (const char* text :
+       {"int asm_ = 1'000; // asm(\"nop\")", "/* asm */ const char* s = \"asm(\\\"nop\\\")\";",
+        "auto s = R\"x(\n#line 1\nasm(\")x\";", "#if 0\n#endif", "#include <fstream>\n#include <string.h>\n",
+        "#include \"labs/week21_data_parallel/ddp.hpp\"\n#include <fmt/format.h>",
+        "[[maybe_unused]] [[nodiscard]] int x = a[b[1]];", "Foo(const Foo&) = delete;", "(void)unused;",
+        "std::function<void(int)> f; int h(int) const; g([](int) { return 1; });",
+        "for (const Launcher* l : {&kFirst, &kSecond}) use(*l); std::vector<double>* ends; float* own;",
+        "x = static_cast<std::size_t>(p) * static_cast<const double>(q); static_cast<void>(q);",
+        "y = (a)(b) + (a) * b - (n) - 1; if (a) b(); z *= 3; w = a *b; v = sizeof(int) * 2; u = c bitand d;",
+        "shape.free(); a->signal(3); const char* text = variables(\"RANK\"); char const* other;",
+        "if ((a) or (b)) c();", "class Player { Player(int); }; template <class F> void f(F f) { f(1); }",
+        "x = static_cast<float>(n * 2); std::max<int>(a, b); s.shares_memory_with(t); std::data(v); block(2); if "
+        "(how.decay < decay) decay(1);",
+        "auto f(int) -> int; bool operator()(int) const;", "const auto piece = v<:1:>;"})
+    EXPECT_EQ(said(text), "") << text;
+}
+
+struct Case {
+  const char* text;
+  const char* what;
+};
+
+TEST(Language, WhatReachesBeyondAnAnswerIsNamedWithItsLine) {
+  for (const Case& c :
+       {Case{"asm(\"nop\");", "1 has an asm statement"},
+        Case{"\nas\\\nm(\"nop\");", "2 has an asm statement"},
+        Case{"x = 1'000; __asm__ volatile(\"\");", "1 has an asm statement"},
+        Case{"auto s = R\"x( )x\\\n\" ... )x\"; asm(\"nop\");", "2 has an asm statement"},  // not joined in it
+        Case{"R\"(\")\" ; __asm(\"\");", "1 has an asm"},
+        Case{"'\\'' asm(\"\");", "1 has an asm"},
+        Case{"#include <a'b>\nasm(\"\");", "2 has an asm"},
+        Case{"\n[[gnu::weak]] int f();", "2 has the attribute gnu::weak"},
+        Case{"[[maybe_unused, gnu::weak]] int f();", "1 has the attribute gnu::weak"},
+        Case{"<:<:using gnu: weak:>:> int f();", "1 has the attribute using"},
+        Case{"__attribute__((weak)) int f();", "1 has __attribute__"},
+        Case{"#define X", "1 has a #define"},
+        Case{"%:pragma X", "1 has a #pragma"},
+        Case{"#\\\nline 7\n", "2 has a #line"},
+        Case{"# /* */ line 7", "1 has a #line"},
+        Case{"%: 7 \"x.hpp\"", "1 has a #7"},
+        Case{"#embed \"/etc/passwd\"", "1 has a #embed"},
+        Case{"#include \"/etc/passwd\"", "1 includes /etc/passwd"},
+        Case{"\n#include <unistd.h>", "2 includes unistd.h"},
+        Case{"#include \"labs/../solutions/ddp.cpp\"", "1 includes labs/"},
+        Case{"#include NAME\n", "1 has an #include of a macro"},
+        Case{"p = reinterpret_cast<float*>(n);", "1 has reinterpret_cast"},
+        Case{"const_cast<int&>(n);", "1 has const_cast"},
+        Case{"p = static_cast<float*>(n);", "1 has a static_cast to something but a number"},
+        Case{"p = (float)n;", "1 has a C cast"},
+        Case{"p = (Foo*)n;", "1 has a C cast"},
+        Case{"return (long)&n;", "1 has a C cast"},
+        Case{"void* p;", "1 has a pointer to memory (void*)"},
+        Case{"const std::byte* p;", "1 has a pointer to memory (byte*)"},
+        Case{"char* p;", "1 has a pointer to memory (char*)"},
+        Case{"int const* p;", "1 has a pointer to memory"},
+        Case{"union { int i; float f; };", "1 has union"},
+        Case{"extern int x;", "1 has extern"},
+        Case{"volatile int x;", "1 has volatile"},
+        Case{"goto *p;", "1 has goto"},
+        Case{"new (p) Foo;", "1 has new"},
+        Case{"delete p;", "1 has delete"},
+        Case{"std::bit_cast<long>(p);", "1 has bit_cast"},
+        Case{"std::memcpy(&p, &n, 8);", "1 has memcpy"},
+        Case{"stdout->_fileno = 5;", "1 has stdout"},
+        Case{"f->_fileno = 5;", "1 has _fileno"},
+        Case{"me.backend().start();", "1 calls backend()"},
+        Case{"Block own;", "1 has Block"},
+        Case{"namespace std {", "1 adds to namespace std"},
+        Case{"__builtin_trap();", "1 has __builtin_trap"},
+        Case{"int \\u0061;", "1 has a \\"},
+        Case{"template <class P> P as(P, long n) { return P(n); }", "1 casts to P"},
+        Case{"p = std::conditional_t<true, float*, int>(n);", "1 casts to a pointer"},
+        Case{"using P = float*;", "1 has another name for a pointer"},
+        Case{"auto p = decltype(q)(n);", "1 has decltype"},
+        Case{"template struct Rob<&Slice::data>;", "1 instantiates a template by its name"},
+        Case{"use(&Slice::data);", "1 reaches into Slice"},
+        Case{"s.block();", "1 calls block()"},
+        Case{"#include \"common/runtime/run.hpp\"", "1 includes common/runtime/run.hpp"},
+        Case{"#include \"labs/week21_data_parallel/ddp_testing.hpp\"", "1 includes labs/"},
+        Case{"auto p = std::make_unique_for_overwrite<float[]>(9);", "1 has make_unique_for_overwrite"},
+        Case{"std::cout.rdbuf();", "1 has rdbuf"}})
+    EXPECT_EQ(said(c.text).find("line " + std::string(c.what)), 0u) << c.text << "\n" << said(c.text);
+}
+
+TEST(Language, SomeOfItIsWorthAPersonsLook) {
+  const auto count = [](std::string_view text) { return worth_a_look(text).size(); };
+  EXPECT_EQ(count("namespace lockstep {\nint f();\n}"), 1u);
+  EXPECT_EQ(count("std::uintptr_t n; fmt::print(\"{}\", fmt::ptr(p));"), 2u);
+  EXPECT_EQ(count("try { f(); } catch (...) {}"), 1u);
+  EXPECT_EQ(count("namespace lockstep::week21 { int ptr; }\nnamespace lockstep { namespace week21 { } }"), 0u);
+  for (const fs::path& file : files_of("solutions", ".cpp"))
+    if (file.parent_path().filename() != "given") EXPECT_EQ(count(read_text(file)), 0u) << file;
+}
+
+TEST(Language, OfThePreprocessedTextTheAnswersOwnLinesCount) {
+  const auto said_of = [](const std::string& text) {
+    const auto outside = outside_once_preprocessed(text, "a.cpp");
+    return outside ? outside->sentence() : "";
+  };
+  const std::string header = "# 1 \"a.cpp\"\n# 1 \"/usr/include/x.h\" 1 3 4\nint f() __asm__(\"g\");\n";
+  EXPECT_EQ(said_of(header + "# 2 \"a.cpp\" 2\nint x;\n"), "");
+  EXPECT_EQ(said_of(header + "# 2 \"a.cpp\" 2\nint x;\nasm(\"nop\");\n"),
+            "line 3 has an asm statement or label, which no lab answer needs");
+  EXPECT_NE(said_of(header + "# 2 \"a.cpp\" 2\nauto s = R\"(\n# 1 \"x.h\"\n)\"; asm(\"nop\");\n"), "");
+  EXPECT_NE(said_of(header + "# 2 \"a.cpp\" 2\nint y;\n" + header + "# 9 \"a.cpp\" 2\nunion U {};\n"), "");
+  // What a macro of the system's writes, such as that of errno, and what is the answer's own again behind it.
+  EXPECT_EQ(said_of("# 2 \"a.cpp\"\nint e =\n# 2 \"a.cpp\" 3 4\n(*(void*)0)\n# 2 \"a.cpp\"\n;\n"), "");
+  EXPECT_NE(said_of("# 2 \"a.cpp\"\nint e =\n# 2 \"a.cpp\" 3 4\n(0)\n# 2 \"a.cpp\"\n; goto a;\n"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::tools::language_test
