@@ -116,7 +116,7 @@ class Rank {
   int group() const { return group_; }
   int queue() const { return queue_; }
 
-#ifdef LOCKSTEP_ANSWER  // an answer that is graded
+#ifdef LOCKSTEP_ANSWER  // while an answer is compiled
  private:
 #endif
   /// For the runtime only.

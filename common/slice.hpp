@@ -81,7 +81,7 @@ class Slice {
   bool shares_memory_with(const Slice& other) const { return block_ == other.block_; }
   std::size_t offset_bytes() const { return offset_ * bytes_of(dtype()); }
 
-#ifdef LOCKSTEP_ANSWER  // an answer that is graded
+#ifdef LOCKSTEP_ANSWER  // while an answer is compiled
  private:
 #endif
   /// For the runtime: the allocation, and this slice's first byte within it.
