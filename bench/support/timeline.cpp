@@ -16,6 +16,8 @@ Trace cut(const Trace& whole, const std::vector<Values>& acts, const std::vector
   Trace trace{.queues = whole.queues, .events = {}, .closures = whole.closures};
   trace.modelled = whole.modelled;
   trace.eager_bytes = whole.eager_bytes;
+  trace.backend = whole.backend;
+  trace.machine = whole.machine;
   for (TraceEvent event : whole.events) {
     const auto rank = static_cast<std::size_t>(event.rank);
     const double begin = acts[rank][0], end = acts[rank][1];

@@ -72,6 +72,10 @@ class Reader {
     trace_.message = other.value("message", "");
     trace_.stopped = other.value("stopped", false);
     trace_.failed_rank = other.value("failed_rank", -1);
+    trace_.backend = other.value("backend", "");
+    trace_.machine = other.value("machine", "");
+    trace_.title = other.value("title", "");
+    trace_.code = other.value("code", "");
     if (const Json* ledgers = other.find("ledgers"))
       for (const Json& l : *ledgers)
         trace_.totals.push_back({.rank = rank_of(l.at(0)),

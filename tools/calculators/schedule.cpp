@@ -302,7 +302,7 @@ int main(int argc, char** argv) {
     line.add("--columns", o.columns, "width of the chart; 0: the terminal's", {0, bench::kMostColumns});
     line.add("--no-chart", o.no_chart, "print only the numbers");
     line.add("--plot", o.plot, "the chart as a figure: .svg, .pdf or .png");
-    line.add("--trace", o.trace, "write the timeline for ui.perfetto.dev and ./lab why");
+    line.add("--trace", o.trace, "write the timeline, for ./lab view, ./lab why and ui.perfetto.dev");
     line.add("--json", o.json, "JSON file with the rows and their context");
     line.add("--csv", o.csv, "rows");
     line.exclude("--schedule-file", {"--schedule", "--microbatches", "--chunks"});

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 
 #include "common/gpt/model/model_file.hpp"
 #include "common/support/json/whose_code.hpp"
@@ -80,6 +81,20 @@ double measured_bytes(const Outcome& outcome, std::size_t steps) {
 }
 
 }  // namespace
+
+std::string title_of(const TrainPlan& plan) {
+  const week25::Options3d& o = plan.step;
+  std::vector<std::string> parts;
+  if (o.replicas() > 1 || o.zero > 0)
+    parts.push_back(counted(o.replicas(), "replica") + (o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : ""));
+  if (o.cp > 1) parts.push_back(fmt::format("{} sharing sequences", o.cp));
+  if (o.mesh.tp > 1) parts.push_back(fmt::format("{} tensor-parallel", o.mesh.tp));
+  if (o.mesh.pp > 1)
+    parts.push_back(fmt::format("{} ({}, {})", counted(o.mesh.pp, "stage"), o.schedule,
+                                counted(o.microbatches, "microbatch")));
+  return fmt::format("Training {}{}{}", std::filesystem::path(plan.request.model).stem().string(),
+                     parts.empty() ? "" : ": ", fmt::join(parts, " × "));
+}
 
 TrainLog::TrainLog(const TrainPlan& plan, std::FILE* out)
     : plan_(plan),

@@ -35,6 +35,9 @@ struct Validation {
   double loss = 0;
 };
 
+/// What a trace of the run is called: "Training tiny: 2 replicas × 2 stages (1f1b, 8 microbatches)".
+std::string title_of(const TrainPlan& plan);
+
 class TrainLog {
  public:
   /// Prints to `out`; a null one prints nothing.

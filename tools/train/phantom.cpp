@@ -11,6 +11,7 @@
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/train/checkpoint.hpp"
+#include "tools/train/log.hpp"
 
 namespace lockstep::train {
 
@@ -134,7 +135,12 @@ Row row_of(const TrainPlan& plan, const PhantomStep& step) {
 int report_phantom(const TrainPlan& plan) {
   const PhantomStep step = week25::phantom_step(plan.step, plan.run.machine, !plan.request.trace.empty());
   print_report(plan, step);
-  if (!plan.request.trace.empty()) write_trace(step.trace, plan.request.trace, "A step, one rank a stage");
+  if (!plan.request.trace.empty()) {
+    Trace trace = step.trace;
+    trace.backend = backend_name();
+    trace.machine = plan.run.machine.name;
+    write_trace(trace, plan.request.trace, title_of(plan) + ", one rank per stage");
+  }
   if (!plan.request.json.empty()) {
     Context context = Context::here();
     set_asked(context.more, plan.request, /*in_context=*/true);

@@ -25,6 +25,7 @@ Outcome run(const RunOptions& options, const Program& program) {
   cuda::check(cudaSetDevice(kGpu), "cudaSetDevice");
   auto world = std::make_unique<cuda::World>(options, program, kGpu);
   Outcome outcome = world->run();
+  outcome.trace.backend = backend_name();
   outcome.wall_seconds = outcome.seconds;
   drop_or_keep(std::move(world));
   return outcome;

@@ -106,7 +106,9 @@ Outcome take_part(const RunOptions& options, const Program& program, MPI_Comm co
   backend->finish();
   Outcome outcome = backend->outcome(values);
   processes::drop_or_keep(std::move(backend));
+  outcome.trace.backend = backend_name();
   if (options.trace && options.emulate) {
+    outcome.trace.machine = options.machine.name;
     outcome.trace.modelled = true;
     outcome.trace.eager_bytes = options.machine.eager_bytes;
   }

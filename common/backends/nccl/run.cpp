@@ -59,6 +59,7 @@ Outcome take_part(const RunOptions& options, const Program& program, nccl::Proce
   backend->finish();
 
   Outcome outcome = backend->outcome(values);
+  outcome.trace.backend = backend_name();
   processes::drop_or_keep(std::move(backend));
   return outcome;
 }

@@ -17,6 +17,8 @@ Outcome run(const RunOptions& options, const Program& program) {
   const auto begin = std::chrono::steady_clock::now();
   auto world = std::make_unique<sim::World>(options, program);
   Outcome outcome = world->run();
+  outcome.trace.backend = backend_name();
+  outcome.trace.machine = options.machine.name;
   outcome.trace.modelled = true;
   outcome.trace.eager_bytes = options.machine.eager_bytes;
   outcome.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

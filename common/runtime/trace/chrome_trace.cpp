@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "common/runtime/trace/layout.hpp"
+#include "common/support/host/host.hpp"
 #include "common/support/json/escape.hpp"
 #include "common/support/json/whose_code.hpp"
 
@@ -26,8 +27,10 @@ const char* category(TraceEvent::Kind kind) {
 class EventList {
  public:
   EventList(const Trace& trace, std::ostream& out, const std::string& title) : out_(out) {
+    const std::string machine = trace.machine.empty() ? read_host().processor : trace.machine;
     out_ << R"({"displayTimeUnit": "ns", "otherData": {"program": "lockstep", "code": )" << quoted(whose_code())
-         << R"(, "title": )" << lockstep::quoted(title);
+         << R"(, "title": )" << lockstep::quoted(title) << R"(, "backend": )" << lockstep::quoted(trace.backend)
+         << R"(, "machine": )" << lockstep::quoted(machine);
     if (trace.modelled) out_ << fmt::format(R"(, "modelled": true, "eager_bytes": {})", trace.eager_bytes);
     if (!trace.verdict.empty())
       out_ << R"(, "verdict": )" << lockstep::quoted(trace.verdict) << R"(, "message": )"

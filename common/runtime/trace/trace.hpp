@@ -131,13 +131,17 @@ struct Trace {
   std::string message;
   bool stopped = false;  // it did not reach its end
   int failed_rank = -1;  // rank that failed; −1: none in particular
+  std::string backend;   // as backend_name() says; empty: unknown
+  std::string machine;   // of modelled times: the machine file's name; of measured ones, when read: the processor
+  std::string title;     // of a trace that was read: what ran, and whose answers, as whose_code() says
+  std::string code;
 };
 
 /// Adds a rank's events, closures and blocks.
 void append(Trace& trace, Trace&& of_rank);
 
 /// Writes one process per rank and one thread per queue. Transfers overlap their queue's work, so each queue has a
-/// second thread for them. Opens in ui.perfetto.dev.
+/// second thread for them. ./lab view animates it; ui.perfetto.dev opens it, too.
 void write_chrome_trace(const Trace& trace, std::ostream& out, const std::string& title = "");
 /// The same to a file, atomically. Throws Error(usage) as write_atomically() in common/support/text/files.hpp does.
 void write_trace(const Trace& trace, const std::string& path, const std::string& title);

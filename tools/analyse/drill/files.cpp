@@ -113,7 +113,7 @@ void write_evidence(const std::string& folder, const Drill& drill, const Played&
   write_csv(folder + "/steps.csv", step_rows(drill, played));
   write_csv(folder + "/ranks.csv", rank_rows(played));
   if (!played.collectives.empty()) write_csv(folder + "/collectives.csv", collective_rows(played));
-  write_trace(played.outcome.trace, folder + "/trace.json", "Drill " + drill.id);
+  write_trace(played.outcome.trace, folder + "/trace.json", "Drill " + drill.id + ": " + drill.job.title);
 }
 
 std::string answer_form(const Drill& drill) {
