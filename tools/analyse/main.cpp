@@ -35,6 +35,7 @@ const std::vector<OptionName> kOptions = {{"--step", "the phase of the program t
                                           {"--top", "how many operations"},
                                           {"--out", "the page"},
                                           {"--together", "two runs on one time axis"},
+                                          {"--ghost", "the second run as thin lanes below the first one's ranks"},
                                           {"--events", "how many are drawn"},
                                           {"--help", ""}};
 
@@ -74,6 +75,8 @@ Arguments parse(int argc, char** argv) {
       a.out = value();
     } else if (argument == "--together") {
       a.page.together = true;
+    } else if (argument == "--ghost") {
+      a.page.together = a.page.ghost = true;
     } else if (argument == "--help" || argument == "-h") {
       a.help = true;
     } else if (argument.starts_with("-")) {
@@ -153,9 +156,11 @@ void view_page(const Arguments& a) {
   if (a.page.together && a.files.size() != 2) throw Error(Verdict::usage, "--together needs two traces");
   const std::string out = a.out.empty() ? "run.html" : a.out;
   check_writable(out);
+  view::PageOptions options = a.page;
+  options.source = LOCKSTEP_SOURCE_DIR;
   std::vector<view::NamedTrace> runs;
   for (const std::string& file : a.files) runs.push_back({view::title_of(file), read_chrome_trace(file)});
-  write_atomically(out, view::page(runs, a.page));
+  write_atomically(out, view::page(runs, options));
   fmt::print("the page: {}\n", out);
 }
 

@@ -14,11 +14,13 @@
 #include "tools/analyse/ring_run_testing.hpp"
 #include "tools/analyse/view/page.hpp"
 #include "tools/analyse/view/panels.hpp"
+#include "tools/analyse/view/sources.hpp"
 
 namespace lockstep::view {
 namespace {
 
 using analysis::Shares;
+using analysis::TimeShare;
 
 /// Every rank sends before it receives, and nobody listens.
 Outcome deadlock(int ranks) {
@@ -268,6 +270,83 @@ TEST(Page, SaysWhatItLeavesOut) {
   EXPECT_LT(drawn.at("drawn").get<int>(), 16);
   EXPECT_NE(drawn.at("path").get<std::string>().find("some of the ranks"), std::string::npos);
   keep_page("ring_1024", outcome);
+}
+
+Json scene_of(const Trace& trace, const SceneOptions& options) { return Json::parse(scene(trace, options)); }
+
+TEST(Page, WhatDoesNotFitIsThereInShares) {
+  const Trace trace = read_back(ring_run(16, 64).trace);
+  const Json whole = scene_of(trace, {});
+  EXPECT_EQ(whole.at("drawn").get<int>(), 16);
+  EXPECT_EQ(whole.at("rough").at("ranks").size(), 0u);
+  const Json part = scene_of(trace, {.most_bytes = 10'000});
+  const int drawn = part.at("drawn").get<int>();
+  EXPECT_GE(drawn, 1);
+  ASSERT_LT(drawn, 16);
+  ASSERT_EQ(part.at("rough").at("ranks").size(), static_cast<std::size_t>(16 - drawn));
+  const analysis::Shares shares = analysis::shares_of(trace);
+  for (const Json& rank : part.at("rough").at("ranks")) {
+    const std::string digits = rank.at(1);
+    ASSERT_EQ(digits.size(), 3u * 600);
+    const TimeShare& share = shares.ranks[static_cast<std::size_t>(rank.at(0).get<int>())];
+    double sums[3] = {};
+    for (std::size_t i = 0; i < digits.size(); ++i) sums[i % 3] += (digits[i] - '0') / 9.0 / 600;
+    EXPECT_NEAR(sums[0], share.computing / shares.seconds, .02);
+    EXPECT_NEAR(sums[1], share.exposed / shares.seconds, .02);
+    EXPECT_NEAR(sums[2], share.bubble / shares.seconds, .02);
+  }
+}
+
+TEST(Page, SaysWhatRanAndWhatItsTimesAre) {
+  std::ostringstream text;
+  write_chrome_trace(ring_run(4, 8).trace, text, "a ring of four");
+  Trace trace = parse_chrome_trace(text.str(), "ring.json");
+  EXPECT_NE(page({{"ring", trace}}, {}).find(R"("title":"a ring of four")"), std::string::npos);
+  EXPECT_NE(page({{"one", trace}, {"two", trace}}, {}).find(R"("title":"a ring of four (two)")"), std::string::npos)
+      << "which of two that are called the same";
+  const auto about = [&] {
+    return scene_of(trace, {}).at("about").get<std::string>(); };
+  EXPECT_EQ(about(), "4 ranks · simulated: uniform · the reference's code");
+  trace.backend = "mpi", trace.machine = "pcie-box", trace.code = "yours";
+  EXPECT_EQ(about(), "4 ranks · emulated, real messages delayed to the times of pcie-box · your code");
+  trace.modelled = false, trace.machine = "a processor";
+  EXPECT_EQ(about(), "4 ranks · measured on processes: a processor · your code");
+  trace.backend = trace.machine = trace.code = trace.title = "";  // of an older trace
+  EXPECT_EQ(about(), "4 ranks · measured");
+  EXPECT_NE(page({{"file", trace}}, {}).find(R"("title":"file")"), std::string::npos);
+}
+
+TEST(Page, APlaceIsShownWithItsNeighbours) {
+  const Trace trace = read_back(ring_run(4, 8).trace);
+  const Json drawn = scene_of(trace, {.source = LOCKSTEP_SOURCE_DIR});
+  const auto of_add = std::find_if(trace.events.begin(), trace.events.end(),
+                                   [](const TraceEvent& e) { return e.kind == TraceEvent::Kind::compute; });
+  ASSERT_NE(of_add, trace.events.end());
+  const Json& place = drawn.at("sources").at(of_add->where);
+  EXPECT_EQ(place.at(0).get<std::string>(), "tools/analyse/ring_run_testing.hpp");
+  const Json& lines = drawn.at("lines").at("tools/analyse/ring_run_testing.hpp");
+  const auto line = std::find_if(lines.begin(), lines.end(),
+                                 [&](const Json& l) { return l.at(0).get<int>() == place.at(1).get<int>(); });
+  ASSERT_NE(line, lines.end());
+  EXPECT_NE((*line).at(1).get<std::string>().find(of_add->name + "("), std::string::npos);
+  EXPECT_GE(lines.size(), 9u) << "with its neighbours";
+  EXPECT_EQ(scene_of(trace, {}).at("sources").size(), 0u) << "nothing is read where no root is given";
+}
+
+TEST(Page, OfTwoFilesWithOneNameTheOneThatRanIsShown) {
+  const auto path = [](const std::string& place, const std::string& code) -> std::string {
+    const Json found = Json::parse("{" + sources_json({place}, {LOCKSTEP_SOURCE_DIR, code}) + "}");
+    const Json* known = found.at("sources").find(place);
+    return known ? known->at(0).get<std::string>() : "none";
+  };
+  const std::string begin = "ring_all_reduce.cpp:1 (lockstep)";  // every file's first line is a comment without it
+  EXPECT_EQ(path(begin, "reference"), "none") << "no such function at or above that line";
+  const std::string place = "ring_all_reduce.cpp:12 (ring_reduce_scatter)";
+  EXPECT_EQ(path(place, "reference"), "solutions/week21_data_parallel/ring_all_reduce.cpp");
+  EXPECT_EQ(path(place, "yours"), "labs/week21_data_parallel/ring_all_reduce.cpp");
+  for (const char* odd : {"", "ring_all_reduce.cpp", "ring_all_reduce.cpp:x (f)", "ring_all_reduce.cpp:0 (f)",
+                          "nowhere.cpp:3 (f)", "ring_all_reduce.cpp:99999 (ring_reduce_scatter)", "a (b"})
+    EXPECT_EQ(path(odd, "reference"), "none") << odd;
 }
 
 TEST(Page, NothingInATextEndsItsScript) {

@@ -17,14 +17,14 @@ fail() {
   exit 1
 }
 
-# drive PAGE: opens a copy that drives itself, and keeps what it saw.
+# drive PAGE [WIDTH]: opens a copy that drives itself, and keeps what it saw.
 drive() {
   sed '/<\/body>/d; /<\/html>/d' "$1" > "$folder/driven.html"
   { echo '<script>'; cat "$here/drive.js"; echo '</script></body></html>'; } >> "$folder/driven.html"
-  HOME=$folder timeout 180 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1280,900 \
-    --user-data-dir="$folder/profile" --virtual-time-budget=8000 --dump-dom "file://$folder/driven.html" \
+  HOME=$folder timeout 180 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=${2:-1280},900 \
+    --user-data-dir="$folder/profile" --virtual-time-budget=40000 --dump-dom "file://$folder/driven.html" \
     > "$folder/dom" 2> "$folder/errors" || fail "Chromium did not end well: $(tail -n 3 "$folder/errors")"
-  sed -n '/<pre id="drive">/,/<\/pre>/p' "$folder/dom" | sed 's/.*<pre id="drive">//; s/<\/pre>.*//' > "$folder/seen"
+  sed -n '/<pre id="drive"[^>]*>/,/<\/pre>/p' "$folder/dom" | sed 's/.*<pre id="drive"[^>]*>//; s/<\/pre>.*//' > "$folder/seen"
   echo "-- $(basename "$1")"
   cat "$folder/seen"
   grep -qx driven "$folder/seen" || fail "$(basename "$1"): it was not driven to the end"
@@ -60,9 +60,21 @@ for schedule in gpipe 1f1b; do
     --trace "$schedule.json" > "$folder/log" 2>&1 || { cat "$folder/log"; fail "train --schedule $schedule"; }
 done
 "$why" view 1f1b.json --out 1f1b.html
-grep -q '"wait: B2 from rank 1"' 1f1b.html || fail 'messages of a pipeline have the names of its steps'
+grep -q 'Training tiny: 4 stages (1f1b, 8 microbatches)' 1f1b.html || fail 'the page does not say what ran'
 drive "$folder/1f1b.html"
+grep -q '^code .*' "$folder/seen" || fail 'a click shows no code'
+! grep -q '^code none' "$folder/seen" || fail 'the code of an operation of the trainer is not found'
+drive "$folder/1f1b.html" 500
 "$why" view gpipe.json 1f1b.json --together --out both.html
 drive "$folder/both.html"
 grep -q 'A and B, operation by operation' "$folder/dom" || fail 'two runs have a table of differences'
+"$why" view gpipe.json 1f1b.json --ghost --out ghost.html
+drive "$folder/ghost.html"
+
+# Many ranks: all of them in lines of eight, and a page that loads.
+"$train" --model tiny --ranks 64 --batch 64 --sequence 32 --steps 1 --phantom --every-rank --machine dgx-a100-hdr --trace many.json > "$folder/log" 2>&1 || { cat "$folder/log"; fail 'train --ranks 64'; }
+"$why" view many.json --out many.html
+[ "$(wc -c < many.html)" -le 3000000 ] || fail "a page of 64 ranks has $(wc -c < many.html) bytes"
+drive "$folder/many.html"
+grep -q '^ok 8 lines show 64 of 64 ranks' "$folder/seen" || fail '64 ranks are not shown in lines of eight'
 echo 'all pages were driven'

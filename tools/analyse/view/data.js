@@ -4,39 +4,47 @@
 const page = JSON.parse(document.getElementById('data').textContent);
 const kinds = ['computing', 'exposed', 'bubble', 'bubble', 'transfer', 'collective', 'phase'];
 const backOf = { 0: 'computing-back', 6: 'back' };  // of backward steps
-const kindWords = ['arithmetic', 'waits, messages on their way (exposed communication)', 'waits, nothing of its own goes on (bubble)',
-  'another queue waits', 'messages on their way', 'a collective', 'a phase'];
+const kindWords = ['arithmetic', 'waits, messages are in flight (exposed communication)', 'waits, nothing of its own happens (bubble)',
+  'another queue waits', 'messages in flight', 'a collective', 'a phase'];
 
-/** Columns of a lane: events by begin, and none overlaps another. */
+/** Columns of a lane: events by begin, and none overlaps another. Each is [kind, since the last one's end, length]. */
 function lane(run, index) {
-  const [rank, queue, kind, row] = run.lanes[index], flat = run.events[index] || [], count = flat.length / 6;
+  const [rank, queue, kind, row] = run.lanes[index], flat = run.events[index] || [], count = flat.length / 3;
   const made = { index, rank, queue, kind, row, count, type: new Uint8Array(count), name: new Int32Array(count), where: new Int32Array(count),
     begin: new Float64Array(count), end: new Float64Array(count), critical: new Uint8Array(count) };
-  for (let i = 0; i < count; ++i) {
-    const at = 6 * i;
-    made.type[i] = flat[at];
-    made.name[i] = flat[at + 1];
-    made.where[i] = flat[at + 2];
-    made.begin[i] = flat[at + 3];
-    made.end[i] = flat[at + 3] + flat[at + 4];
-    made.critical[i] = flat[at + 5];
+  for (let i = 0, last = 0; i < count; ++i) {
+    [made.type[i], made.name[i], made.where[i], made.critical[i]] = run.kinds.slice(4 * flat[3 * i], 4 * flat[3 * i] + 4);
+    made.begin[i] = last + flat[3 * i + 1];
+    made.end[i] = last = made.begin[i] + flat[3 * i + 2];
   }
   return made;
 }
 
-/** Messages by when they leave. */
+/** Messages by when they leave; `sent` and `received` are events of their lanes. */
 function messages(run) {
-  const flat = run.messages, count = flat.length / 7, order = Array.from({ length: count }, (_, i) => i);
-  order.sort((a, b) => flat[7 * a + 2] - flat[7 * b + 2]);
-  const column = (offset, type) => type.from(order, i => flat[7 * i + offset]);
-  const made = { count, from: column(0, Int32Array), to: column(1, Int32Array), begin: column(2, Float64Array), end: column(3, Float64Array),
-    name: column(4, Int32Array), bytes: column(5, Float64Array), critical: column(6, Uint8Array), longest: 0 };
-  for (let i = 0; i < count; ++i) made.longest = Math.max(made.longest, made.end[i] - made.begin[i]);
-  return made;
+  const all = [];
+  for (const [from, to, flat] of run.messages)
+    for (let at = 0, sent = 0, received = 0, begin = 0; at < flat.length; at += 5) {
+      sent += flat[at], received += flat[at + 1], begin += flat[at + 2];
+      all.push([from, sent, to, received, begin, begin + flat[at + 3], ...run.parcels.slice(3 * flat[at + 4], 3 * flat[at + 4] + 3)]);
+    }
+  all.sort((a, b) => a[4] - b[4]);
+  const column = (offset, type) => type.from(all, message => message[offset]);
+  return { count: all.length, from: column(0, Int32Array), sent: column(1, Int32Array), to: column(2, Int32Array), received: column(3, Int32Array),
+    begin: column(4, Float64Array), end: column(5, Float64Array), name: column(6, Int32Array), bytes: column(7, Float64Array), critical: column(8, Uint8Array),
+    longest: all.reduce((most, message) => Math.max(most, message[5] - message[4]), 0) };
 }
 
-const runs = page.runs.map(run => ({ ...run, lanes: run.lanes.map((_, i) => lane(run, i)), messages: messages(run), instants: null,
-  goesBack: run.names.map(name => /^([BIW][0-9]|backward|input gradient|weight gradient)/.test(name)) }));
+/** Ranks whose events are not in the page, by what shares of their time in each of many parts did what. */
+const roughLane = ([rank, digits], index) => ({ index, rank, queue: 'main', kind: 'w', row: 0, count: 0, begin: new Float64Array(), end: new Float64Array(), rough: Uint8Array.from(digits, Number) });
+
+const runs = page.runs.map(run => {
+  const names = run.names.map(name => typeof name === 'string' ? name : run.patterns[name[0]].replace(/#/g, (i => () => name[++i])(0)));
+  const lanes = run.lanes.map((_, i) => lane(run, i)), rough = run.rough.ranks.map((each, i) => roughLane(each, lanes.length + i));
+  for (const l of lanes) l.stages = l.kind === 'r' && l.queue === 'main' && l.name.some(name => /^[FBIW][0-9]/.test(names[name]));  // of a pipeline
+  return { ...run, names, lanes, rough: { ...run.rough, lanes: rough }, messages: messages(run), instants: null,
+    goesBack: names.map(name => /^([BIW][0-9]|backward|input gradient|weight gradient)/.test(name)) };
+});
 
 /** Whenever something begins or ends, once. */
 function instantsOf(run) {

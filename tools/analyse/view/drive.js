@@ -1,9 +1,10 @@
 // Drives a page as its reader would, in browser_test.sh, and leaves what it saw in an element of its own.
 'use strict';
 
-(() => {
+(async () => {
   const seen = document.createElement('pre');
   seen.id = 'drive';
+  seen.style.cssText = 'white-space: pre-wrap; overflow-wrap: anywhere';
   document.body.append(seen);
   const say = (fine, what) => { seen.textContent += `${fine ? 'ok' : 'FAIL'} ${what}\n`; };
   const press = key => document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
@@ -34,6 +35,16 @@
 
     // Keys.
     const span = () => look.end - look.begin;
+    // It opens at the begin, except where something went wrong at the end.
+    const wrong = run.stopped || run.race;
+    say(look.now === (wrong ? endOfSteps() : start()) && look.begin === start(), `it opens ${wrong ? 'where the run stopped' : 'at the begin'}: ${look.now}`);
+    say($('title').textContent !== '' && /\d ranks? · (simulated|emulated|measured|modelled)/.test($('about').textContent), `what ran, and how: ${$('about').textContent}`);
+    say(wrong ? $('lead').textContent === '' : /^(A: )?\d+ % of (this run|the step|steps 1 to \d+) is /.test($('lead').textContent), `the lead: ${$('lead').textContent.split('\n')[0]}`);
+    say($('key').querySelectorAll('.key').length >= 1 && $('key').getBoundingClientRect().bottom <= canvas.getBoundingClientRect().top + 1, 'the colours are explained above the lanes');
+    say(document.documentElement.scrollWidth <= window.innerWidth, `nothing is wider than the window: ${document.documentElement.scrollWidth} of ${window.innerWidth}`);
+    const low = [...document.querySelectorAll('#tools button')].filter(button => button.offsetHeight > 0 && button.offsetHeight < 44);
+    if (window.innerWidth <= 600) say(low.length === 0 && $('extra').offsetParent === null, `buttons are 44 pixels high: ${low.map(button => button.id)}`);
+
     press('0');
     const whole = span();
     press('+');
@@ -60,17 +71,23 @@
     const level = look.detail;
     press('d');
     say(look.detail !== level && rows.length > 0, 'd shows other lanes');
-    press('d');
-    press('d');
-    say(look.detail === level, 'd three times comes back');
+    for (let i = 1; i < levels().length; ++i) press('d');
+    say(look.detail === level, `d comes back after ${levels().length} times`);
+    const groups = runs[look.shown[0]].recorded > kGroup;
+    if (groups) {
+      setDetail(0);
+      const inGroups = new Set(rows.flatMap(row => (row.group || []).map(l => l.rank)));
+      say(rows.length < run.recorded && inGroups.size === run.recorded, `${rows.filter(row => row.group).length} lines show ${inGroups.size} of ${run.recorded} ranks`);
+      setDetail(level);
+    }
     press('Home');
     press('0');
-    const start = look.now;
+    const played = look.now;
     press(' ');
     say(play.running, 'space plays');
     tick(1e9);  // frames of a loaded computer come when they like: these two are a second apart
     tick(1e9 + 1000);
-    say(Math.abs(look.now - start - span() / 10) < 1e-6 * span(), `a second plays a tenth of what is in sight, ${look.now} ns`);
+    say(Math.abs(look.now - played - span() / 10) < 1e-6 * span(), `a second plays a tenth of what is in sight, ${look.now} ns`);
     press(' ');
     const paused = look.now;
     tick(1e9 + 2000);
@@ -93,8 +110,84 @@
     press('f');
     say(/frames took/.test($('status').textContent), 'f says what frames take');
     press('f');
+    // The slider.
+    $('scrub').value = 500;
+    $('scrub').dispatchEvent(new Event('input'));
+    say(Math.abs(look.now - (start() + endOfSteps()) / 2) <= 1 + 1e-6 * Math.abs(endOfSteps()), `the slider goes to the middle, ${look.now} ns`);
+
+    // A click on an operation, and on a message, shows its code; a finger's, a tip, too.
+    setDetail(3);
+    press('0');
+    const at = (px, py, type, pointerId = 1, pointerType = 'mouse') => {
+      const box = canvas.getBoundingClientRect();
+      canvas.dispatchEvent(new PointerEvent(type, { clientX: box.left + px, clientY: box.top + py, pointerId, pointerType, bubbles: true }));
+    };
+    const clickAt = (px, py, pointerType) => { at(px, py, 'pointerdown', 1, pointerType); at(px, py, 'pointerup', 1, pointerType); };
+    look.arrows = false;
+    refresh();
+    const row = rows.find(r => r.lane && r.lane.kind === 'w' && r.lane.count > 0 && r.y + r.height + look.axisHeight < look.height);
+    if (row) {
+      const longest = Array.from(row.lane.begin.keys()).sort((a, b) => row.lane.end[b] - row.lane.begin[b] - row.lane.end[a] + row.lane.begin[a])[0];
+      const [px, py] = [(x(row.lane.begin[longest]) + x(row.lane.end[longest])) / 2, row.y - frame.scrollTop + look.axisHeight + row.height / 2];
+      clickAt(px, py, 'touch');
+      say(look.picked && look.picked.event === longest && look.rank === row.lane.rank, `a tap takes event ${longest} of rank ${row.lane.rank}`);
+      say(!$('tip').hidden && $('tip').getBoundingClientRect().right <= window.innerWidth, 'and shows a tip within the window');
+      const code = $('picked').querySelector('.code');
+      const where = run.names[row.lane.where[longest]];
+      say(code ? code.querySelectorAll('span').length >= 3 && code.querySelector('.at i').textContent === code.dataset.line : !run.sources[where], `its line of code has neighbours: ${where}`);
+      seen.textContent += `code ${code ? code.querySelector('.at').textContent : 'none'}\n`;
+    }
+    look.arrows = true;
+    refresh();
+    const arrow = arrows.find(a => Math.hypot(a.x1 - a.x0, a.y1 - a.y0) > 12 && Math.max(a.y0, a.y1) < look.height && Math.min(a.x0, a.x1) > look.labelWidth);
+    if (arrow) {
+      clickAt((arrow.x0 + arrow.x1) / 2, (arrow.y0 + arrow.y1) / 2);
+      say(look.picked && look.picked.message !== undefined && /sent by rank \d+ at .*received by rank \d+ at /s.test($('picked').textContent), 'a click on a message shows where it was sent and received');
+    }
+
+    // Two fingers.
+    press('0');
+    const wide = span(), middle = look.labelWidth + plotWidth() / 2, held = timeAt(middle);
+    at(middle - 40, 60, 'pointerdown', 1, 'touch');
+    at(middle + 40, 60, 'pointerdown', 2, 'touch');
+    at(middle - 80, 60, 'pointermove', 1, 'touch');
+    at(middle + 80, 60, 'pointermove', 2, 'touch');
+    say(Math.abs(span() - wide / 2) < 1e-3 * wide && Math.abs(timeAt(middle) - held) < 1e-3 * wide, `two fingers apart halve what is in sight: ${span()} of ${wide}`);
+    at(middle - 80, 60, 'pointerup', 1, 'touch');
+    at(middle + 80, 60, 'pointerup', 2, 'touch');
+
+    // The address keeps what is in sight.
+    const state = () => [look.now, look.begin, look.end].map(Math.round).concat(look.detail, look.rank, JSON.stringify(look.picked)).join(), kept = state();
+    await new Promise(done => setTimeout(done, 400));
+    const address = location.hash;
+    say(/^#t=-?\d+/.test(address), `the address says it: ${address}`);
+    choose(look.shown);
+    takeState(address);
+    say(state() === kept, `and brings it back: ${kept} is ${state()}`);
+    takeState('#t=nonsense&rank=-7&from=9&to=1&lanes=99&event=9.9.9&message=1.x&run=77');
+    say(rows.length > 0 && look.picked === null, 'an address without sense does no harm');
+    choose(look.shown);
+
+    // Pictures to keep.
+    const svg = pictureOf(), parsed = new DOMParser().parseFromString(svg, 'image/svg+xml');
+    say(!parsed.querySelector('parsererror') && parsed.querySelectorAll('rect').length > rows.length && svg.includes(escaped(document.title)) && svg.includes(escaped($('about').textContent.split('\n')[0])), `an SVG of ${svg.length} characters, with its title`);
+    say(ink === screenInk && !/NaN|undefined/.test(svg), 'and the page is drawn on the screen again');
+    let png = null;
+    pixelsOf(svg).then(made => { png = made; });
+    for (let i = 0; i < 20_000 && !png; ++i) await new Promise(done => setTimeout(done, 1));  // Chromium's time is virtual: it does not wait for the picture
+    say(png && png.type === 'image/png' && png.size > 1000, `a PNG of ${png ? png.size : 'no'} bytes`);
+
+    if (look.shown.length === 2) {
+      setDetail(1);
+      const ghosts = () => rows.filter(row => row.ghost).length, had = ghosts();
+      press('g');
+      say((had === 0) === (ghosts() > 0), `g shows or hides B below A: ${had}, ${ghosts()} thin lanes`);
+      press('g');
+    }
+
+    setDetail(level);
     press('End');
-    say(look.now === Math.max(run.end, 1), 'End goes to the end');
+    say(look.now === end(), 'End goes to the end');
 
     // Pictures.
     if (run.stuck.length > 0) {

@@ -21,15 +21,21 @@ inline std::string text(std::string_view value) {
 /// Nanoseconds: what the page counts in.
 inline long long ns(double seconds) { return std::llround(seconds * 1e9); }
 
-/// "[a,b,c]" of what `write` makes of each.
+/// "a,b,c" of what `write` makes of each.
 template <class List, class Write>
-std::string list(const List& all, const Write& write) {
-  std::string out = "[";
+std::string joined(const List& all, const Write& write) {
+  std::string out;
   for (const auto& each : all) {
-    if (out.size() > 1) out += ',';
+    if (!out.empty()) out += ',';
     out += write(each);
   }
-  return out + "]";
+  return out;
+}
+
+/// "[a,b,c]" likewise.
+template <class List, class Write>
+std::string list(const List& all, const Write& write) {
+  return "[" + joined(all, write) + "]";
 }
 
 }  // namespace lockstep::view

@@ -27,19 +27,33 @@ std::size_t first_to_show(const std::vector<NamedTrace>& runs) {
   return static_cast<std::size_t>(most - runs.begin());
 }
 
+/// What ran; of several that are called the same, or in a trace that does not say it, by its file.
+std::string title_among(const std::vector<NamedTrace>& runs, const NamedTrace& run) {
+  const std::string& title = run.trace.title;
+  const auto same =
+      std::count_if(runs.begin(), runs.end(), [&](const NamedTrace& other) { return other.trace.title == title; });
+  return title.empty() ? run.title : same > 1 ? fmt::format("{} ({})", title, run.title) : title;
+}
+
 }  // namespace
 
 std::string page(const std::vector<NamedTrace>& runs, const PageOptions& options) {
   const std::size_t first = first_to_show(runs);
-  const std::string scenes = list(runs, [&](const NamedTrace& run) {  // the others share what one may have
-    const std::size_t share = options.together || &run == &runs[first] ? 1 : runs.size();
-    return scene(run.trace, {.title = run.title, .most_events = options.most_events / share});
+  const auto part = [&](const NamedTrace& run) {  // of what a page may have: the one that is shown first has half
+    const std::size_t others = runs.size() - 1;
+    return others == 0 ? 1.0 : options.together || &run == &runs[first] ? 0.5 : 0.5 / static_cast<double>(others);
+  };
+  const std::string scenes = list(runs, [&](const NamedTrace& run) {
+    SceneOptions each{.title = title_among(runs, run), .source = options.source, .most_events = options.most_events};
+    each.most_bytes = static_cast<std::size_t>(part(run) * static_cast<double>(each.most_bytes));
+    return scene(run.trace, each);
   });
-  std::string data = fmt::format(R"({{"together":{},"first":{},"runs":{})", options.together, first, scenes);
+  std::string data =
+      fmt::format(R"({{"together":{},"ghost":{},"first":{},"runs":{})", options.together, options.ghost, first, scenes);
   if (options.together) data += "," + diff_json(runs[0].trace, runs[1].trace);
   std::string html = kHtml;
   put(html, "/*STYLE*/", kCss);
-  put(html, "/*SCRIPT*/", std::string(kData) + kDraw + kPanels + kPlay);
+  put(html, "/*SCRIPT*/", std::string(kData) + kDraw + kPanels + kSave + kPlay);
   put(html, "/*DATA*/", data + "}");
   return html;
 }

@@ -9,12 +9,14 @@
 namespace lockstep::view {
 
 struct NamedTrace {
-  std::string title;
+  std::string title;  // of its file
   Trace trace;
 };
 
 struct PageOptions {
   bool together = false;  // two runs side by side on one time axis
+  bool ghost = false;     // of two: the second one's work as a thin lane below each rank of the first
+  std::string source;     // as in SceneOptions
   std::size_t most_events = SceneOptions{}.most_events;
 };
 

@@ -14,24 +14,71 @@ const swatch = name => name === 'bubble'
   ? `<span class="key" style="background: repeating-linear-gradient(135deg, var(--bubble) 0 1px, transparent 1px 4px)"></span>`
   : `<span class="key" style="background: var(--${name})"></span>`;
 
+/** What the colours of the lanes mean, at the lanes. */
+const kKey = [['computing', 'arithmetic'], ['computing-back', 'backward'], ['exposed', 'waits for messages'], ['bubble', 'waits for others'], ['transfer', 'messages in flight'],
+  ['collective', 'a collective'], ['phase', 'a phase'], ['path', 'critical path']];
+/** Of the colours that are in the lanes. */
+function keyParts() {
+  const types = new Set(), back = new Set();
+  let critical = false;
+  for (const r of look.shown)
+    for (const l of runs[r].lanes)
+      for (let i = 0; i < l.count; ++i) {
+        types.add(kinds[l.type[i]]);
+        if (backOf[l.type[i]] && runs[r].goesBack[l.name[i]]) back.add(backOf[l.type[i]]);
+        critical = critical || l.critical[i] === 1;
+      }
+  const stuck = look.shown.some(r => runs[r].stuck.length > 0);
+  return kKey.filter(([name]) => types.has(name) || back.has(name) || name === 'path' && critical).concat(stuck ? [['bubble', 'stuck; framed: in the cycle']] : []);
+}
+const key = () => { $('key').innerHTML = keyParts().map(([name, words]) => `<span>${swatch(name)}${words}</span>`).join(' '); };
+
+/** The largest shares of the ranks' time, in a sentence: of the steps, where there are some. */
+function leadOf(run) {
+  const all = run.steps.length > 0 ? run.steps_share : run.legend.all, words = ['arithmetic', 'waiting for messages', 'waiting for late ranks', 'neither'];
+  if (run.stopped || all[1] <= 0) return '';
+  const parts = words.map((word, i) => [Math.round(100 * all[i + 2] / all[1]), word]).filter(([share]) => share > 0).sort((a, b) => b[0] - a[0]);
+  const what = run.steps.length === 0 ? 'this run' : run.steps.length === 1 ? 'the step' : `steps 1 to ${run.steps.length}`;
+  return parts.map(([share, word], i) => i === 0 ? `${share} % of ${what} is ${word}` : `${share} % ${word}`).join(', ') + '.';
+}
+
+/** The lines of code around a place, and its own between them; nothing where the page has none. */
+function codeAt(run, where, what) {
+  if (!run.sources[where]) return '';
+  const [path, line] = run.sources[where], near = run.lines[path].filter(([n]) => Math.abs(n - line) <= 4);
+  const text = near.map(([n, words]) => `<span${n === line ? ' class="at"' : ''}><i>${n}</i>${escaped(words) || ' '}</span>`).join('');
+  return `<p>${what}<b>${escaped(path)}:${line}</b></p><pre class="code" data-line="${line}">${text}</pre>`;
+}
+
+/** What was clicked: in words, and the code behind it. */
+function picked() {
+  const p = look.picked;
+  if (!p) return show('picked', '');
+  const run = runs[p.run], place = (where, what) => codeAt(run, where, what) || (where && `<p class="note">${what}${escaped(where)}</p>`);
+  const [head, ...more] = wordsOf({ picked: p }, false).split('\n');
+  const html = `<h2>${escaped(head)}</h2><p>${escaped(more.join('; '))}</p>`;
+  if (p.message === undefined) return show('picked', html + place(run.names[run.lanes[p.lane].where[p.event]], 'at '));
+  const m = run.messages, sent = run.lanes[m.from[p.message]], received = run.lanes[m.to[p.message]];
+  show('picked', html + place(run.names[sent.where[m.sent[p.message]]], `sent by rank ${sent.rank} at `)
+    + place(run.names[received.where[m.received[p.message]]], `received by rank ${received.rank} at `));
+}
+
 /** Sums over the ranks, as C++ added them up, beside what the ledgers say. */
 function legend() {
   const shown = look.shown.map(r => runs[r]), parts = [
-    ['computing', 'arithmetic of main', 2], ['exposed', 'main waits while its messages are on their way: exposed communication', 3],
-    ['bubble', 'main waits and nothing of its own goes on: others are late (bubble)', 4], ['page', 'the rest: the host, and ranks that are done', 5]];
-  const which = (run, i) => `${shown.length > 1 ? 'AB'[i] : ''} ${run.recorded < run.ranks ? 'recorded' : 'all'} ranks`, has = run => run.steps.length > 0;
-  const head = shown.map((run, i) => (has(run) ? `<th class="n" colspan="2">${which(run, i)}, ${run.steps.length === 1 ? 'step 1' : `steps 1 to ${run.steps.length}`}</th>` : '')
-    + `<th class="n" colspan="2">${has(run) ? `${shown.length > 1 ? 'AB'[i] + ' ' : ''}the whole run` : which(run, i)}</th>`).join('');
+    ['computing', 'arithmetic of main', 2], ['exposed', 'main waits, its messages are in flight: exposed communication', 3],
+    ['bubble', 'main waits, nothing of its own happens: others are late (bubble)', 4], ['page', 'the rest: the host, and ranks that are done', 5]];
+  $('legend').className = shown.length > 1 ? 'wide' : '';
+  const has = run => run.steps.length > 0, which = (run, i) => shown.length > 1 ? 'AB'[i] + (has(run) ? ':' : '') : `${run.recorded < run.ranks ? 'recorded' : 'all'} ranks${has(run) ? ',' : ''}`;
+  const head = shown.map((run, i) => (has(run) ? `<th class="n" colspan="2">${which(run, i)} ${run.steps.length === 1 ? 'step 1' : `steps 1 to ${run.steps.length}`}</th>` : '')
+    + `<th class="n${has(run) ? ' whole' : ''}" colspan="2">${has(run) ? `${shown.length > 1 ? 'AB'[i] + ': ' : ''}the whole run` : which(run, i)}</th>`).join('');
   const row = ([colour, words, at]) => `<tr data-part="${colour}"><td>${swatch(colour)}${words}</td>` + shown.map(run =>
     (has(run) ? `<td class="n">${time(run.steps_share[at])}</td><td class="n">${percent(run.steps_share[at], run.steps_share[1])}</td>` : '')
-    + `<td class="n" data-ns="${run.legend.all[at]}">${time(run.legend.all[at])}</td><td class="n">${percent(run.legend.all[at], run.legend.all[1])}</td>`).join('') + '</tr>';
+    + `<td class="n${has(run) ? ' whole' : ''}" data-ns="${run.legend.all[at]}">${time(run.legend.all[at])}</td><td class="n${has(run) ? ' whole' : ''}">${percent(run.legend.all[at], run.legend.all[1])}</td>`).join('') + '</tr>';
   let html = `<h2>Where the time goes</h2><table><tr><th></th>${head}</tr>${parts.map(row).join('')}</table>`;
-  html += `<p>${swatch('transfer')}a batch of messages, from when it could begin &ensp; ${swatch('collective')}a collective &ensp; ${swatch('phase')}a phase, ${swatch('back')}backward &ensp; ${swatch('path')}critical path</p>`;
   shown.forEach((run, i) => {
     const which = shown.length > 1 ? `${'AB'[i]}: ` : '';
     if (run.path) html += `<p class="note">${which}Critical path: ${escaped(run.path)}.</p>`;
-    if (run.recorded < run.ranks) html += `<p class="note" data-thinned="ranks">${which}Events of ${run.recorded} of ${run.ranks} ranks were recorded, and are what is added up above; the ledgers below are of all.</p>`;
-    if (run.drawn < run.recorded) html += `<p class="note" data-thinned="lanes">${which}The first ${run.drawn} of ${run.recorded} ranks are drawn; the sums are of all.</p>`;
   });
   show('legend', html + shown.map(ledger).join(''));
 }
@@ -50,6 +97,7 @@ function ledger(run, i) {
 function why() {
   show('why', look.shown.map((r, i) => {
     const w = runs[r].why, title = `<h2>What limits it${look.shown.length > 1 ? ': ' + 'AB'[i] : ''}</h2>`;
+    if (!w.sentence && runs[r].stopped) return '';  // the verdict says more
     if (!w.sentence) return `${title}<p class="note">${escaped(w.none)}</p>`;
     const gains = w.gains.map(([cost, ns, gained]) => `<tr><td>${cost}</td><td class="n">${time(ns)}</td><td class="n">${(Math.round(1000 * gained) / 10 || 0).toFixed(1)} %</td></tr>`).join('');
     const path = w.path.slice(0, 10).map(([name, transfer, ns, visits]) => `<tr><td>${escaped(name)}${transfer ? ' (messages)' : ''}</td><td class="n">${time(ns)}</td><td class="n">${visits}</td></tr>`).join('');
@@ -79,6 +127,7 @@ function diff() {
 function holdings() {
   const run = runs[look.shown[0]], h = run.holdings;
   if (look.shown.length > 1 || !h) return show('holdings', '');
+  if (h.none && (run.steps.length > 0 || run.stopped)) return show('holdings', '');
   if (h.none) return show('holdings', `<h2>Who holds what</h2><p class="note">Not followed: ${escaped(h.none)}.</p>`);
   let step = 0;
   while (step + 1 < h.steps.length && Math.max(...h.times[step + 1]) <= look.now) ++step;
@@ -93,8 +142,8 @@ function holdings() {
   const rows = h.steps[step].map((row, rank) => `<tr><th>rank ${rank}</th>${row.map((held, c) => cell(held, rank, c)).join('')}</tr>`).join('');
   const sent = h.messages.filter(m => m[0] === step).map(([, from, to, name, size]) => `<tr><td class="n">${from} → ${to}</td><td>${escaped(name)}</td><td class="n">${bytes(size)}</td></tr>`).join('');
   show('holdings', `<h2>Who holds what ${step === 0 ? 'at the beginning' : `after step ${step} of ${h.steps.length - 1}`}</h2>
-    <p class="note">0+1: the sum of what ranks 0 and 1 began with. Green: all ranks, each once. A thick border: new in this step. Steps are a rank's batches of messages; ← and → go on.</p>
-    <table class="holds"><tr><th></th>${head}</tr>${rows}</table><table><tr><th class="n">sent in this step</th><th></th><th></th></tr>${sent}</table>`);
+    <p class="note">0+1: the sum of what ranks 0 and 1 began with. Green: all ranks, each once. A thick border: new in this step. Steps are a rank's batches of messages; ← and → lead to the next ones.</p>
+    <table class="holds"><tr><th></th>${head}</tr>${rows}</table>${sent && `<table><tr><th class="n">sent in this step</th><th></th><th></th></tr>${sent}</table>`}`);
 }
 
 /** The wait graph of a deadlock; its cycle stands out. */
@@ -116,7 +165,7 @@ function stuck() {
   const rows = drawn.map(s => `<tr><td>rank ${s[0]}${s[1] === 'main' ? '' : ' ' + escaped(s[1])}</td><td>${escaped(s[6])}</td><td>${escaped(s[5])}</td></tr>`).join('');
   show('stuck', `<h2>Who waits for whom</h2><p class="note">${chain.length > 0 ? 'Thick: the cycle, or the chain that ends at a rank that is gone.' : ''}${run.stuck.length > drawn.length ? ` ${drawn.length} of ${run.stuck.length} are drawn.` : ''}</p>
     <svg viewBox="0 0 ${size} ${size}" style="max-width: ${Math.min(size, 460)}px" role="img" aria-label="wait graph"><defs><marker id="head" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" fill="context-stroke"/></marker></defs>${edges}${nodes}</svg>
-    <table><tr><th>who</th><th>waits because it</th><th>at</th></tr>${rows}</table>`);
+    <table><tr><th>who</th><th>waits because it</th><th>at</th></tr>${rows}</table>${[...new Set(drawn.map(s => s[5]))].slice(0, 3).map(where => codeAt(run, where, '')).join('')}`);
 }
 
 /** The two accesses of a race: what stands in its lanes, in words. */
@@ -126,7 +175,7 @@ function race() {
   const rows = r.accesses.map(([queue, , what, where, writes, begin, end, over], i) => `<tr data-access="${i + 1}"><th>${i + 1}</th><td>${escaped(what)} ${writes ? 'writes' : 'reads'}</td><td>rank ${r.rank} ${escaped(queue)}</td><td>${escaped(where)}</td><td class="n">${time(begin)}${over && end === begin ? '' : over ? ` to ${time(end)}` : ' and not over'}</td></tr>`).join('');
   const life = r.life[1] < 0 ? `from ${time(r.life[0])} to the end` : `from ${time(r.life[0])} to ${time(r.life[1])}`;
   show('race', `<h2>Two accesses that nothing orders</h2><table><tr><th></th><th>what</th><th>who</th><th>at</th><th class="n">when</th></tr>${rows}</table>
-    <p>Both use bytes ${r.offset} to ${r.offset + r.bytes} of memory for ${escaped(r.category)}, allocated at ${escaped(r.allocated)}; it lives ${life}: the line along the top of the rank's lane. Thin frames: what else used it.</p>`);
+    <p>Both use bytes ${r.offset} to ${r.offset + r.bytes} of memory for ${escaped(r.category)}, allocated at ${escaped(r.allocated)}; it lives ${life}: the line along the top of the rank's lane. Thin frames: what else used it.</p>${r.accesses.map(([, , , where], i) => codeAt(run, where, `${i + 1}: `)).join('')}`);
 }
 
 /** Live bytes by category, of the rank that holds most, over time. */
@@ -162,13 +211,27 @@ function memory() {
   show('memory', `<h2>Memory over time</h2><p>${names.map(name => `${swatch(colour[name])}${name}`).join(' &ensp; ')}</p>${charts}${lines.length > 4 ? `<p class="note">The first 4 of ${lines.length} ranks.</p>` : ''}`);
 }
 
+/** What is not to be seen of a run, before anything else is believed. */
+function leftOut() {
+  $('shown').innerHTML = look.shown.flatMap((r, i) => {
+    const run = runs[r], which = look.shown.length > 1 ? `${'AB'[i]}: ` : '';
+    return [run.recorded < run.ranks ? `<span data-thinned="ranks">${which}Events of ${run.recorded} of ${run.ranks} ranks were recorded, and are what is added up; the ledgers are of all.</span>` : '',
+      run.drawn < run.recorded ? `<span data-thinned="lanes">${which}Every event of ${run.drawn} of ${run.recorded} ranks is drawn, of the others their shares of time; sums are of all.</span>` : ''];
+  }).filter(Boolean).join(' ');
+}
+
 function panels() {
-  const shown = look.shown.map(r => runs[r]);
+  const shown = look.shown.map(r => runs[r]), both = shown.length > 1;
   document.title = shown.map(run => run.title).join(' and ');
   $('title').textContent = document.title;
+  const lines = (words, one) => one.map((run, i) => words(run) && (both ? `${'AB'[i]}: ` : '') + words(run)).filter(Boolean).join('\n');
+  $('about').textContent = lines(run => run.about, shown);
+  $('lead').textContent = lines(leadOf, shown);
+  leftOut();
+  key();
   const said = run => run.stopped && run.stuck.length > 0 ? run.stopped : run.stopped + run.message.slice(run.message.split('\n')[0].length);  // a table says the rest
   const failed = shown.filter(run => run.verdict && run.verdict !== 'PASS');
   $('verdict').innerHTML = failed.map(run => run.stopped ? `stopped ${escaped(said(run)).replace(run.verdict, '<b>$&</b>')}` : `<b>${escaped(run.verdict)}</b> ${escaped(run.message)}`).join('\n');
   delete $('holdings').dataset.step;
-  for (const panel of [legend, stuck, race, holdings, diff, why, memory, links]) panel();
+  for (const panel of [picked, legend, stuck, race, holdings, diff, why, memory, links]) panel();
 }

@@ -8,6 +8,7 @@ extern const char* const kCss;
 extern const char* const kData;
 extern const char* const kDraw;
 extern const char* const kPanels;
+extern const char* const kSave;
 extern const char* const kPlay;
 
 }  // namespace lockstep::view

@@ -1,9 +1,12 @@
 #include "tools/analyse/view/scene.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "common/analysis/graph.hpp"
 #include "common/analysis/labels.hpp"
@@ -12,30 +15,54 @@
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
 #include "common/runtime/trace/layout.hpp"
+#include "common/support/text/counted.hpp"
 #include "tools/analyse/view/json_text.hpp"
 #include "tools/analyse/view/panels.hpp"
+#include "tools/analyse/view/sources.hpp"
 
 namespace lockstep::view {
 namespace {
 
 using EventOf = TraceEvent::Kind;
 
-/// Texts by number: a name is in the page once.
-class Names {
+/// Values by number: each is in the page once.
+template <class Value>
+class Numbered {
  public:
-  int number(const std::string& name) {
-    const auto [known, fresh] = numbers_.try_emplace(name, static_cast<int>(all_.size()));
-    if (fresh) all_.push_back(name);
+  int number(const Value& value) {
+    const auto [known, fresh] = numbers_.try_emplace(value, static_cast<int>(all_.size()));
+    if (fresh) all_.push_back(value);
     return known->second;
   }
-  std::string json() const {
-    return list(all_, [](const std::string& name) { return text(name); });
+  template <class Write>
+  std::string json(const Write& write) const {
+    return list(all_, write);
   }
 
  private:
-  std::map<std::string, int> numbers_;
-  std::vector<std::string> all_;
+  std::map<Value, int> numbers_;
+  std::vector<Value> all_;
 };
+
+/// How the times came about, and on what.
+std::string clock_words(const Trace& trace) {
+  const std::string on = trace.machine.empty() ? "" : " " + trace.machine;
+  if (trace.backend == "sim") return "simulated:" + on;
+  if (trace.backend == "mpi" && trace.modelled) return "emulated, real messages delayed to the times of" + on;
+  if (trace.backend == "mpi") return "measured on processes:" + on;
+  if (trace.backend == "cuda") return "measured on one GPU:" + on;
+  if (trace.backend == "nccl") return "measured, a GPU per rank:" + on;
+  return trace.modelled ? "modelled times" : "measured";
+}
+
+/// "4 ranks · simulated: pcie-box · the reference's code".
+std::string about(const Trace& trace, std::size_t ranks) {
+  const std::string code = trace.code == "reference"    ? "the reference's code"
+                           : trace.code == "yours"      ? "your code"
+                           : trace.code == "yours: all" ? "all code yours"
+                                                        : trace.code;
+  return fmt::format("{} · {}{}", counted(ranks, "rank"), clock_words(trace), code.empty() ? "" : " · " + code);
+}
 
 class Scene {
  public:
@@ -49,22 +76,30 @@ class Scene {
         labels_(analysis::labels_of(trace_, flights_)),
         shares_(analysis::shares_of(trace)),
         critical_(trace.events.size()) {
-    choose_ranks();
+    count_events();
     light_path();
   }
 
   std::string json() {
-    const std::string drawn = events();  // first: it fills the names
-    const std::string moving = messages();
+    std::string drawn, moving;
+    for (std::size_t most = options_.most_events;;) {
+      const std::size_t chosen = choose_ranks(most);
+      drawn = events(), moving = messages();
+      const std::size_t bytes = drawn.size() + moving.size() + tables_json().size();
+      if (bytes <= options_.most_bytes || drawn_.size() <= 1) break;
+      most = chosen * options_.most_bytes / bytes;  // less than chosen: one rank less at least
+    }
+    const std::string rough = rough_json();
     return fmt::format(
-        R"({{"title":{},"modelled":{},"begin":{},"end":{},"set_up":{},"steps":{},"steps_share":{},"ranks":{},"drawn":{},"recorded":{},"verdict":{},"message":{},"stopped":{},"lanes":{},)"
-        R"("events":{},"messages":{},"names":{},"path":{},{},{},{},{},{}}})",
-        text(options_.title), trace_.modelled, ns(-origin_), ns(shares_.seconds - origin_),
-        ns(steps_.count > 0 ? 0 : analysis::set_up_seconds(trace_)), steps_json(),
+        R"({{"title":{},"about":{},"modelled":{},"begin":{},"end":{},"set_up":{},"steps":{},"steps_share":{},"ranks":{},"drawn":{},"recorded":{},"verdict":{},"message":{},"stopped":{},"lanes":{},)"
+        R"("events":{},"messages":{},{},"rough":{},"path":{},{},{},{},{},{},{}}})",
+        text(options_.title), text(about(trace_, ranks_in_run())), trace_.modelled, ns(-origin_),
+        ns(shares_.seconds - origin_), ns(set_up()), steps_json(),
         share_json(analysis::share_of_steps(whole_, steps_, shares_)), ranks_in_run(), drawn_.size(), recorded_.size(),
-        text(trace_.verdict), text(trace_.message), text(stop_words()), lanes_json(), drawn, moving, names_.json(),
-        text(why_no_path_), legend_json(whole_, shares_), why_json(whole_, ranks_in_run() == recorded_.size()),
-        traffic_json(trace_, flights_), memory_json(trace_), picture_json(trace_, flights_, labels_));
+        text(trace_.verdict), text(trace_.message), text(stop_words()), lanes_json(), drawn, moving, tables_json(),
+        rough, text(why_no_path_), sources_json(places(), {options_.source, trace_.code}), legend_json(whole_, shares_),
+        why_json(whole_, ranks_in_run() == recorded_.size()), traffic_json(trace_, flights_), memory_json(trace_),
+        picture_json(trace_, flights_, labels_));
   }
 
  private:
@@ -98,6 +133,15 @@ class Scene {
     return list(spans, [](const auto& span) { return fmt::format("[{},{}]", ns(span.first), ns(span.second)); });
   }
 
+  using EventKind = std::array<int, 4>;
+  using Parcel = std::tuple<int, std::uint64_t, bool>;
+
+  /// Where an event is drawn.
+  struct Placed {
+    int lane;
+    int index;  // of the lane's events
+  };
+
   struct LaneOf {
     int rank;
     int queue;
@@ -113,19 +157,25 @@ class Scene {
 
   std::size_t ranks_in_run() const { return std::max(trace_.totals.size(), recorded_.size()); }
 
-  /// All ranks, or as many of the first as there is room for.
-  void choose_ranks() {
-    std::map<int, std::size_t> events;
-    for (const TraceEvent& e : trace_.events) ++events[e.rank];
-    for (const TraceStuck& s : trace_.stuck) events[s.rank];
-    for (const TraceRace& r : trace_.races) events[r.rank];
-    for (const TraceBlock& b : trace_.blocks) events[b.rank];  // it was recorded, though nothing may have happened
+  double set_up() const { return steps_.count > 0 ? 0 : analysis::set_up_seconds(trace_); }
+
+  void count_events() {
+    for (const TraceEvent& e : trace_.events) ++recorded_[e.rank];
+    for (const TraceStuck& s : trace_.stuck) recorded_[s.rank];
+    for (const TraceRace& r : trace_.races) recorded_[r.rank];
+    for (const TraceBlock& b : trace_.blocks) recorded_[b.rank];  // recorded, though nothing may have happened
+  }
+
+  /// Chooses all ranks, or as many of the first as have at most so many events; the number of these.
+  std::size_t choose_ranks(std::size_t most) {
+    drawn_.clear();
     std::size_t sum = 0;
-    for (const auto& [rank, count] : events) {
-      recorded_.insert(rank);
+    for (const auto& [rank, count] : recorded_) {
+      if (sum + count > most && !drawn_.empty()) break;
       sum += count;
-      if (sum <= options_.most_events || drawn_.empty()) drawn_.insert(rank);
+      drawn_.insert(rank);
     }
+    return sum;
   }
 
   /// The critical path, of the whole run, where it can be replayed.
@@ -154,6 +204,8 @@ class Scene {
   // Events, lane by lane ----------------------------------------------------------------------------------------------
 
   std::string events() {
+    names_ = {}, kinds_ = {}, parcels_ = {};
+    lanes_.clear(), by_lane_.clear(), place_of_.clear(), exposed_.clear();
     has_steps_ = std::any_of(trace_.events.begin(), trace_.events.end(), analysis::is_pipeline_step);
     for (TraceRow& row : rows()) {
       if (!drawn_.contains(row.rank)) continue;
@@ -173,7 +225,8 @@ class Scene {
   void add_lanes(int rank, int queue, char kind, const std::vector<std::vector<const TraceEvent*>>& all) {
     int row = 0;
     for (const auto& lane : all) {
-      for (const TraceEvent* e : lane) lane_of_[index_of(e)] = static_cast<int>(lanes_.size());
+      for (std::size_t i = 0; i < lane.size(); ++i)
+        place_of_[index_of(lane[i])] = {static_cast<int>(lanes_.size()), static_cast<int>(i)};
       lanes_.push_back({rank, queue, kind, row++});
       by_lane_.push_back(lane);
     }
@@ -187,7 +240,7 @@ class Scene {
     const auto want = [&](int rank, int queue) {
       all.try_emplace({rank, queue}, TraceRow{.rank = rank, .queue = queue});
     };
-    for (const int rank : recorded_) want(rank, 0);
+    for (const auto& [rank, count] : recorded_) want(rank, 0);
     for (const TraceStuck& s : trace_.stuck) want(s.rank, s.queue);
     for (const TraceRace& r : trace_.races) want(r.rank, r.first.queue), want(r.rank, r.second.queue);
     std::vector<TraceRow> sorted;
@@ -197,14 +250,17 @@ class Scene {
 
   std::size_t index_of(const TraceEvent* e) const { return static_cast<std::size_t>(e - trace_.events.data()); }
 
-  /// Kind, name, place, begin, length, on the critical path: six numbers an event. Kinds: 0 arithmetic, 1 exposed
-  /// communication, 2 bubble, 3 another queue's waiting, 4 transfers, 5 a collective, 6 a phase.
+  /// Three numbers an event: which of `kinds`, the time since the last one's end, and its length. `kinds` are
+  /// [kind, name, place, on the critical path]; 0 arithmetic, 1 exposed communication, 2 bubble, 3 another queue's
+  /// waiting, 4 transfers, 5 a collective, 6 a phase.
   std::string lane_json(const std::vector<const TraceEvent*>& lane) {
     std::string out = "[";
+    long long last = 0;
     const auto add = [&](int kind, const TraceEvent& e, double begin, double end) {
-      out += fmt::format("{}{},{},{},{},{},{}", out.size() > 1 ? "," : "", kind,
-                         names_.number(labels_.events[index_of(&e)]), names_.number(e.where), ns(begin),
-                         ns(end) - ns(begin), critical_[index_of(&e)] ? 1 : 0);
+      const int which = kinds_.number(
+          {kind, names_.number(labels_.events[index_of(&e)]), names_.number(e.where), critical_[index_of(&e)] ? 1 : 0});
+      out += fmt::format("{}{},{},{}", out.size() > 1 ? "," : "", which, ns(begin) - last, ns(end) - ns(begin));
+      last = ns(end);
     };
     for (const TraceEvent* e : lane) {
       if (e->kind == EventOf::wait && e->queue == 0) {
@@ -220,6 +276,67 @@ class Scene {
           *e, e->begin, e->end);
     }
     return out + "]";
+  }
+
+  /// "names", with a rank's number, a chunk's and the like apart: [text with # for each, numbers]; "kinds" of events
+  /// and "parcels", one after the other.
+  std::string tables_json() {
+    Numbered<std::string> patterns;
+    const std::string names = names_.json([&](const std::string& name) {
+      std::string pattern, numbers;
+      for (std::size_t i = 0; i < name.size();) {
+        const std::size_t end = std::min(name.find_first_not_of("0123456789", i), name.size());
+        const bool number = end > i && end - i < 10 && (name[i] != '0' || end == i + 1);
+        if (number) numbers += "," + name.substr(i, end - i);
+        pattern += number ? "#" : name.substr(i, std::max<std::size_t>(end - i, 1));
+        i = std::max(end, i + 1);
+      }
+      if (numbers.empty() || name.find('#') != name.npos) return text(name);
+      return fmt::format("[{}{}]", patterns.number(pattern), numbers);
+    });
+    const auto kind = [](const EventKind& k) { return fmt::format("{},{},{},{}", k[0], k[1], k[2], k[3]); };
+    const auto parcel = [](const Parcel& p) {
+      return fmt::format("{},{},{:d}", std::get<0>(p), std::get<1>(p), std::get<2>(p));
+    };
+    return fmt::format(R"("names":{},"patterns":{},"kinds":{},"parcels":{})", names, patterns.json(text),
+                       kinds_.json(kind), parcels_.json(parcel));
+  }
+
+  /// Of ranks that are not drawn, what share of each of so many parts of the time main computed, waited for messages
+  /// and for others: a character for each, '0' to '9'. From the begin of the steps to their end, or of the whole run.
+  std::string rough_json() const {
+    constexpr std::size_t kParts = 600;
+    const double begin = origin_ + set_up(), end = end_of_steps(), part = (end - begin) / kParts;
+    std::map<int, std::vector<std::array<double, 3>>> shares;
+    for (const auto& [rank, count] : recorded_)
+      if (!drawn_.contains(rank)) shares[rank].resize(kParts);
+    const auto add = [&](int rank, std::size_t kind, double from, double to) {
+      const auto known = shares.find(rank);
+      if (known == shares.end() || part <= 0) return;
+      from = std::max(0.0, (from - begin) / part), to = std::min(double(kParts), (to - begin) / part);
+      for (auto i = static_cast<std::size_t>(from); double(i) < to; ++i)
+        known->second[i][kind] += std::min(to, double(i + 1)) - std::max(from, double(i));
+    };
+    for (const TraceEvent& e : whole_.events)
+      if (e.kind == EventOf::compute && e.queue == 0) add(e.rank, 0, e.begin, e.end);
+    for (const analysis::WaitPart& wait : shares_.waits)
+      add(whole_.events[static_cast<std::size_t>(wait.event)].rank, wait.exposed ? 1 : 2, wait.begin, wait.end);
+    return fmt::format(R"({{"begin":{},"end":{},"ranks":{}}})", ns(begin - origin_), ns(end - origin_),
+                       list(shares, [](const auto& rank) {
+                         std::string digits;
+                         for (const auto& kinds : rank.second)
+                           for (const double share : kinds)
+                             digits += static_cast<char>('0' + std::min(9L, std::lround(9 * share)));
+                         return fmt::format(R"([{},"{}"])", rank.first, digits);
+                       }));
+  }
+
+  /// As recorded; of a run without steps its end.
+  double end_of_steps() const {
+    double end = steps_.count > 0 ? 0 : shares_.seconds;
+    for (const auto& [rank, steps] : steps_.by_rank)
+      if (steps_.count > 0) end = std::max(end, steps[steps_.count - 1]->end);
+    return end;
   }
 
   std::string lanes_json() {
@@ -248,22 +365,51 @@ class Scene {
     return known != deciding_.end() && known->second == flight;
   }
 
-  /// From lane, to lane, left, arrived, name, bytes, on the critical path.
+  const Placed* find_place(int event) const {
+    const auto known = event < 0 ? place_of_.end() : place_of_.find(static_cast<std::size_t>(event));
+    return known == place_of_.end() ? nullptr : &known->second;
+  }
+
+  /// By from lane and to lane, in the order in which they leave: five numbers a message, of which sent and received
+  /// event and the departure are counted from those of the one before; then its time, and which of `parcels`: [name,
+  /// bytes, on the critical path].
   std::string messages() {
     find_deciding();
-    std::string out = "[";
+    std::map<std::pair<int, int>, std::vector<std::size_t>> links;
     for (std::size_t i = 0; i < flights_.size(); ++i) {
+      const Placed *from = find_place(flights_[i].from), *to = find_place(flights_[i].to);
+      if (from && to) links[{from->lane, to->lane}].push_back(i);
+    }
+    for (auto& [lanes, link] : links)
+      std::stable_sort(link.begin(), link.end(),
+                       [&](std::size_t a, std::size_t b) { return flights_[a].begin < flights_[b].begin; });
+    return list(links, [&](const auto& link) {
+      return fmt::format("[{},{},{}]", link.first.first, link.first.second, link_json(link.second));
+    });
+  }
+
+  std::string link_json(const std::vector<std::size_t>& link) {
+    int sent = 0, received = 0;
+    long long left = 0;
+    return list(link, [&](std::size_t i) {
       const analysis::Flight& f = flights_[i];
-      if (f.from < 0 || f.to < 0) continue;
-      const auto from = lane_of_.find(static_cast<std::size_t>(f.from)),
-                 to = lane_of_.find(static_cast<std::size_t>(f.to));
-      if (from == lane_of_.end() || to == lane_of_.end()) continue;
       const TraceMessage& m = trace_.events[static_cast<std::size_t>(f.from)].messages[f.which_from];
       const bool critical = decides(f.to, static_cast<int>(i)) || decides(f.from, static_cast<int>(i));
-      out += fmt::format("{}{},{},{},{},{},{},{}", out.size() > 1 ? "," : "", from->second, to->second, ns(f.begin),
-                         ns(f.end), names_.number(labels_.messages[i]), m.bytes, critical ? 1 : 0);
-    }
-    return out + "]";
+      const int from = find_place(f.from)->index, to = find_place(f.to)->index;
+      const int parcel = parcels_.number({names_.number(labels_.messages[i]), m.bytes, critical});
+      return fmt::format("{},{},{},{},{}", from - std::exchange(sent, from), to - std::exchange(received, to),
+                         ns(f.begin) - std::exchange(left, ns(f.begin)), ns(f.end) - ns(f.begin), parcel);
+    });
+  }
+
+  /// Where the source of what is drawn, and of what the panels tell, is.
+  std::set<std::string> places() const {
+    std::set<std::string> places;
+    for (const TraceEvent& e : trace_.events)
+      if (drawn_.contains(e.rank)) places.insert(e.where);
+    for (const TraceStuck& s : trace_.stuck) places.insert(s.where);
+    for (const TraceRace& r : trace_.races) places.insert({r.allocated, r.first.where, r.second.where});
+    return places;
   }
 
   const Trace& whole_;     // as recorded
@@ -278,11 +424,14 @@ class Scene {
   std::map<int, int> deciding_;  // flight, by event
   std::string why_no_path_;
   bool has_steps_ = false;
-  std::set<int> recorded_, drawn_;  // ranks
-  Names names_;
+  std::map<int, std::size_t> recorded_;  // events, by rank
+  std::set<int> drawn_;                  // ranks
+  Numbered<std::string> names_;
+  Numbered<EventKind> kinds_;
+  Numbered<Parcel> parcels_;
   std::vector<LaneOf> lanes_;
   std::vector<std::vector<const TraceEvent*>> by_lane_;
-  std::map<std::size_t, int> lane_of_;                      // by event
+  std::map<std::size_t, Placed> place_of_;                  // by event
   std::map<int, std::vector<analysis::WaitPart>> exposed_;  // by event
 };
 

@@ -10,7 +10,10 @@ namespace lockstep::view {
 
 struct SceneOptions {
   std::string title;
-  std::size_t most_events = 150'000;  // beyond them the first ranks alone are drawn; sums are of all
+  std::string source;                 // root of the source tree; "": no code is shown
+  // Beyond either the first ranks alone are drawn event by event; sums are of all.
+  std::size_t most_events = 150'000;
+  std::size_t most_bytes = 2'600'000;
 };
 
 /// The object that tools/analyse/view/*.js reads.
