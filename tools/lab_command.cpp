@@ -1,6 +1,7 @@
 #include "tools/lab_command.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "common/error.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/text/columns.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/option_words.hpp"
 #include "tools/course/scores.hpp"
@@ -289,7 +291,12 @@ class CommandLine {
     const std::vector<std::string> names = known();
     return std::find(names.begin(), names.end(), name) != names.end();
   }
-  std::string unknown(const std::string& name) { return unknown_name("command", name, known()); }
+  std::string unknown(const std::string& name) {
+    const std::vector<std::string> three = nearest_of(name, known(), 3);
+    const char* words = near(name, three[0]) ? "unknown command '{}': did you mean '{}', '{}' or '{}'? {}"
+                                             : "unknown command '{}'. The nearest are '{}', '{}' and '{}'. {}";
+    return fmt::format(fmt::runtime(words), name, three[0], three[1], three[2], "./lab help all lists every command.");
+  }
 
   /// What a script passes whose variable is not set: for exercises it would mean all of them.
   static void refuse_empty_words(int argc, const char* const* argv) {
@@ -333,18 +340,20 @@ class CommandLine {
           "./lab report        measure, and write outputs/report/index.html\n"
           "./lab help all lists every command, ./lab help COMMAND its options, ./lab --version the version.\n",
           paths_.example());
-    std::string text =
-        "./lab COMMAND …; ./lab help COMMAND lists its options.\n"
-        "  setup      install what is missing\n"
-        "  test       build everything and test the suite; --gpu: all labs' tests on the GPU\n"
-        "  report     measure, and write outputs/report/index.html; --from: a folder, or your own CSV\n"
-        "  doctor     what this machine has, and what it lacks\n"
-        "  update     install a newer version of Lockstep in this folder; your answers are kept\n"
-        "  gpu-pack   pack a check for a machine with a GPU and no network (docs/use/gpu.md)\n";
-    for (const CLI::App* command : app_.get_subcommands({})) {
-      if (!command->get_group().empty())
-        text += fmt::format("  {:<10} {}\n", command->get_name(), command->get_description());
-    }
+    std::string text = "./lab COMMAND …; ./lab help COMMAND lists its options.\n";
+    const auto add = [&](const std::string& command, const std::string& what) {
+      std::string label = command;
+      for (const std::string& line : wrapped(what, terminal_columns(STDOUT_FILENO) - 13))
+        text += fmt::format("  {:<10} {}\n", std::exchange(label, ""), line);
+    };
+    add("setup", "install what is missing");
+    add("test", "build everything and test the suite; --gpu: all labs' tests on the GPU");
+    add("report", "measure, and write outputs/report/index.html; --from: a folder, or your own CSV");
+    add("doctor", "what this machine has, and what it lacks");
+    add("update", "install a newer version of Lockstep in this folder; your answers are kept");
+    add("gpu-pack", "pack a check for a machine with a GPU and no network (docs/use/gpu.md)");
+    for (const CLI::App* command : app_.get_subcommands({}))
+      if (!command->get_group().empty()) add(command->get_name(), command->get_description());
     return text;
   }
 

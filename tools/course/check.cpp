@@ -1,5 +1,6 @@
 // ./lab check, and the line on the student's answers that ends every ctest.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "common/error.hpp"
+#include "common/support/text/columns.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/answer_language.hpp"
@@ -106,8 +108,9 @@ void print_explanation(const Judged& judged) {
     bool known = std::find(told.begin(), told.end(), row.message) != told.end();
     if (testing::severity(row.verdict) < 3 || row.message.empty() || known) continue;
     told.push_back(row.message);
-    fmt::print("\n{} {}{}\n{}", row.id, coloured(row.verdict), about_a_test(row) ? " in " + row.test : "",
-               indented(row.message, "  "));
+    std::string message = indented(row.message, "  ");
+    if (isatty(STDOUT_FILENO)) message = wrapped_lines(message, terminal_columns(STDOUT_FILENO));
+    fmt::print("\n{} {}{}\n{}", row.id, coloured(row.verdict), about_a_test(row) ? " in " + row.test : "", message);
     if (about_a_test(row)) fmt::print("  a hint: ./lab hint {}\n", row.id);
   }
 }
@@ -216,6 +219,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     rows.push_back(judged.whole);
   }
   if (!options.json.empty()) testing::write_judgements(options.json, rows);
+  if (options.trace) fmt::print("./lab view TIMELINE animates one of these; ui.perfetto.dev opens it, too.\n");
   if (std::none_of(rows.begin(), rows.end(), [](const Judgement& j) { return j.passed + j.failed > 0; })) {
     fmt::print("Nothing was tested.\n");
     return 2;

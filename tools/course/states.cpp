@@ -47,17 +47,23 @@ std::optional<Exercise> next_exercise(const Paths& paths) {
 }
 
 namespace {
-constexpr std::size_t kIdColumns = 9, kTitleColumns = 32, kStateColumns = 19;
+constexpr std::size_t kIdColumns = 9, kStateColumns = 19, kLeastTitle = 10;
+
+/// Of so many columns of a line a title's, which has `others` beside it.
+std::size_t title_columns(std::size_t columns, std::size_t others) {
+  return std::max(kLeastTitle, std::min(columns, kListColumns) - std::min(columns, others));
+}
 }  // namespace
 
 std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
-                        const std::string& state, const std::string& colour) {
-  const std::vector<std::string> titles = wrapped(title, kTitleColumns), states = wrapped(state, kStateColumns);
+                        const std::string& state, const std::string& colour, std::size_t columns) {
+  const std::size_t wide = title_columns(columns, 48);
+  const std::vector<std::string> titles = wrapped(title, wide), states = wrapped(state, kStateColumns);
   std::string rows;
   for (std::size_t i = 0; i < std::max(titles.size(), states.size()); ++i) {
     const bool first = i == 0;
     const std::string row = fmt::format("  {}{} {:>7}  {:>6}  ", padded(first ? id : "", kIdColumns),
-                                        padded(i < titles.size() ? titles[i] : "", kTitleColumns),
+                                        padded(i < titles.size() ? titles[i] : "", wide),
                                         first ? fmt::format("{}–{}", minutes, kTimesIfNew * minutes) : "",
                                         first && points ? std::to_string(*points) : "");
     const std::string end = i < states.size() ? colour + states[i] + (colour.empty() ? "" : style().off) : "";
@@ -66,12 +72,14 @@ std::string row_of_list(const std::string& id, const std::string& title, int min
   return rows;
 }
 
-std::string head_of_list() {
-  return fmt::format("  {} {:>7}  {:>6}  state\n", padded("", kIdColumns + kTitleColumns), "minutes", "points");
+std::string head_of_list(std::size_t columns) {
+  return fmt::format("  {} {:>7}  {:>6}  state\n", padded("", kIdColumns + title_columns(columns, 48)), "minutes",
+                     "points");
 }
 
-std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title) {
-  return fitted(indent + padded(id, indent.empty() ? 7 : 8) + title, 56);
+std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title,
+                           std::size_t columns) {
+  return fitted(indent + padded(id, indent.empty() ? 7 : 8) + title, title_columns(columns, 24));
 }
 
 std::string in_one_line(const Exercise& exercise) {

@@ -1,9 +1,12 @@
 // Where a learner stands: what became of each exercise, and what comes next.
 #pragma once
 
+#include <unistd.h>
+
 #include <optional>
 #include <string>
 
+#include "common/support/text/columns.hpp"
 #include "tools/course/record.hpp"
 
 namespace lockstep::tools {
@@ -24,16 +27,20 @@ std::optional<Exercise> last_edited(const Paths& paths);
 /// first that neither passes nor is borrowed; then the first extra one. Empty where all pass.
 std::optional<Exercise> next_exercise(const Paths& paths);
 
-/// A row of ./lab list, with its end, in 80 columns: long titles and states have several lines. `minutes` become those
-/// of somebody who knows the field and of who is new to it. `points` may be left out; `colour` is that of the state.
-std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
-                        const std::string& state, const std::string& colour);
-/// What stands above such rows.
-std::string head_of_list();
+/// Lists are at most so wide; in a narrower terminal, as wide as that.
+inline constexpr std::size_t kListColumns = 80;
 
-/// What stands before the verdict in a row of ./lab check: of one width, which leaves room for the verdict in 80
-/// columns.
-std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title);
+/// A row of ./lab list, with its end: long titles and states have several lines. `minutes` become those of somebody who
+/// knows the field and of who is new to it. `points` may be left out; `colour` is that of the state.
+std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
+                        const std::string& state, const std::string& colour,
+                        std::size_t columns = terminal_columns(STDOUT_FILENO));
+/// What stands above such rows.
+std::string head_of_list(std::size_t columns = terminal_columns(STDOUT_FILENO));
+
+/// What stands before the verdict in a row of ./lab check: of one width, which leaves room for the verdict.
+std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title,
+                           std::size_t columns = terminal_columns(STDOUT_FILENO));
 
 /// "21.3 Recursive doubling and Rabenseifner, 90 minutes (extra)".
 std::string in_one_line(const Exercise& exercise);

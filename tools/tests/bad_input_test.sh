@@ -26,7 +26,8 @@ done
 # An empty word that no option takes, as of a variable that is not set: the parser of options looked for an end.
 refused "argument 1 is empty" "$lab" train '' -x
 refused "argument 3 is empty" "$lab" train --ranks 2 '' -x
-refused "unknown command 'chek': did you mean 'check'" "$lab" help chek
+refused "unknown command 'chek': did you mean 'check', '.*' or '.*'? ./lab help all" "$lab" help chek
+refused "unknown command 'nosuch'. The nearest are '.*', '.*' and '.*'. ./lab help all" "$lab" help nosuch
 refused "argument 1 is empty" "$lab" check ''
 refused "argument 2 is empty" "$lab" list 21 ''
 refused "--seed needs a value" "$lab" check 21.2 --seed ''

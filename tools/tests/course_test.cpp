@@ -36,16 +36,19 @@ TEST_F(FindingOnesWay, TestsOfTheWholeHaveWhatThePartsLeave) {
 }
 
 TEST_F(FindingOnesWay, RowsOfTheListFitATerminal) {
-  const auto expect_to_fit = [](const std::string& rows) {
+  const auto expect_to_fit = [](const std::string& rows, std::size_t columns) {
     std::istringstream lines(rows);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80u) << line;
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), columns) << line;
   };
   const Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
-  expect_to_fit(head_of_list());
-  for (const Exercise& e : course.select("").exercises)
-    for (const char* state : {"-", "edited since FAIL", "edited since DOES NOT COMPILE, revealed"})
-      expect_to_fit(row_of_list(e.id, e.title + " (extra)", e.minutes, e.points, state, ""));
-  EXPECT_EQ(row_of_list("drill 21", "A run whose title is longer than its column", 20, std::nullopt, "solved", ""),
+  for (const std::size_t columns : {60, 72, 80}) {
+    expect_to_fit(head_of_list(columns), columns);
+    for (const Exercise& e : course.select("").exercises)
+      for (const char* state : {"-", "edited since FAIL", "edited since DOES NOT COMPILE, revealed"})
+        expect_to_fit(row_of_list(e.id, e.title + " (extra)", e.minutes, e.points, state, "", columns), columns);
+  }
+  EXPECT_EQ(head_of_list(200), head_of_list(80)) << "a wide terminal does not tear rows apart";
+  EXPECT_EQ(row_of_list("drill 21", "A run whose title is longer than its column", 20, std::nullopt, "solved", "", 80),
             "  drill 21 A run whose title is longer than   20–40          solved\n"
             "           its column\n");
 }
@@ -54,10 +57,11 @@ TEST_F(FindingOnesWay, VerdictsStandInOneColumnOfATerminal) {
   const Course course = Course::read(LOCKSTEP_SOURCE_DIR "/labs/course.json");
   const std::size_t room = 80 - std::string(" DOES NOT COMPILE").size();
   for (const Exercise& e : course.select("").exercises) {
-    EXPECT_EQ(columns_of(label_of_check("", e.id, e.title)), 56u) << e.title;
-    EXPECT_LE(columns_of(label_of_check("", e.id, e.title)), room) << e.title;
+    EXPECT_EQ(columns_of(label_of_check("", e.id, e.title, 80)), 56u) << e.title;
+    EXPECT_LE(columns_of(label_of_check("", e.id, e.title, 80)), room) << e.title;
+    EXPECT_LE(columns_of(label_of_check("", e.id, e.title, 60)), room - 20) << e.title;
     for (const Part& part : e.parts)
-      EXPECT_EQ(columns_of(label_of_check("  ", part.id, part.title)), 56u) << part.title;
+      EXPECT_EQ(columns_of(label_of_check("  ", part.id, part.title, 80)), 56u) << part.title;
   }
 }
 

@@ -282,6 +282,8 @@ TEST(Nearest, SuggestsWhatWasMeant) {
             "unknown machine 'loptap': did you mean 'laptop'? Known: dgx_h100, laptop, pcie_box.");
   EXPECT_EQ(unknown_name("machine", "z", {}), "unknown machine 'z'.");
   const std::vector<std::string> models{"gpt-1t", "gpt3-13b", "gpt3-175b"};
+  EXPECT_EQ(nearest_of("gpt3", models, 1), std::vector<std::string>{nearest("gpt3", models)});
+  EXPECT_EQ(nearest_of("x", models, 99).size(), models.size()) << "no more than there are";
   EXPECT_EQ(nearest("gpt3", models), "gpt3-13b") << "its beginning is nearer than two letters wrong";
   EXPECT_NE(unknown_name("machine", "dgx", {known}).find("did you mean 'dgx_h100'?"), std::string::npos);
 }

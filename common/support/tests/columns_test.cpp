@@ -22,6 +22,13 @@ TEST(Columns, LinesBreakBetweenWords) {
   EXPECT_EQ(wrapped("", 4), Lines{""});
 }
 
+TEST(Columns, LongLinesOfATextGoBelowTheirBegin) {
+  EXPECT_EQ(wrapped_lines("short\n  a b c d e f g h i j\n", 18), "short\n  a b c d e f g\n    h i j\n");
+  EXPECT_EQ(wrapped_lines("rank  bytes  and more columns", 12), "rank  bytes  and more columns") << "a table";
+  EXPECT_EQ(wrapped_lines("see it: ./lab view check 21.2", 12), "see it: ./lab view check 21.2") << "to be copied";
+  EXPECT_EQ(wrapped_lines("", 12), "");
+}
+
 TEST(Columns, ALineLeavesOutWhatMattersLeast) {
   const std::vector<LinePart> parts = {{"step 3/8", 3}, {"gradient 2", 1}, {"9 s left", 2}};
   EXPECT_EQ(line_of(parts, 30), "step 3/8  gradient 2  9 s left");

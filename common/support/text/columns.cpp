@@ -49,6 +49,29 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
   return lines;
 }
 
+std::string wrapped_lines(std::string_view text, std::size_t columns) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    const std::string_view words = line.substr(indent);
+    at = end + 1;
+    if (columns_of(line) <= columns || indent + 12 > columns || words.find("  ") != words.npos ||
+        words.find("./lab ") != words.npos) {
+      out.append(line);
+    } else {
+      std::size_t blanks = indent;
+      for (const std::string& part : wrapped(words, columns - indent - 2)) {
+        out.append(blanks == indent ? "" : "\n").append(blanks, ' ').append(part);
+        blanks = indent + 2;
+      }
+    }
+    if (end < text.size()) out += '\n';
+  }
+  return out;
+}
+
 std::string line_of(std::vector<LinePart> parts, std::size_t columns) {
   while (true) {
     std::string line;

@@ -20,6 +20,10 @@ std::string fitted(std::string_view text, std::size_t columns);
 /// one line.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
 
+/// Breaks the lines of a text that are too long between words, and indents what follows a little more than the line
+/// itself. A line with a table's gaps or with a ./lab command stays whole: it is for copying.
+std::string wrapped_lines(std::string_view text, std::size_t columns);
+
 /// A part of a line, and its importance.
 struct LinePart {
   std::string text;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -39,16 +40,23 @@ inline bool begins(std::string_view candidate, std::string_view name) {
          edit_distance(candidate.substr(0, name.size()), name) == 0;
 }
 
-/// Returns the candidate nearest to `name`; one that begins with it is as near as one with a wrong letter. Empty only
-/// if there are no candidates. The first wins a tie.
+/// Returns at most `most` candidates, the nearest to `name` first; one that begins with it is as near as one with a
+/// wrong letter. Equally near ones keep their order.
+inline std::vector<std::string> nearest_of(std::string_view name, std::span<const std::string> candidates,
+                                           std::size_t most) {
+  std::vector<std::pair<std::size_t, std::string>> found;
+  for (const std::string& candidate : candidates)
+    found.emplace_back(begins(candidate, name) ? 1 : edit_distance(name, candidate), candidate);
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(most, found.size()); ++i) names.push_back(found[i].second);
+  return names;
+}
+
+/// Returns the nearest candidate. Empty only if there are none.
 inline std::string nearest(std::string_view name, std::span<const std::string> candidates) {
-  std::string best;
-  std::size_t best_distance = static_cast<std::size_t>(-1);
-  for (const std::string& candidate : candidates) {
-    const std::size_t distance = begins(candidate, name) ? 1 : edit_distance(name, candidate);
-    if (distance < best_distance) best = candidate, best_distance = distance;
-  }
-  return best;
+  const std::vector<std::string> names = nearest_of(name, candidates, 1);
+  return names.empty() ? "" : names.front();
 }
 
 /// True if a suggestion helps: it shares at least half with the typed name.
