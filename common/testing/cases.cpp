@@ -49,12 +49,14 @@ bool not_written(const Outcome& outcome) {
   return outcome.verdict == Verdict::not_implemented || outcome.verdict == Verdict::does_not_compile;
 }
 
+/// The commands that run this case again, first the one that shows it.
 std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
   const std::optional<std::uint64_t> seed = test_options().seed;
-  return fmt::format("replay: ./lab check {} --ranks {} --size {}{}{}{} --trace", exercise_id(), the_case.ranks,
-                     the_case.size, perturb ? fmt::format(" --perturb {}", *perturb) : "",
-                     seed ? fmt::format(" --seed {}", *seed) : "",
-                     on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
+  const std::string which =
+      fmt::format("check {} --ranks {} --size {}{}{}{}", exercise_id(), the_case.ranks, the_case.size,
+                  perturb ? fmt::format(" --perturb {}", *perturb) : "", seed ? fmt::format(" --seed {}", *seed) : "",
+                  on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
+  return fmt::format("see it: ./lab view {0}\nreplay: ./lab {0} --trace", which);
 }
 
 /// Returns a chart and, for few ranks, the messages, unless queued work is perturbed. Tests that look at the same run
@@ -92,7 +94,7 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
     Trace trace = outcome.trace;
     if (!wrong.empty()) trace.verdict = to_string(Verdict::fail), trace.message = wrong;
     lockstep::write_trace(trace, file, title);
-    fmt::print("timeline: {} (open it in ui.perfetto.dev)\n", file);
+    if (!test_options().trace_file.ends_with('/')) fmt::print("timeline: {}\n", file);  // of ./lab view, its page is
   } catch (const Error& error) {  // not rethrown: other processes would go to the next case without this one
     record_verdict(error.verdict(), error.what());
     ADD_FAILURE() << error.what();

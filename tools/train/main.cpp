@@ -1,5 +1,6 @@
 // ./lab train: trains the GPT on text, on whichever backend this program was linked with. See --help.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdio>
@@ -7,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/error.hpp"
 #include "common/runtime/device_notes.hpp"
+#include "common/support/json/whose_code.hpp"
 #include "common/support/text/run_program.hpp"
 #include "tools/train/explain.hpp"
 #include "tools/train/phantom.hpp"
@@ -36,7 +39,7 @@ bool all_finite(const Outcome& outcome) {
 void write_files(const TrainPlan& plan, const TrainLog& log, const Outcome& outcome) {
   const TrainRequest& r = plan.request;
   if (!r.csv.empty()) write_csv(r.csv, log.step_rows());
-  if (!r.trace.empty()) write_trace(outcome.trace, r.trace, "Training");
+  if (!r.trace.empty()) write_trace(outcome.trace, r.trace, title_of(plan));
   if (r.json.empty()) return;
   Context context = Context::here();
   set_asked(context.more, r, /*in_context=*/true);
@@ -44,6 +47,15 @@ void write_files(const TrainPlan& plan, const TrainLog& log, const Outcome& outc
   for (const DeviceNote& note : device_notes()) context.more.set(note.field, note.value);
   context.more.set("data", plan.corpus ? plan.data : "");
   write_results(r.json, context, std::vector<Row>{log.result_row(outcome)});
+}
+
+/// The command that shows how a run failed; "" where there is none.
+std::string how_to_see_it(int argc, char** argv, const TrainPlan& plan, const Outcome& outcome) {
+  if (outcome.verdict == Verdict::usage) return "";
+  if (!plan.request.trace.empty()) return fmt::format("\nsee it: ./lab view {}", plan.request.trace);
+  if (std::string_view(backend_name()) != "sim") return "";  // the launcher's options are not here
+  const char* code = whose_code().starts_with("yours") ? " --mine" : "";
+  return fmt::format("\nsee it: ./lab view train{} {}", code, fmt::join(argv + 1, argv + argc, " "));
 }
 
 int train_text(int argc, char** argv, const Session& session) {
@@ -61,8 +73,8 @@ int train_text(int argc, char** argv, const Session& session) {
   StopSignals signals(!plan.checkpoint.empty());
   const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
   if (!outcome.passed() && is_judge() && !plan.request.trace.empty())  // ./lab why and view say how it stopped
-    write_trace(outcome.trace, plan.request.trace, "Training");
-  outcome.check();
+    write_trace(outcome.trace, plan.request.trace, title_of(plan));
+  if (!outcome.passed()) throw Error(outcome.verdict, outcome.message + how_to_see_it(argc, argv, plan, outcome));
   if (!is_judge()) return all_finite(outcome) && replicas_agree(outcome) ? 0 : 1;
   if (log.records().empty()) return 0;  // nothing was left to do
   if (!log.has_diverged() && !log.stop_code()) log.summary(outcome);

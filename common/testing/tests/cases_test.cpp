@@ -99,7 +99,7 @@ TEST(Cases, RunSmallestFirstAndStopAtTheFirstThatFails) {
     return c.ranks == 2 && c.size == 9 ? "element 4 is wrong" : "";
   };
   EXPECT_NONFATAL_FAILURE(run_cases([](Rank, const Case&) { return Values{}; }, judge, plan),
-                          "with 2 ranks and 9 elements per rank:\nelement 4 is wrong\nreplay: ./lab check");
+                          "with 2 ranks and 9 elements per rank:\nelement 4 is wrong\nsee it: ./lab view check");
   ASSERT_EQ(judged.size(), 2u);
   EXPECT_EQ(judged[0].size, 3u);
 }

@@ -50,8 +50,9 @@ int run_drill(const Arguments& a) {
   fmt::print(
       "\nSomething is wrong with this run. {0} has output.txt, steps.csv, ranks.csv, {1}trace.json, and in good/ the "
       "same files from a run without the fault. Look with\n"
+      "  ./lab view {0}/trace.json     a page that animates it; with good/trace.json before it: both\n"
       "  ./lab why {0}/trace.json\n  ./lab diff {0}/good/trace.json {0}/trace.json\n"
-      "and at the trace in ui.perfetto.dev; fill in {0}/answer.txt, then: ./lab drill check {2}\n",
+      "Fill in {0}/answer.txt, then: ./lab drill check {2}\n",
       folder, c.good.collectives.empty() ? "" : "collectives.csv, ", a.id);
   return 0;
 }
