@@ -32,9 +32,11 @@ TEST_F(Questions, Interview) {
   const double efficiency = communication_efficiency(10e-3, 8e-3);
   says("Without overlap 10/18 = {} %.", fixed(100 * efficiency));
   const double backward = 20.0 / 3, exposed = 8 - backward + backward / 4;
-  says("a backward of about {} ms and four buckets: exposed is 8 − {} + {}/4 = {} ms, so 10/{} = {} %",
-       fixed(backward, 1), fixed(backward, 1), fixed(backward, 1), fixed(exposed), fixed(10 + exposed),
-       fixed(100 * 10 / (10 + exposed)));
+  says(
+      "a backward of about {} ms and that you have four buckets. Then 8 − {} + {}/4 = {} ms are exposed, so 10/{} = {} "
+      "%",
+      fixed(backward, 1), fixed(backward, 1), fixed(backward, 1), fixed(exposed), fixed(10 + exposed),
+      fixed(100 * 10 / (10 + exposed)));
   says("{} MB is PyTorch's compromise", fixed(mib(DdpOptions{}.bucket_bytes)));
   page().cites("the question's", {"halves the 8 ms"});
 
@@ -47,7 +49,7 @@ TEST_F(Questions, Interview) {
   const Recipe recipe = recipe_of(DType::bf16);
   const int fewest = fewest_ranks(175e9, 3, recipe, 80e9);
   says(
-      "{} GB of state: {}, with stage 3 and without activations; with less sharding it never fits, because the "
+      "{} GB of state need {}, with stage 3 and without activations. With less sharding it never fits, because the "
       "parameters alone are {} GB.",
       fixed(state_gb(175e9, 0, 1)), fixed(fewest), fixed(175 * recipe.parameter));
   const Recipe halves{.master = 0, .moments = 4};
@@ -60,9 +62,9 @@ TEST_F(Questions, Interview) {
 
   const std::string slow = fixed(of_ddp("dgx-a100-10gbe", 16, 8192, 3), 2);
   const auto percent = [](double ratio) { return fixed(std::abs(100 * (ratio - 1))); };
-  says("(10 GbE: {} of DDP's throughput), {}–{} % on PCIe with a few thousand tokens.", slow,
+  says("On 10 GbE it reaches {} of DDP's throughput, and it loses {}–{} % on PCIe with a few thousand tokens.", slow,
        percent(of_ddp("pcie-box", 4, 4096, 3)), percent(of_ddp("pcie-box", 4, 2048, 3)));
-  says("(8 A100: + {} to {} %)", percent(of_ddp("dgx-a100", 8, 8192, 3)), percent(of_ddp("dgx-a100", 8, 2048, 3)));
+  says("on 8 A100, by {} to {} %", percent(of_ddp("dgx-a100", 8, 8192, 3)), percent(of_ddp("dgx-a100", 8, 2048, 3)));
 }
 
 TEST_F(Questions, Week21) {
