@@ -326,9 +326,9 @@ class Soak:
             "# Soak: kills of training runs",
             "",
             (
-                "Each run is killed at a random moment and resumed, until its training is done; its last checkpoint"
-                " must be that of a run which nobody disturbed, byte for byte. `.ci/run soak` repeats it and writes"
-                " this page to outputs/ci/soak.md."
+                "Does a killed run lose anything? Each of these was killed at a random moment and resumed, until its"
+                " training was done. Its last checkpoint must equal that of a run which nobody disturbed, byte for"
+                " byte. You can repeat it with `.ci/run soak`, which writes this page to outputs/ci/soak.md."
             ),
             "",
             "| | |",
@@ -349,8 +349,8 @@ class Soak:
         lines += [
             "",
             (
-                "*start*: before the first step; *save*: while ranks write their files; *commit*: while the manifest "
-                "is written, the directory renamed, older ones removed."
+                "*start* is before the first step, and *save* while ranks write their files. *commit* is while the "
+                "manifest is written, the directory renamed, and older ones removed."
             ),
             "",
             "| layout | kills |",
