@@ -2,15 +2,18 @@
 program of their own, and a CSV file of such rows. Standard library only."""
 
 import csv
-import io
 import math
 import re
 
 from laws import OF_SCALING, fitted
-from sources import CONTRADICTS, Results, Unusable, apart, check_speedups, counted, number
+from sources import CONTRADICTS, MOST_PER_RANK, Results, Unusable, apart, check_speedups, counted, number
 
 EXAMPLE = "ranks,samples_per_s,low,high\n1,100,98,102\n2,190,185,194"
-RANKS = re.compile(r"(n_?)?(ranks?|gpus?|processes|procs|devices|workers|np|nproc|world_size|p)")
+RANKS = re.compile(
+    r"(n_?|num_|number_of_|no_of_)?(ranks?|gpus?|accelerators|processes|procs|devices|workers)(_count)?"
+    r"|np|nproc|world_?size|p"
+)
+NODES = re.compile(r"(n_?|num_|number_of_)?(nodes|hosts)")  # ranks, where nothing else is
 PER_SECOND = r"_(per_)?(s|sec|seconds?)"
 RATE = re.compile(
     rf"((?P<any>throughput)({PER_SECOND})?|(?P<what>samples|sequences|examples|images|img|tokens|tok){PER_SECOND})"
@@ -26,7 +29,7 @@ OTHERS = {
     "high": re.compile(r"high|upper|hi|max|ci_high"),
     "samples": re.compile(r"n|runs|repeats|repetitions"),
     "speedup": re.compile(r"speed_?up"),
-    "efficiency": re.compile(r"efficiency|parallel_efficiency"),
+    "efficiency": re.compile(r"(parallel_|scaling_)?efficiency(_(%|percent|pct))?"),
     "scaling": re.compile(r"scaling"),
 }
 CONTEXT_LINE = re.compile(r"#\s*(machine|cores|compiler|versions|commit|date)\s*:\s*(.+)")
@@ -37,7 +40,7 @@ WHAT = {"img": "images", "tok": "tokens"}
 
 def plain(name):
     """'Samples / sec' as 'samples_per_sec'."""
-    return re.sub(r"_?/_?", "_per_", re.sub(r"[\s.()\[\]-]+", "_", name.strip().lower()).strip("_"))
+    return re.sub(r"_?/_?", "_per_", re.sub(r"[\s.()\[\]-]+", "_", name.strip().lower()).strip("_#"))
 
 
 def role_of(name):
@@ -74,21 +77,43 @@ def is_number(text, comma):
     return True
 
 
+def separator(head):
+    """What stands between the cells of a file with this first line; None: blanks."""
+    return next((mark for mark in sorted(",;\t", key=head.count, reverse=True) if mark in head), None)
+
+
+def cells(lines):
+    """The lines in cells, as the first one has them."""
+    mark = separator(lines[0]) if lines else ","
+    return [line.split() for line in lines] if mark is None else list(csv.reader(lines, delimiter=mark))
+
+
+def is_head(line):
+    """Whether a line that begins as a comment names columns."""
+    names = cells([line.lstrip("# ")])[0] if line.startswith("#") and line.strip("# ") else []
+    roles = [role_of(name)[0] for name in names]
+    return "ranks" in roles and len(roles) > 1 + roles.count("series")
+
+
 class Table:
     """A CSV file: its columns by role, its rows, and all that is wrong with them."""
 
     def __init__(self, text):
         lines = [line for line in text.splitlines() if line.strip()]
         self.context = dict(match.groups() for line in lines if (match := CONTEXT_LINE.match(line)))
+        lines = [line.lstrip("# ") if is_head(line) else line for line in lines]
         lines = [line for line in lines if not line.lstrip().startswith("#")]
         self.problems, self.remarks = [], []
-        head = lines[0] if lines else ""
-        mark = max(",;\t", key=head.count)
-        self.comma = mark != ","  # a decimal one
-        self.head, *self.lines = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=mark)) or [[]]
+        self.comma = bool(lines) and separator(lines[0]) != ","  # a decimal one
+        self.head, *self.lines = cells(lines) or [[]]
         self.roles = {}
         for column, name in enumerate(self.head):
             self.roles.setdefault(role_of(name)[0], []).append(column)
+        nodes = [column for column in self.roles.get("series", []) if NODES.fullmatch(plain(self.head[column]))]
+        if nodes and "ranks" not in self.roles:
+            self.roles["ranks"] = nodes[:1]
+            self.roles["series"].remove(nodes[0])
+            self.remarks.append("its ranks are nodes")
         # What is no number tells series apart; other numbers are not read.
         series = self.roles.pop("series", [])
         twice = [column for role in ("rate", "each", "seconds") for column in self.roles.get(role, [])[1:]]
@@ -99,8 +124,8 @@ class Table:
             for line in self.lines
         )
         self.series = [column for column in series if holds_words(column)]
-        unread = sorted({*series, *twice} - {*self.series})
-        unread = [self.head[column].strip() or f"column {column + 1}" for column in unread]
+        unread = [self.head[column].strip() for column in sorted({*series, *twice} - {*self.series})]
+        unread = [name for name in unread if name]
         if unread:
             self.remarks.append(f"not read: {', '.join(unread)}")
         self.check_head()
@@ -147,6 +172,7 @@ class Table:
                 elif role in ("rate", "each", "seconds") and value is not None and value <= 0:
                     self.problems.append(f"row {i}: {self.head[column].strip()} is {text.strip()}, not above 0")
                 elif value is not None:
+                    value = value / 100 if role == "efficiency" and value > MOST_PER_RANK else value  # in per cent
                     row[role] = int(value) if role in ("ranks", "samples") else value
             if "ranks" not in row and not any(p.startswith(f"row {i}:") for p in self.problems):
                 self.problems.append(f"row {i} does not say its ranks")
@@ -317,10 +343,10 @@ class Study:
             self.problems.append(
                 f"a speedup of {said['speedup']:.4g} {where}, but its {self.words()} give {speedup:.4g}"
             )
-        elif speedup > 2 * ranks:
+        elif speedup > MOST_PER_RANK * ranks:
             self.problems.append(
-                f"a speedup of {speedup:.4g} {where}, where {ranks:,} is ideal and more than {2 * ranks:,} is not"
-                " believed"
+                f"a speedup of {speedup:.4g} {where}, where {ranks:,} is ideal and more than {MOST_PER_RANK * ranks:,}"
+                " is not believed"
             )
         if number(said, "efficiency") and self.field != "efficiency" and apart(said["efficiency"], speedup / ranks):
             self.problems.append(

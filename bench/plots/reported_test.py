@@ -62,6 +62,12 @@ class Csv(unittest.TestCase):
             "p,img/s/gpu\n1,100\n2,95\n",
             "p,throughput,tokens_per_s\n1,100,9\n2,190,8\n",
             "ranks,speedup\n1,1\n2,1.9x\n",
+            "# ranks samples/s\n1 100\n2 190\n",
+            "#gpus,samples/s,\r\n1,100,\r\n2,190,\r\n",
+            '"Number of GPUs","img/sec"\n1,"1,000"\n2,"1,900"\n',
+            "nodes,tokens_per_s\n1,100\n2,190\n",
+            "nodes,gpus,tokens_per_s\n1,1,100\n1,2,190\n",
+            "p,efficiency (%)\n1,100\n2,95\n",
             "ranks,efficiency\n1,100%\n2,95 %\n",
         ):
             self.assertEqual(speedups(text), [1, 1.9], text)
