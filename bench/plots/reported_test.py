@@ -240,6 +240,9 @@ class Logs(unittest.TestCase):
             (" iteration 10/100 | elapsed time per iteration (ms): 1234.5 | x", ("seconds", False, 1.2345)),
             ("iter 100: loss 3.1, time 123.45ms, mfu 30%", ("seconds", False, 0.12345)),
             ("step time: 0.25 s", ("seconds", False, 0.25)),
+            ("global_step: 9, train_step_timing in s: 1.5, x: 2", ("seconds", False, 1.5)),
+            ("Epoch: [0][ 10/5005]\tTime  0.345 ( 0.456)\tData  0.0 (0.1)", ("seconds", False, 0.345)),
+            ("\x1b[31mstep:  1  \x1b[32mloss: 12.2\x1b[34mtps: 1,234\x1b[0m", ("tokens_per_second", True, 1234)),
         ):
             field, each, (value,) = torch_logs.rates(line)
             self.assertEqual((field, each), known[:2], line)

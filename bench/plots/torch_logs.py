@@ -25,7 +25,9 @@ TIMES = [
     re.compile(pattern, re.I)
     for pattern in (
         rf"elapsed time per iteration \((?P<unit>ms|s)\)\s*[:=]\s*{NUMBER}",  # Megatron-LM
-        rf"\b(?:step|iter(?:ation)?)[ _]?time\s*(?:\((?P<unit1>ms|s)\))?\s*[:=]?\s*{NUMBER}\s*(?P<unit2>ms|s)?\b",
+        rf"(?<![a-z])(?:step|iter(?:ation)?)[ _]?tim(?:e|ing)\s*(?:in |\()?(?P<unit1>ms|s)?\)?\s*[:=]?\s*{NUMBER}"
+        r"\s*(?P<unit2>ms|s)?\b",
+        rf"\btime\s+{NUMBER}\s*\(\s*[\d.]+\)",  # pytorch/examples: seconds, and their mean
         rf"\b(?:dt|time)\s*[:=]?\s*{NUMBER}\s*(?P<unit>ms|s)\b",
         rf"{NUMBER}\s*(?P<unit>ms|s)\s*/\s*(?:step|it|iter|iteration)\b",
     )
@@ -46,6 +48,7 @@ NAMED = re.compile(
     re.I,
 )
 LAST_NUMBER = re.compile(r"(?:^|[-_ ])(\d+)$")
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 RANK_OF_LINE = re.compile(r"^\s*\[(?:default|rank)(\d+)\]\s*:?", re.I)  # torchrun --tee, torch.distributed
 
 
@@ -54,7 +57,7 @@ def rates(text):
     that prints any, where lines say whose they are."""
     for patterns, read in ((RATES, rate_in), (TIMES, time_in)):
         by_rank = {}
-        for line in text.splitlines():
+        for line in COLOUR.sub(" ", text).splitlines():
             match = next((m for m in (pattern.search(line) for pattern in patterns) if m), None)
             if match:
                 rank = RANK_OF_LINE.match(line)
