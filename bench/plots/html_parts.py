@@ -31,6 +31,10 @@ nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; } a { color: var(--ac
 figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: auto; }
 .chart { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
 .chart svg { min-width: 34rem; }
+@media screen and (max-width: 36rem) {
+  .chart::after { content: "the figure goes further to the right →"; position: sticky; left: 0; display: block;
+                  color: #57606a; font-size: .8rem; }
+}
 figcaption, .note { color: var(--soft); font-size: .93rem; margin: .5rem 0; max-width: 70rem; }
 .where { font-size: .82rem; margin: .3rem 0; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
