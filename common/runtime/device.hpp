@@ -20,6 +20,7 @@ void for_pieces(std::span<const AdamWPiece> pieces, const AdamW& options, const 
 
 /// Declares every operation that a device must have, between `before` and `after`: in Device virtual and pure, in a
 /// device that implements them as an override.
+// NOLINTBEGIN(bugprone-macro-parentheses): the arguments are no expressions
 #define LOCKSTEP_DEVICE_OPERATIONS(before, after)                                                                      \
   before void fill(const Slice& x, float value) after;                                                                 \
   before void copy(const Slice& y, const Slice& x) after;                                                              \
@@ -84,6 +85,7 @@ void for_pieces(std::span<const AdamWPiece> pieces, const AdamW& options, const 
   before void adamw(const Slice& parameter, const Slice& master, const Slice& m, const Slice& v,                       \
                     const Slice& gradient, AdamW options, const Slice& gradient_factor, const Slice& skip,             \
                     const Slice& skipped) after;
+// NOLINTEND(bugprone-macro-parentheses)
 
 class Device {
  public:
