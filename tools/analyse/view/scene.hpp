@@ -10,7 +10,7 @@ namespace lockstep::view {
 
 struct SceneOptions {
   std::string title;
-  std::string source;                 // root of the source tree; "": no code is shown
+  std::string source;  // root of the source tree; "": no code is shown
   // Beyond either the first ranks alone are drawn event by event; sums are of all.
   std::size_t most_events = 150'000;
   std::size_t most_bytes = 2'600'000;
