@@ -16,6 +16,7 @@
 #include "common/runtime/backend.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/runtime/machine/operation.hpp"
+#include "common/runtime/new_block.hpp"
 
 namespace lockstep::testing {
 
