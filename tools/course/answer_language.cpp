@@ -178,16 +178,14 @@ class Scanner {
 // What is outside, by its name ----------------------------------------------------------------------------------------
 
 constexpr std::string_view kWords =
-    " reinterpret_cast const_cast dynamic_cast union extern goto volatile thread_local"
-    " __thread new decltype typeof __typeof__ typedef _Pragma __pragma __attribute__ __attribute"
-    " __declspec stdin stdout stderr FILE _fileno bit_cast add_pointer_t decay_t"
-    " make_unique_for_overwrite make_shared_for_overwrite rdbuf iword pword imbue wcout wcerr wclog wcin"
-    " cin Backend Block BlockOwner ";
-/// Functions on memory and on the program's course: where one of these is called, or named in a namespace.
+    " reinterpret_cast const_cast dynamic_cast union extern goto volatile thread_local __thread new typeof __typeof__"
+    " _Pragma __pragma __attribute__ __attribute __declspec stdin stdout stderr FILE _fileno bit_cast add_pointer_t"
+    " decay_t make_unique_for_overwrite make_shared_for_overwrite rdbuf iword pword imbue wcout wcerr wclog wcin cin ";
+/// Functions on memory: where one of these is called, or named in a namespace.
 constexpr std::string_view kFunctions =
-    " memcpy memmove memset memcmp memchr malloc calloc realloc free alloca construct_at destroy_at"
-    " launder addressof to_address aligned_alloc posix_memalign allocator allocator_traits offsetof"
-    " setjmp longjmp signal raise va_start start_lifetime_as uninitialized_copy uninitialized_fill ";
+    " memcpy memmove memset memcmp memchr malloc calloc realloc alloca aligned_alloc posix_memalign construct_at"
+    " destroy_at launder addressof to_address allocator allocator_traits offsetof va_start start_lifetime_as"
+    " uninitialized_copy uninitialized_fill ";
 /// Reserved for the compiler, and yet fine.
 constexpr std::string_view kCompilersOwn = " __func__ __FILE__ __LINE__ __PRETTY_FUNCTION__ ";
 constexpr std::string_view kAttributes =
@@ -215,7 +213,9 @@ constexpr std::string_view kNumbers =
 bool is_reserved(std::string_view word) {
   const bool reserved = word.starts_with("__") ||
                         (word.size() > 1 && word[0] == '_' && std::isupper(static_cast<unsigned char>(word[1])));
-  return reserved && !listed_in(kCompilersOwn, word);
+  const auto bits = [&](std::string_view name) { return word.starts_with(name); };  // what <bit> has as well
+  return reserved && !listed_in(kCompilersOwn, word) && !bits("__builtin_popcount") && !bits("__builtin_clz") &&
+         !bits("__builtin_ctz");
 }
 
 /// Where a header may be included from, by what stands between the quotes.
@@ -241,6 +241,7 @@ class Around {
     const auto index = static_cast<long>(at_) + by;
     return index < 0 || index >= static_cast<long>(tokens_.size()) ? kNone : tokens_[static_cast<std::size_t>(index)];
   }
+  Around at(int by) const { return {tokens_, static_cast<std::size_t>(static_cast<long>(at_) + by)}; }
 
  private:
   const std::vector<Token>& tokens_;
@@ -248,20 +249,22 @@ class Around {
 };
 
 bool is_number_type(const Token& t) { return t.kind == Token::Kind::word && listed_in(kNumbers, t.text); }
-/// What a pointer sees bytes through, whatever lies there.
-bool is_memory(const Token& t) {
-  return t.word("void") || t.word("byte") || (is_number_type(t) && !t.word("float") && !t.word("double"));
-}
 bool is_type_word(const Token& t) {
   return is_number_type(t) || t.word("const") || t.word("std") || t.word("void") || t.word("auto") || t.is("::");
 }
-/// At a `*`: of void*, char*, std::byte*, int64_t*: memory as such. Not of const char*, which is text, and not of a
-/// pointer to an object, which honest answers have; a product has no type to its left.
+/// What a pointer sees bytes through, whatever lies there: void, char and their like; not of const char*, which is
+/// text.
+bool is_memory(const Around& around) {
+  const Token& t = around[0];
+  if (t.word("char")) return !around[-1].word("const") && !around[1].word("const");
+  return t.word("void") || (t.word("byte") && around[-1].is("::")) || t.word("char8_t") || t.word("int8_t") ||
+         t.word("uint8_t");
+}
+/// At a `*`: of void*, char*, std::byte*. A pointer to an object is fine: honest answers have some.
 bool is_pointer_to_memory(const Around& around) {
-  const Token& before = around[-1];
-  if (before.word("char")) return !around[-2].word("const");
-  if (before.word("const")) return is_memory(around[-2]) && !around[-2].word("char");
-  return is_memory(before);
+  const int type = around[-1].word("const") ? -2 : -1;
+  return is_memory(around.at(type)) ||
+         (around[type].word("char") && (around[type - 1].word("unsigned") || around[type - 1].word("signed")));
 }
 
 /// At a `(`: "(float)x", "(const char*)x", "(Foo)x". Not a parameter list, and not what sizeof measures.
@@ -272,7 +275,7 @@ bool is_c_cast(const Around& around) {
   int by = 1;
   bool number = false;
   for (; around[by].kind == Token::Kind::word || (by > 1 && (around[by].is("*") || around[by].is("::"))); ++by)
-    number = number || is_memory(around[by]) || is_number_type(around[by]);
+    number = number || around[by].word("void") || is_number_type(around[by]);
   const bool discards = by == 2 && around[1].word("void");  // "(void)unused"
   if (by == 1 || discards || !around[by].is(")")) return false;
   const Token& next = around[by + 1];
@@ -283,10 +286,32 @@ bool is_c_cast(const Around& around) {
          (number && next.kind == Token::Kind::sign && listed_in(signs, next.text));
 }
 
+/// The names that an answer's text gives to types: to numbers, and to what may be a pointer.
+struct Names {
+  std::vector<std::string> numbers, pointers;
+  /// At each token: a template's parameter, "class F", or "using P = float*;".
+  void note(const Around& around) {
+    const bool of_template = around[-2].is("<") || around[-2].is(",");
+    if (of_template && (around[-1].word("class") || around[-1].word("typename"))) pointers.push_back(around[0].text);
+    if (!around[0].word("using") || !around[2].is("=")) return;
+    bool number = true, pointer = false;
+    for (int by = 3; around[by].kind != Token::Kind::end && !around[by].is(";"); ++by) {
+      number = number && is_type_word(around[by]) && !around[by].word("auto");
+      pointer = pointer || around[by].is("*") || around[by].word("decltype") || around[by].text.ends_with("_t") ||
+                around[by].word("type") || around[by].word("pointer");
+    }
+    if (number) numbers.push_back(around[1].text);
+    if (pointer && !number) pointers.push_back(around[1].text);
+  }
+  static bool has(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+};
+
 /// At static_cast: its type is not a number's.
-bool casts_no_number(const Around& around) {
+bool casts_no_number(const Around& around, const Names& names) {
   int by = 2;
-  for (; is_type_word(around[by]) && !around[by].word("auto"); ++by) {
+  for (; (is_type_word(around[by]) && !around[by].word("auto")) || Names::has(names.numbers, around[by].text); ++by) {
   }
   return !around[1].is("<") || !around[by].is(">");
 }
@@ -295,11 +320,33 @@ bool casts_no_number(const Around& around) {
 bool casts_by_template(const Around& around) {
   if (!around[1].is("(")) return false;
   int depth = 0;
-  for (int by = 0; around[by].kind != Token::Kind::end && !around[by].is(";"); --by) {
-    depth += around[by].is(">") ? 1 : around[by].is("<") ? -1 : 0;
-    if (depth == 0) return false;
-    if (around[by].is("*")) return true;
+  bool pointer = false;
+  for (int by = 0;; --by) {
+    const Token& token = around[by];
+    depth += token.is(">") ? 1 : token.is("<") ? -1 : 0;
+    if (depth == 0) return pointer;
+    const bool declares = around[by + 1].is(">") || around[by + 1].is(",") || around[by + 1].word("const");
+    pointer = pointer || (token.is("*") && declares);
+    const bool of_type =
+        token.is(">") || token.is("<") || token.is("*") || token.is("::") || token.is(",") || token.is("&");
+    if (!of_type && token.kind != Token::Kind::word && token.kind != Token::Kind::number) return false;
   }
+}
+
+/// At decltype: "decltype(p)(n)".
+bool casts_by_decltype(const Around& around) {
+  int depth = 0;
+  for (int by = 1; around[by].kind != Token::Kind::end; ++by) {
+    depth += around[by].is("(") ? 1 : around[by].is(")") ? -1 : 0;
+    if (depth == 0) return around[by + 1].is("(") || around[by + 1].is("{");
+  }
+  return false;
+}
+
+/// At typedef: of a pointer.
+bool names_a_pointer(const Around& around) {
+  for (int by = 1; around[by].kind != Token::Kind::end && !around[by].is(";"); ++by)
+    if (around[by].is("*") || around[by].word("decltype")) return true;
   return false;
 }
 
@@ -309,7 +356,7 @@ bool reaches_inside(const Around& around) {
   return around[-1].is("::") && !around[-2].word("std") && listed_in(inside, around[0].text) && around[-3].is("&");
 }
 
-std::string construct_of_word(const Around& around, bool in_directive, bool expanded) {
+std::string construct_of_word(const Around& around, const Names& names, bool in_directive, bool expanded) {
   const Token& token = around[0];
   const bool member = around[-1].is(".") || around[-1].is("->");
   if (listed_in(" asm __asm __asm__ ", token.text)) return "has an asm statement or label";
@@ -319,12 +366,17 @@ std::string construct_of_word(const Around& around, bool in_directive, bool expa
   if (token.text == "delete" && !around[-1].is("=")) return "has delete";
   if (listed_in(kFunctions, token.text) && !member && (around[1].is("(") || around[1].is("<") || around[-1].is("::")))
     return "has " + token.text;
-  if (member && around[1].is("(") && (token.text == "backend" || token.text == "block"))
+  if (token.text == "decltype" && casts_by_decltype(around)) return "casts by decltype";
+  if (token.text == "typedef" && names_a_pointer(around)) return "has another name for a pointer";
+  const bool zero = around[2].text == "0" || around[2].text == "1";  // T(0), which is fine
+  if (around[1].is("(") && Names::has(names.pointers, token.text) && !zero) return "casts to " + token.text;
+  if (member && around[1].is("(") && around[2].is(")") && (token.text == "backend" || token.text == "block"))
     return "calls " + token.text + "()";
   if (reaches_inside(around)) return "reaches into " + around[-2].text;
   if (token.text == "template" && !around[1].is("<") && !member && !around[-1].is("::"))
     return "instantiates a template by its name";
-  if (token.text == "static_cast" && casts_no_number(around)) return "has a static_cast to something but a number";
+  if (token.text == "static_cast" && casts_no_number(around, names))
+    return "has a static_cast to something but a number";
   if (token.text == "namespace" && (around[1].word("std") || around[1].word("testing") || around[1].word("fmt")))
     return "adds to namespace " + around[1].text;
   if (!in_directive && !expanded && is_reserved(token.text)) return "has " + token.text;
@@ -349,36 +401,29 @@ class Reading {
   void add(Token token) { tokens_.push_back(std::move(token)); }
 
   std::optional<Outside> look() const {
-    int directive = 0;                    // the line of the last one
-    std::vector<std::string> parameters;  // of templates, which may be pointers
+    int directive = 0;  // the line of the last one
+    Names names;
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      const Token& token = tokens_[i];
-      if (token.directive) directive = token.line;
       const Around around(tokens_, i);
-      const bool of_template = around[-2].is("<") || around[-2].is(",");
-      if (of_template && (around[-1].word("class") || around[-1].word("typename")) && token.kind == Token::Kind::word)
-        parameters.push_back(token.text);
-      std::string what = construct(around, directive == token.line);
-      if (what.empty() && around[1].is("(") &&
-          std::find(parameters.begin(), parameters.end(), token.text) != parameters.end())
-        what = "casts to " + token.text;
-      if (!what.empty()) return Outside{token.line, what};
+      if (tokens_[i].directive) directive = tokens_[i].line;
+      names.note(around);
+      const std::string what = construct(around, names, directive == tokens_[i].line);
+      if (!what.empty()) return Outside{tokens_[i].line, what};
     }
     return {};
   }
 
  private:
-  std::string construct(const Around& around, bool in_directive) const {
+  std::string construct(const Around& around, const Names& names, bool in_directive) const {
     const Token& token = around[0];
     if (token.directive && !expanded_ && !listed_in(kDirectives, token.text)) return "has a #" + token.text;
     if (token.directive) return "";
-    if (token.kind == Token::Kind::word) return construct_of_word(around, in_directive, expanded_);
+    if (token.kind == Token::Kind::word) return construct_of_word(around, names, in_directive, expanded_);
     if (token.kind != Token::Kind::sign) return "";
     if (token.text == "\\" || token.text == "##") return "has a " + token.text;
     if (token.text == "[" && around[1].is("[")) return construct_of_attribute(around);
     if (token.text == "(" && is_c_cast(around)) return "has a C cast";
     if (token.text == ">" && casts_by_template(around)) return "casts to a pointer";
-    if (token.text == "*" && around[1].is(";")) return "has another name for a pointer";
     if ((token.text == "*" || token.text == "*=") && is_pointer_to_memory(around))
       return fmt::format("has a pointer to memory ({}*)", around[-1].text);
     return "";

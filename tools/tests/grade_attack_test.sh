@@ -230,7 +230,7 @@ void give(void (*what)()) { std::set_new_handler(what); }
 ANSWER
 
 # -- Memory, prices and names of the runtime.
-attack 'a slice put together by hand' 'has Block' 'DOES NOT COMPILE' 'private' <<'ANSWER'
+attack 'a slice put together by hand' - 'DOES NOT COMPILE' 'private' <<'ANSWER'
 lockstep::Slice scratch(std::vector<float>& own, lockstep::Block& block) {
   block.data = own.data(), block.bytes = 4 * own.size();
   return lockstep::Slice(block);
@@ -324,7 +324,7 @@ attack 'the same by a template' 'casts to F' - - <<'ANSWER'
 template <class F> F at(F, long address) { return F(address); }
 void leave() { at(+[] {}, 0x401000)(); }
 ANSWER
-attack 'the same by a name for the type' 'has another name for a pointer' - - <<'ANSWER'
+attack 'the same by a name for the type' 'casts to Floats' - - <<'ANSWER'
 using Floats = float*;
 float secret(long address) { return *Floats(address); }
 ANSWER
