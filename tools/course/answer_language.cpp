@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -232,14 +233,17 @@ bool may_be_included(std::string_view name, bool quoted) {
 
 // What is outside, by how it is put together --------------------------------------------------------------------------
 
-/// The tokens around one, of which those before the first and behind the last are of no kind.
+/// The tokens around one, of which those before the first and behind the last are of no kind, and those that are far
+/// away, so that no text takes long.
 class Around {
  public:
   Around(const std::vector<Token>& tokens, std::size_t at) : tokens_(tokens), at_(at) {}
   const Token& operator[](int by) const {
     static const Token kNone;
+    constexpr int far = 200;
     const auto index = static_cast<long>(at_) + by;
-    return index < 0 || index >= static_cast<long>(tokens_.size()) ? kNone : tokens_[static_cast<std::size_t>(index)];
+    const bool none = by < -far || by > far || index < 0 || index >= static_cast<long>(tokens_.size());
+    return none ? kNone : tokens_[static_cast<std::size_t>(index)];
   }
   Around at(int by) const { return {tokens_, static_cast<std::size_t>(static_cast<long>(at_) + by)}; }
 
@@ -288,11 +292,11 @@ bool is_c_cast(const Around& around) {
 
 /// The names that an answer's text gives to types: to numbers, and to what may be a pointer.
 struct Names {
-  std::vector<std::string> numbers, pointers;
+  std::set<std::string> numbers, pointers;
   /// At each token: a template's parameter, "class F", or "using P = float*;".
   void note(const Around& around) {
     const bool of_template = around[-2].is("<") || around[-2].is(",");
-    if (of_template && (around[-1].word("class") || around[-1].word("typename"))) pointers.push_back(around[0].text);
+    if (of_template && (around[-1].word("class") || around[-1].word("typename"))) pointers.insert(around[0].text);
     if (!around[0].word("using") || !around[2].is("=")) return;
     bool number = true, pointer = false;
     for (int by = 3; around[by].kind != Token::Kind::end && !around[by].is(";"); ++by) {
@@ -300,18 +304,15 @@ struct Names {
       pointer = pointer || around[by].is("*") || around[by].word("decltype") || around[by].text.ends_with("_t") ||
                 around[by].word("type") || around[by].word("pointer");
     }
-    if (number) numbers.push_back(around[1].text);
-    if (pointer && !number) pointers.push_back(around[1].text);
-  }
-  static bool has(const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+    if (number) numbers.insert(around[1].text);
+    if (pointer && !number) pointers.insert(around[1].text);
   }
 };
 
 /// At static_cast: its type is not a number's.
 bool casts_no_number(const Around& around, const Names& names) {
   int by = 2;
-  for (; (is_type_word(around[by]) && !around[by].word("auto")) || Names::has(names.numbers, around[by].text); ++by) {
+  for (; (is_type_word(around[by]) && !around[by].word("auto")) || names.numbers.contains(around[by].text); ++by) {
   }
   return !around[1].is("<") || !around[by].is(">");
 }
@@ -369,7 +370,7 @@ std::string construct_of_word(const Around& around, const Names& names, bool in_
   if (token.text == "decltype" && casts_by_decltype(around)) return "casts by decltype";
   if (token.text == "typedef" && names_a_pointer(around)) return "has another name for a pointer";
   const bool zero = around[2].text == "0" || around[2].text == "1";  // T(0), which is fine
-  if (around[1].is("(") && Names::has(names.pointers, token.text) && !zero) return "casts to " + token.text;
+  if (around[1].is("(") && names.pointers.contains(token.text) && !zero) return "casts to " + token.text;
   if (member && around[1].is("(") && around[2].is(")") && (token.text == "backend" || token.text == "block"))
     return "calls " + token.text + "()";
   if (reaches_inside(around)) return "reaches into " + around[-2].text;
