@@ -297,6 +297,7 @@ attack 'a function of the runtime, declared by hand' - REFUSED 'it calls lockste
 namespace lockstep { Rank symmetric_group(Rank me, int size, int level, double share); }
 lockstep::Rank alone(lockstep::Rank me) { return lockstep::symmetric_group(me, 1000, 0, 1); }
 ANSWER
+says '"21.2: line 8 declares something in namespace lockstep itself"'
 whole 'an error whose verdict is a pass' FAIL 0 0 <<ANSWER
 $includes
 namespace lockstep::week21 {
