@@ -74,6 +74,12 @@ std::string drawing(const Trace& trace, const std::string& title, bool perturbed
   return fmt::format("{}{}:\n{}", title, whole ? "" : ", after its set-up", text);
 }
 
+/// Whether a case's chart is printed too: of many, those that went wrong.
+bool is_drawn(const Outcome& outcome, const std::string& wrong) {
+  const TestOptions& options = test_options();
+  return options.ranks || options.size || !wrong.empty() || !outcome.passed();
+}
+
 /// Writes a file and a chart for each test and case; nothing if there is no code.
 void write_trace(const Case& the_case, const Outcome& outcome, const std::string& wrong,
                  std::optional<std::uint64_t> perturb) {
@@ -87,14 +93,16 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
   const std::string title =
       fmt::format("{} {}, {} rank{}, size {}{}", exercise_id(), test, the_case.ranks, the_case.ranks == 1 ? "" : "s",
                   the_case.size, perturb ? fmt::format(", --perturb {}", *perturb) : "");
-  fmt::print("{}", drawing(outcome.trace, title, perturb.has_value()));
+  const bool drawn = is_drawn(outcome, wrong);
+  if (drawn) fmt::print("{}", drawing(outcome.trace, title, perturb.has_value()));
   try {
     std::error_code ignored;  // the write reports errors with the folder
     std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
     Trace trace = outcome.trace;
     if (!wrong.empty()) trace.verdict = to_string(Verdict::fail), trace.message = wrong;
     lockstep::write_trace(trace, file, title);
-    if (!test_options().trace_file.ends_with('/')) fmt::print("timeline: {}\n", file);  // of ./lab view, its page is
+    // Of ./lab view, its page is said.
+    if (drawn && !test_options().trace_file.ends_with('/')) fmt::print("timeline: {}\n", file);
   } catch (const Error& error) {  // not rethrown: other processes would go to the next case without this one
     record_verdict(error.verdict(), error.what());
     ADD_FAILURE() << error.what();

@@ -4,6 +4,7 @@
 //   --seed SEED               draw inputs and sizes by this seed
 //   --trace [FILE]            record the timeline
 //   --verdict FILE            write the verdicts as JSON
+//   --say-what-runs           say every few seconds which rank computes, and of a crash where it was
 // Exit code 0: everything passed; 1: a test failed; 2: bad input, reported in one sentence, or no test matches; 77:
 // skipped, because this computer lacks what the backend needs.
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include "common/support/text/parse_number.hpp"
 #include "common/testing/listener.hpp"
 #include "common/testing/options.hpp"
+#include "common/testing/watch.hpp"
 
 namespace lockstep::testing {
 namespace {
@@ -53,6 +55,8 @@ void read_options(int argc, char** argv) {
       o.seed = parse<std::uint64_t>(flag, value(), 0);
     } else if (flag == "--verdict") {
       o.verdict_file = value();
+    } else if (flag == "--say-what-runs") {
+      say_what_runs();
     } else if (flag == "--trace") {
       o.trace = true;
       if (i + 1 < argc && argv[i + 1][0] != '-') o.trace_file = value();

@@ -188,6 +188,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   judge_options.timeout_seconds = options.timeout_seconds.value_or(options.ranks.value_or(0) > 256 ? 240 : 60);
   Printed printed(options.trace);
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
+  judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   Judge judge(paths, judge_options, options.borrow ? Needs::borrow : Needs::mine_only);
   std::vector<Judged> all;
   std::vector<std::string> later;  // of each: what was printed by tests that say what is wrong, which goes before it

@@ -29,6 +29,13 @@ std::string with_plain_quotes(std::string text) {
   return text;
 }
 
+/// "stl_vector.h:372" of "/usr/include/c++/12/bits/stl_vector.h:372:5: "; "" where it is nothing like that.
+std::string place_in_header(const std::string& position) {
+  const std::string name = file_name(position.substr(0, position.find(':')));
+  const int line = line_in(position, name);
+  return line > 0 ? name + ":" + std::to_string(line) : "";
+}
+
 struct Phrase {
   const char* part;   ///< of the compiler's message
   const char* words;  ///< what it means
@@ -138,16 +145,25 @@ CompilerError first_error(std::string_view log, std::string_view source) {
   // Where an error is in a header, the line of `source` that led to it stands before the error (an include, the use of
   // a template); some notes of it stand after.
   std::istringstream in{std::string(log)};
-  std::string line, message;
-  int led_to_it = 0;
+  std::string line, message, header;
+  int led_to_it = 0, included = 0;
   while (std::getline(in, line)) {
     auto error = line.find("error: ");
     int here = line_in(line, source);
     if (error != line.npos && !message.empty()) break;
-    if (error != line.npos) message = with_plain_quotes(line.substr(error + 7));
-    if (here > 0 && (error != line.npos || led_to_it == 0)) led_to_it = here;
+    if (error != line.npos) {
+      message = with_plain_quotes(line.substr(error + 7));
+      if (here == 0) header = place_in_header(line.substr(0, error));
+    }
+    // An include says less than the use behind it, and comes first.
+    if (here > 0 && line.find(" from ") != line.npos && line.find("required from") == line.npos)
+      included = included == 0 ? here : included;
+    else if (here > 0 && (error != line.npos || led_to_it == 0))
+      led_to_it = here;
     if (!message.empty() && led_to_it > 0) break;
   }
+  if (led_to_it == 0) led_to_it = included;
+  if (!header.empty() && led_to_it > 0) message += " (in " + header + ", which it uses)";
   if (message.empty()) message = "the compiler failed without naming an error";
   return {led_to_it, message};
 }

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
 #include "common/error.hpp"
+#include "common/testing/watch.hpp"
 #include "tools/course/compiler_error.hpp"
 #include "tools/course/deeds.hpp"
 #include "tools/course/process.hpp"
@@ -28,6 +32,85 @@ std::string last_lines(const std::string& text, int count) {
   while (count-- > 0 && at > 0) at = at < 2 ? 0 : text.rfind('\n', at - 2) + 1;
   return text.substr(at);
 }
+
+/// What a test program says of itself (common/testing/watch.hpp), taken out of what it prints.
+class Sayings {
+ public:
+  Sayings(fs::path program, std::function<void(const std::string&)> on_still)
+      : program_(std::move(program)), on_still_(std::move(on_still)) {}
+
+  /// The rest of the line, or nothing where it is all of it.
+  std::optional<std::string_view> take(std::string_view line) {
+    if (died_ && line.ends_with(']')) {
+      frames_.emplace_back(line);
+      return {};
+    }
+    if (line.ends_with(testing::kDied)) {
+      died_ = true, line.remove_suffix(testing::kDied.size());
+      if (line.empty()) return {};
+      return line;
+    }
+    const std::size_t at = line.find(testing::kStill);
+    if (at == line.npos) return line;
+    hear(line.substr(at + testing::kStill.size()));
+    if (at == 0) return {};
+    return line.substr(0, at);
+  }
+  /// "rank 1 last called the runtime at ring_all_reduce.cpp:20 (ring_reduce_scatter)", or nothing.
+  const std::string& last_call() const { return last_call_; }
+  /// "ring_all_reduce.cpp:20 (ring_reduce_scatter)": the innermost line of `answer` among the calls that died.
+  std::string place_in(const std::string& answer) const {
+    std::vector<std::string> command{"addr2line", "-Cfie", program_.string()};
+    for (std::size_t i = 0; i < frames_.size(); ++i) {
+      const std::string& frame = frames_[i];
+      const std::size_t begin = frame.rfind("+0x");
+      if (begin == frame.npos || frame.find(program_.filename().string()) == frame.npos) continue;
+      std::uint64_t address = std::strtoull(frame.c_str() + begin + 1, nullptr, 16);
+      if (i > testing::kFramesOfHandler) --address;  // of a call that is to return
+      command.push_back(fmt::format("{:#x}", address));
+    }
+    if (command.size() == 3 || find_program(command[0]).empty()) return "";
+    std::vector<std::string> lines;
+    run_command(
+        {.arguments = command, .folder = {}, .on_line = [&](std::string_view line) { lines.emplace_back(line); }});
+    for (std::size_t i = 0; i + 1 < lines.size(); i += 2)
+      if (const std::size_t name = lines[i + 1].rfind("/" + answer + ":"); name != std::string::npos)
+        return fmt::format("{} ({})", lines[i + 1].substr(name + 1), function_name(lines[i]));
+    return "";
+  }
+
+ private:
+  /// "f" of "void lockstep::week21::f(lockstep::Rank)".
+  static std::string function_name(std::string text) {
+    text.erase(std::min(text.find('('), text.size()));
+    return text.substr(text.find_last_of(" :") == text.npos ? 0 : text.find_last_of(" :") + 1);
+  }
+  void hear(std::string_view said) {
+    long seconds = 0;
+    int rank = -1;
+    std::array<char, 512> place{}, function{};
+    if (std::sscanf(std::string(said).c_str(), "%ld %d %511s %511[^\n]", &seconds, &rank, place.data(),
+                    function.data()) < 3)
+      return;
+    std::string where = fs::path(place.data()).filename().string(), of = function_name(function.data());
+    const bool called = !where.ends_with(":0");
+    last_call_ = rank < 0 ? ""
+                          : fmt::format("rank {} {}", rank,
+                                        called ? fmt::format("last called the runtime at {} ({})", where, of)
+                                               : "has not called the runtime yet");
+    if (seconds < next_ || !on_still_) return;
+    next_ = seconds + kSecondsBetween;
+    on_still_(fmt::format("still running after {} s{}", seconds, last_call_.empty() ? "" : ": " + last_call_));
+  }
+
+  static constexpr long kSecondsBetween = 10;
+  fs::path program_;
+  std::function<void(const std::string&)> on_still_;
+  std::string last_call_;
+  std::vector<std::string> frames_;
+  bool died_ = false;
+  long next_ = 6;
+};
 
 /// What a program printed: what the runtime said of a hang, before it ended processes that did not end by themselves
 /// (the first word is the verdict, the indented lines are the ranks), and everything else.
@@ -78,8 +161,9 @@ std::string failed_check(const std::string& output) {
   return "";
 }
 
-/// How a program ended that left no verdict on the test it was in, whose row says where it stands.
-Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options) {
+/// How a program ended that left no verdict on the test it was in, whose row says where it stands. `answer`: the file.
+Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options,
+                     const Sayings& said_of_it, const std::string& answer) {
   const std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
   bool too_long = ended.timed_out || ended.exit_code == 124;
   int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;  // also what a launcher says of a rank
@@ -91,16 +175,18 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
     return running;
   }
   if (too_long) {
-    running.message = fmt::format("{} was still running after {:.0f} s{}: is there an endless loop?", test,
-                                  options.timeout_seconds, on_a_busy_computer(ended, options));
+    running.message = fmt::format("{} was still running after {:.0f} s{}: is there an endless loop?{}", test,
+                                  options.timeout_seconds, on_a_busy_computer(ended, options),
+                                  said_of_it.last_call().empty() ? "" : " In it, " + said_of_it.last_call() + ".");
     if (has_processes(options.backend)) {
       running.message += fmt::format(" Or a deadlock? On the simulator, ./lab check {} tells which ranks.", running.id);
     }
   } else if (signal) {
+    const std::string place = said_of_it.place_in(answer);
     running.message = fmt::format(
-        "{} died of signal {} ({}); ./lab check {} --debug stops there in gdb, where `bt` lists the calls that led "
+        "{} died of signal {} ({}){}; ./lab check {} --debug stops there in gdb, where `bt` lists the calls that led "
         "there",
-        test, signal, strsignal(signal), running.id);
+        test, signal, strsignal(signal), place.empty() ? "" : " at " + place, running.id);
     if (const std::string check = failed_check(output.rest); signal == SIGABRT && !check.empty())
       running.message += ". The standard library stopped it: " + check;
     if (signal == SIGSEGV)
@@ -160,6 +246,15 @@ void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pen
 
 }  // namespace
 
+namespace {
+std::string name_of_answer(const Paths& paths, const std::string& id) {
+  for (const Week& week : paths.course.weeks())
+    for (const Exercise& e : week.exercises)
+      if (e.id == testing::exercise_of(id)) return e.name + ".cpp";
+  return "";
+}
+}  // namespace
+
 std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, const std::vector<std::string>& ids,
                                  JudgeOptions options) {
   const RunFolder folder(paths);
@@ -179,7 +274,14 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
     // The launcher of processes has the same limit and ends its processes itself; ours is for a launcher that hangs.
     command.processes = has_processes(options.backend) ? options.processes : 1;
     command.timeout_seconds = options.timeout_seconds + (has_processes(options.backend) ? 10 : 0);
-    command.on_line = [&](std::string_view line) { output.append(line).append("\n"); };
+    Sayings sayings(program, [&](const std::string& still) {
+      const std::vector<Judgement> rows = testing::read_judgements(file);
+      if (options.on_still && !rows.empty()) options.on_still(rows.back().test + " is " + still);
+    });
+    if (options.backend == "sim") command.arguments.emplace_back("--say-what-runs");
+    command.on_line = [&](std::string_view line) {
+      if (const auto rest = sayings.take(line)) output.append(*rest).append("\n");
+    };
     Ended ended = run_command(command);
     if (ended.interrupted()) throw Error(Verdict::usage, "interrupted: these tests were not run to their end.");
     const Output read = read_output(output);
@@ -192,7 +294,8 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
     std::vector<Judgement> found = testing::read_judgements(file);
     bool broke_off = !found.empty() && found.back().verdict == "RUNNING", hung = false;
     if (broke_off) {
-      Judgement broken = broken_off(found.back(), ended, read, options);
+      Judgement broken =
+          broken_off(found.back(), ended, read, options, sayings, name_of_answer(paths, found.back().id));
       hung = broken.verdict != to_string(Verdict::crash);
       found.pop_back();
       add_to_its_row(found, broken);

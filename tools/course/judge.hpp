@@ -20,9 +20,10 @@ struct JudgeOptions {
   int processes = 4;                   ///< MPI and NCCL
   std::vector<std::string> arguments;  ///< for the test program: --ranks 3 --size 7 …
   double timeout_seconds = 60;
-  std::function<void(std::string_view)> on_line;    ///< gets what the tests printed, once they ended; may be empty
-  std::function<void(const Exercise&)> on_judging;  ///< before an exercise that is only needed is judged; may be empty
-  bool again = false;                               ///< runs the tests also where nothing has changed since they ran
+  std::function<void(std::string_view)> on_line;     ///< gets what the tests printed, once they ended; may be empty
+  std::function<void(const std::string&)> on_still;  ///< gets what runs, in words, now and then; may be empty
+  std::function<void(const Exercise&)> on_judging;   ///< before an exercise that is only needed is judged; may be empty
+  bool again = false;                                ///< runs the tests also where nothing has changed since they ran
 };
 
 /// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id

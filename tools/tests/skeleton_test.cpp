@@ -103,6 +103,12 @@ TEST(CompilerError, InAHeaderCountsWhereTheStudentLedToIt) {
   EXPECT_EQ(first_error(log, "labs/f.cpp").line, 2);
   std::string used = "/usr/include/h.h:5:1: error: no match for 'operator<'\nlabs/f.cpp:12:9:   required from here\n";
   EXPECT_EQ(first_error(used, "labs/f.cpp").line, 12);
+  // The use counts, and not the include before it.
+  const std::string both =
+      "In file included from /usr/include/c++/12/vector:64,\n                 from labs/f.cpp:2:\n"
+      "/usr/include/c++/12/bits/x.h: In instantiation of 'class X<int>':\nlabs/f.cpp:12:9:   required from here\n"
+      "/usr/include/c++/12/bits/x.h:90:1: error: no type named 'y'\n";
+  EXPECT_EQ(explain(both, "labs/f.cpp"), "f.cpp:12: no type named 'y' (in x.h:90, which it uses)");
 }
 
 TEST(CompilerError, OfAFileThatIsGivenIsNamedByThatFile) {

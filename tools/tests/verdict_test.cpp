@@ -236,6 +236,29 @@ TEST(Verdict, OfAnIndexBeyondTheEndSaysSo) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_endless_{}", getpid());
+  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
+  testing::write_judgements(folder / "a.json", {{.id = "21.2a", .verdict = "RUNNING", .test = "Lab21_2a.Sums"}});
+  const auto program = folder / "program";
+  write_text(program, "#!/bin/sh\ncd " + folder.string() +
+                          "\ncp a.json \"$3\"\necho 'shown lockstep-still: 7 1 /a/ring.cpp:20 void "
+                          "lockstep::ring(lockstep::Rank, int)' >&2\nexec sleep 600\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  std::string still, printed;
+  const auto rows = run_tests(paths, program, {"21.2a"},
+                              {.timeout_seconds = 1,
+                               .on_line = [&](std::string_view line) { printed += line; },
+                               .on_still = [&](const std::string& text) { still += text; }});
+  EXPECT_EQ(still, "Lab21_2a.Sums is still running after 7 s: rank 1 last called the runtime at ring.cpp:20 (ring)");
+  EXPECT_EQ(printed, "shown ");
+  EXPECT_EQ(rows.at(0).verdict, "TIMEOUT");
+  EXPECT_NE(rows.at(0).message.find("endless loop? In it, rank 1 last called the runtime at ring.cpp:20 (ring)."),
+            std::string::npos)
+      << rows.at(0).message;
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Verdict, OfTwoRunsAtATimeAreApart) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_two_runs_{}", getpid());
   const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};

@@ -10,6 +10,7 @@
 
 #include "common/rank.hpp"
 #include "common/runtime/fibers/fiber.hpp"
+#include "common/runtime/last_call.hpp"
 
 namespace lockstep {
 
@@ -75,6 +76,7 @@ struct QueueBase {
   bool ended = false;
   Blocked blocked;
   InArena<Fiber> fiber;
+  LastCall last_call;
 };
 
 }  // namespace lockstep

@@ -94,6 +94,7 @@ class RankBase : public Backend, public BlockOwner {
   Queue& calling(int index, Location where) const {
     Queue* running = world_.running();
     const bool mine = running && running->owner == this;
+    if (mine) running->last_call.where = where;
     if (mine && running->index == index) return *running;
     wrong_queue(index == 0, world_.queue_name(index), mine ? world_.queue_name(running->index) : "", where);
   }

@@ -103,8 +103,11 @@ class WorldBase {
   }
   void resume(Queue& queue) {
     running_ = &queue;
-    private_data_.enter(queue.owner->world_rank());
+    queue.last_call.rank = queue.owner->world_rank();
+    private_data_.enter(queue.last_call.rank);
+    running_call = &queue.last_call;
     queue.fiber->resume();
+    running_call = nullptr;
     running_ = nullptr;
   }
 

@@ -7,15 +7,20 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
+#include "common/error.hpp"
+#include "common/runtime/run.hpp"
 #include "common/testing/inputs.hpp"
 #include "common/testing/options.hpp"
 #include "common/testing/regions.hpp"
+#include "common/testing/watch.hpp"
 
 namespace lockstep::testing {
 namespace {
@@ -274,6 +279,56 @@ TEST(Cases, ATimelineIsWrittenToTheFileThatWasNamed) {
   std::ifstream(file).read(text.data(), 20);
   EXPECT_TRUE(text.starts_with("{\"displayTimeUnit\"")) << text;
   std::filesystem::remove_all(folder);
+}
+
+TEST(Cases, OfManyTimelinesThoseThatWentWrongAreDrawn) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_drawn_{}", getpid());
+  const AskedFor trace({}, {}, folder.string() + "/");
+  const auto drawn = [](const CaseJudge& judge) {
+    const auto program = [](Rank me, const Case& c) {
+      fill(me, me.allocate(c.size, DType::f32, Category::buffer), 1);
+      return Values{};
+    };
+    ::testing::internal::CaptureStdout();
+    run_cases(program, judge, {.ranks = {2}, .sizes = sizes_of({3, 4})});
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(drawn([](const Case&, const Outcome&) { return ""; }), "");
+  ::testing::TestPartResultArray failures;
+  std::string text;
+  {
+    ::testing::ScopedFakeTestPartResultReporter fakes(
+        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+    text = drawn([](const Case& c, const Outcome&) { return c.size == 4 ? "wrong" : ""; });
+  }
+  EXPECT_NE(text.find("size 4:\n"), text.npos) << text;
+  EXPECT_EQ(text.find("size 3:\n"), text.npos) << text;
+  std::filesystem::remove_all(folder);
+}
+
+/// Ends as `do_it` does, and says what ./lab check would hear.
+void watched(const std::function<void()>& do_it) {
+  say_what_runs();
+  do_it();
+}
+
+TEST(WatchDeathTest, WhatRunsIsSaidWithItsLastCall) {
+  const auto endless = [] {
+    RunOptions options;
+    options.ranks = 2;
+    run(options, [](Rank me) {
+      fill(me, me.allocate(3, DType::f32, Category::buffer), 1);
+      if (me.rank() == 1) raise(SIGALRM), _exit(3);  // at some moment of its computing
+      return Values{};
+    });
+  };
+  EXPECT_EXIT(watched(endless), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+ 1 .*cases_test.cpp:[0-9]+ ");
+  EXPECT_EXIT(watched([] { raise(SIGALRM), _exit(3); }), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+ -1 ");
+}
+
+TEST(WatchDeathTest, ACrashSaysItsCalls) {
+  EXPECT_EXIT(watched([] { raise(SIGSEGV); }), ::testing::KilledBySignal(SIGSEGV),
+              "lockstep-died:\n(.*\n)*.*cases_test\\(\\+0x[0-9a-f]+\\)\\[");
 }
 
 TEST(Cases, ATimelineThatCannotBeWrittenIsNotSaidToBe) {

@@ -1,0 +1,17 @@
+// What the running rank of this process last asked of the runtime, for a signal handler: only it may look while a rank
+// computes.
+#pragma once
+
+#include "common/error.hpp"
+
+namespace lockstep {
+
+struct LastCall {
+  int rank = -1;
+  Location where{};  ///< line 0: it has made none
+};
+
+/// Of the rank that runs; null between ranks, and outside of a run. Set by backends whose ranks share a process.
+inline const LastCall* volatile running_call = nullptr;
+
+}  // namespace lockstep
