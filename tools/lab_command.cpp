@@ -155,6 +155,15 @@ class CommandLine {
     add_course_file(c);
     c->add_option("--deadline", class_.deadline, "such as 2026-11-20T23:59+01:00: later submissions are marked");
     c->add_option("--times", class_.times, "a CSV with the columns submission and time");
+    c->add_option("--extensions", class_.extensions, "a CSV with the columns submission and days: later deadlines");
+    c->add_option("--penalty", class_.penalty, "per cent of the points, for each day late that has begun")
+        ->check(CLI::Range(0.0, 100.0));
+    c->add_option("--grace-days", class_.grace_days, "days late that everybody has for nothing, in a term")
+        ->check(whole_number(0, 365));
+    c->add_option("--spent", class_.spent, "class.csv of earlier weeks: grace days that were used");
+    c->add_option("--lms", class_.lms,
+                  "Canvas's exported gradebook or Moodle's grading worksheet: the same with the points, to import");
+    c->add_option("--column", class_.column, "the assignment's column in it (Moodle: Grade)");
     c->add_option("--feedback", class_.feedback, "write a page for each student into this folder");
     c = add("handout", "an archive for students, without the reference's text: ./lab handout OUT.zip --weeks 21-23",
             [this] { return handout(paths_, handout_); });

@@ -53,10 +53,15 @@ struct GradeOptions {
 int grade(const Paths& paths, const GradeOptions& options);
 
 struct ClassOptions {
-  std::string folder;           ///< of ./lab grade's results: grades
-  std::string out;              ///< the page; empty: class.html in the folder; a CSV of its name beside it
-  std::string deadline, times;  ///< both or neither: a time, and a CSV with submission and time
-  std::string feedback;         ///< a folder for a page for each student; empty: none
+  std::string folder;              ///< of ./lab grade's results: grades
+  std::string out;                 ///< the page; empty: class.html in the folder; a CSV of its name beside it
+  std::string deadline, times;     ///< both or neither: a time, and a CSV with submission and time
+  std::string extensions;          ///< a CSV with submission and days: so much later is the deadline of some
+  double penalty = 0;              ///< per cent of the points for each day late that has begun
+  int grace_days = 0;              ///< of everybody in a term, that cost nothing
+  std::vector<std::string> spent;  ///< the class's CSVs of earlier weeks, with the grace days that were used
+  std::string lms, column;         ///< a CSV that Canvas or Moodle exported, and the column for the points
+  std::string feedback;            ///< a folder for a page for each student; empty: none
 };
 /// What a class did, on one page. 0.
 int class_results(const Paths& paths, const ClassOptions& options);

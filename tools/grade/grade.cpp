@@ -23,11 +23,13 @@
 #include "tools/course/commands.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/skeleton.hpp"
 #include "tools/grade/grade_compile.hpp"
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_run.hpp"
 #include "tools/grade/grade_submission.hpp"
 #include "tools/grade/heartbeat.hpp"
+#include "tools/grade/similar.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -94,6 +96,7 @@ class Grader {
         grading.look_at.push_back(fmt::format("{}: line {} {}", id, found.line, found.what));
     if (submission_.empty() && submission_.misplaced.empty())
       throw Error(Verdict::usage, "nothing in it is an answer. " + grading.remarks);
+    take_fingerprints(grading);
     compile_the_answers();
     link_the_answers();
     judge_the_answers(grading);
@@ -118,6 +121,22 @@ class Grader {
       for (const std::string& id : e.ids())
         if (e.performance_of(id) && (part_.empty() || part_ == id))
           reference_seconds_[id] = judge_->reference_seconds(e, id);
+  }
+
+  /// Of each answer, so that ./lab class can compare those of different submissions.
+  void take_fingerprints(Grading& grading) const {
+    std::set<std::string> api;
+    for (const char* header : {"rank", "slice", "arithmetic", "chunk", "dtype"})
+      api.merge(names_in(read_text(paths_.source / "common" / (std::string(header) + ".hpp"))));
+    for (const Exercise& e : exercises_) {
+      const auto answer = submission_.answers.find(e.id);
+      if (answer == submission_.answers.end()) continue;
+      std::set<std::string> names = names_in(read_text(paths_.source / "labs" / e.folder / (e.name + ".hpp")));
+      names.insert(api.begin(), api.end());
+      const std::string file = paths_.solution(e).string();
+      const std::string given = without_answers(read_text(file), file);
+      grading.fingerprints[e.id] = to_text(fingerprints(answer->second, given, names));
+    }
   }
 
   /// Each answer of the submission to an object, or to the reason why there is none.

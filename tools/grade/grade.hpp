@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,11 +39,12 @@ std::vector<Said> said_once(const std::vector<GradedRow>& rows);
 
 struct Grading {
   std::vector<GradedRow> rows;
-  std::string remarks;               ///< on the whole submission, for the student
-  std::vector<std::string> look_at;  ///< in the answers, for a person who grades: "21.2: line 3 …"
-  bool graded = true;                ///< else nothing could be judged, and the remarks say why
-  double seconds = 0;                ///< without the build of the suite
-  std::uint64_t seed = 0;            ///< of the tests' inputs; for instructors only
+  std::string remarks;                              ///< on the whole submission, for the student
+  std::vector<std::string> look_at;                 ///< in the answers, for a person who grades: "21.2: line 3 …"
+  bool graded = true;                               ///< else nothing could be judged, and the remarks say why
+  double seconds = 0;                               ///< without the build of the suite
+  std::uint64_t seed = 0;                           ///< of the tests' inputs; for instructors only
+  std::map<std::string, std::string> fingerprints;  ///< of the answers, by exercise (similar.hpp)
 
   int points() const;
   int most() const;
@@ -68,10 +70,9 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
 /// be written.
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility);
 
-/// The rows of such a file; with their times of the reference's, and without seconds. Throws where it is none.
-std::vector<GradedRow> read_results(const std::filesystem::path& file);
-/// Grading::look_at of such a file.
-std::vector<std::string> read_look_at(const std::filesystem::path& file);
+/// What such a file has of a grading: the rows without their seconds, what to look at, and the fingerprints. Throws
+/// where it is none.
+Grading read_results(const std::filesystem::path& file);
 
 /// JUnit's XML: a test suite, and in it a test case a row. Throws like write_results.
 void write_junit(const std::filesystem::path& file, const Grading& grading);

@@ -57,32 +57,36 @@ std::string changes(const SummaryRow& before, const std::vector<GradedRow>& rows
   return text;
 }
 
-/// Puts what was not asked for now, but was graded before, back among `rows`; returns whether there was any.
-bool keep_others(const Selection& asked, const std::vector<GradedRow>& before, std::vector<GradedRow>& rows) {
+/// Puts what was not asked for now, but was graded before, back into `now`; returns whether there was any.
+bool keep_others(const Selection& asked, const Grading& before, Grading& now) {
   const auto is_asked_for = [&](const std::string& id) {
     if (!asked.part.empty()) return id == asked.part;
     return std::any_of(asked.exercises.begin(), asked.exercises.end(),
                        [&](const Exercise& e) { return e.id == testing::exercise_of(id); });
   };
-  const std::size_t now = rows.size();
-  for (const GradedRow& row : before)
-    if (!is_asked_for(row.id)) rows.push_back(row);
-  std::stable_sort(rows.begin(), rows.end(),
+  const std::size_t count = now.rows.size();
+  for (const GradedRow& row : before.rows)
+    if (!is_asked_for(row.id)) now.rows.push_back(row);
+  for (const auto& [id, prints] : before.fingerprints)
+    if (!is_asked_for(id)) now.fingerprints.try_emplace(id, prints);
+  for (const std::string& found : before.look_at)
+    if (!is_asked_for(found.substr(0, found.find(':')))) now.look_at.push_back(found);
+  std::stable_sort(now.rows.begin(), now.rows.end(),
                    [](const GradedRow& a, const GradedRow& b) { return is_before(a.id, b.id); });
-  return rows.size() > now;
+  return now.rows.size() > count;
 }
 
 /// What a folder of results has of a submission already.
 struct Before {
   SummaryRow row;
-  std::vector<GradedRow> rows;  ///< none where its file cannot be read
+  Grading grading;  ///< without rows where its file cannot be read
 };
 std::optional<Before> graded_before(const fs::path& folder, const std::string& name) {
   for (const SummaryRow& row : read_summary(folder)) {
     if (row.submission != name) continue;
-    Before before{.row = row, .rows = {}};
+    Before before{.row = row, .grading = {}};
     try {
-      before.rows = read_results(folder / (name + ".json"));
+      before.grading = read_results(folder / (name + ".json"));
     } catch (const std::exception&) {  // a folder that somebody cleaned up
     }
     return before;
@@ -104,7 +108,8 @@ Regraded grade_into(const Paths& paths, const GradeOptions& options, const Hande
                     const std::string& name, Heartbeat& heartbeat) {
   const std::string of = fingerprint(paths, options, submission.newest);
   const std::optional<Before> before = graded_before(folder, name);
-  if (options.resume && before && !before->rows.empty() && !of.empty() && before->row.of == of && before->row.graded) {
+  if (options.resume && before && !before->grading.rows.empty() && !of.empty() && before->row.of == of &&
+      before->row.graded) {
     heartbeat.skip();
     const auto quiet = heartbeat.quiet();
     fmt::print("{} of {} points: graded before, and not changed since\n", before->row.points, before->row.most);
@@ -117,9 +122,9 @@ Regraded grade_into(const Paths& paths, const GradeOptions& options, const Hande
                                    fs::path(submission.newest).filename().string(), older.filename().string());
   Regraded regraded;
   if (before) {
-    const bool kept = grading.graded && keep_others(paths.course.select(options.what), before->rows, grading.rows);
+    const bool kept = grading.graded && keep_others(paths.course.select(options.what), before->grading, grading);
     if (kept) fmt::print("what was graded before and is not in {} keeps its points\n", options.what);
-    regraded.changes = changes(before->row, before->rows, summary_row(name, grading), grading.rows);
+    regraded.changes = changes(before->row, before->grading.rows, summary_row(name, grading), grading.rows);
     if (!regraded.changes.empty()) grading.remarks += fmt::format("Since it was last graded: {}.\n", regraded.changes);
   }
   try {

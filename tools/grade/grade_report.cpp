@@ -25,8 +25,8 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
-/// What Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, and what a person
-/// should look at.
+/// What Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, what a person
+/// should look at, and what answers have in common.
 Json extra_data(const Grading& grading) {
   std::vector<Json::Member> data{{"max_score", Json::of(grading.most())}}, times;
   for (const GradedRow& row : grading.rows)
@@ -35,6 +35,9 @@ Json extra_data(const Grading& grading) {
   std::vector<Json> look_at;
   for (const std::string& found : grading.look_at) look_at.push_back(Json::of(found));
   if (!look_at.empty()) data.push_back({"look_at", Json::list(std::move(look_at))});
+  std::vector<Json::Member> prints;
+  for (const auto& [id, text] : grading.fingerprints) prints.push_back({id, Json::of(text)});
+  if (!prints.empty()) data.push_back({"fingerprints", Json::object(std::move(prints))});
   return Json::object(std::move(data));
 }
 
@@ -145,23 +148,21 @@ void write_results(const std::filesystem::path& file, const Grading& grading, st
   write_text(file, results.dump(2) + "\n");
 }
 
-std::vector<GradedRow> read_results(const std::filesystem::path& file) {
-  std::vector<GradedRow> rows;
+Grading read_results(const std::filesystem::path& file) {
+  Grading grading;
   const Json results = Json::parse(read_file(file.string()));
-  for (const Json& test : results.at("tests")) rows.push_back(graded_row_of(test));
-  if (const Json* data = results.find("extra_data"); data && data->contains("times_of_reference"))
+  for (const Json& test : results.at("tests")) grading.rows.push_back(graded_row_of(test));
+  const Json* data = results.find("extra_data");
+  if (data && data->contains("times_of_reference"))
     for (const auto& [id, times] : data->at("times_of_reference").items())
-      for (GradedRow& row : rows)
+      for (GradedRow& row : grading.rows)
         if (row.id == id) row.times = times.get<double>();
-  return rows;
-}
-
-std::vector<std::string> read_look_at(const std::filesystem::path& file) {
-  std::vector<std::string> found;
-  const Json results = Json::parse(read_file(file.string()));
-  if (const Json* data = results.find("extra_data"); data && data->contains("look_at"))
-    for (const Json& each : data->at("look_at")) found.push_back(each.get<std::string>());
-  return found;
+  if (data && data->contains("fingerprints"))
+    for (const auto& [id, prints] : data->at("fingerprints").items())
+      grading.fingerprints[id] = prints.get<std::string>();
+  if (data && data->contains("look_at"))
+    for (const Json& each : data->at("look_at")) grading.look_at.push_back(each.get<std::string>());
+  return grading;
 }
 
 void write_junit(const std::filesystem::path& file, const Grading& grading) {

@@ -1,14 +1,18 @@
 // What ./lab class makes of a folder of results, whoever wrote the names and messages in it.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "common/error.hpp"
 #include "tools/course/paths.hpp"
+#include "tools/course/skeleton.hpp"
 #include "tools/grade/class/class_page.hpp"
 #include "tools/grade/class/feedback.hpp"
 #include "tools/grade/class/html.hpp"
+#include "tools/grade/class/lms.hpp"
 #include "tools/grade/grade_summary.hpp"
+#include "tools/grade/similar.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -131,6 +135,54 @@ TEST_F(AClass, ItsPageSaysWhoseItIsAndSumsUp) {
   EXPECT_EQ(count_of(points.substr(points.find("<details>")), "<th class=\"n\" title"), 4u) << "and for each part";
 }
 
+/// Of an answer to 21.2, as the grader takes them.
+std::string prints_of(const std::string& text) {
+  const auto read = [](const std::string& file) { return read_text(fs::path(LOCKSTEP_SOURCE_DIR) / file); };
+  std::set<std::string> api = names_in(read("labs/week21_data_parallel/ring_all_reduce.hpp"));
+  for (const char* header : {"rank", "slice", "arithmetic", "chunk", "dtype"})
+    api.merge(names_in(read(fmt::format("common/{}.hpp", header))));
+  const std::string solution = read("solutions/week21_data_parallel/ring_all_reduce.cpp");
+  return to_text(fingerprints(text, without_answers(solution, "ring_all_reduce.cpp"), api));
+}
+
+TEST_F(AClass, SimilarAnswersAreFoundWhateverTheirVariablesAreCalled) {
+  const fs::path source = LOCKSTEP_SOURCE_DIR;
+  const std::string answer = read_text(source / "solutions/week21_data_parallel/ring_all_reduce.cpp");
+  std::string renamed = answer;
+  for (const auto& [name, other] : {std::pair{"step", "turn"},
+                                    {"outgoing", "gone"},
+                                    {"incoming", "fresh"},
+                                    {"received", "box"},
+                                    {"scratch", "room"},
+                                    {"previous", "left"}})
+    for (std::size_t at = 0; (at = renamed.find(name, at)) != renamed.npos;)
+      renamed.replace(at, std::string(name).size(), other), at += std::string(other).size();
+  ASSERT_NE(renamed, answer);
+  const std::string independent =
+      read_text(source / "tools/alternatives/week21_data_parallel/ring_all_reduce.scratch_each_step.cpp");
+  const std::string unrelated = read_text(source / "solutions/week21_data_parallel/cost_model.cpp");
+  int number = 0;
+  for (const std::string& text : {answer, renamed, independent, unrelated})
+    add(fmt::format("s{}", ++number),
+        {.rows = {graded("21.2a", 9, 9, "PASS")}, .fingerprints = {{"21.2", prints_of(text)}}});
+  EXPECT_EQ(prints_of("// nothing but the skeleton\n" + without_answers(answer, "ring_all_reduce.cpp")), "");
+  const ClassData data = read();
+  std::vector<Answers> answers;
+  for (const char* name : {"s1", "s2", "s3", "s4"}) answers.push_back(row(data, name).answers);
+  const std::vector<SimilarPair> pairs = similar_pairs(answers);
+  ASSERT_EQ(pairs.size(), 1u) << "neither the independent answer nor the unrelated one is like another";
+  EXPECT_EQ(pairs[0].first, 0u);
+  EXPECT_EQ(pairs[0].second, 1u);
+  ASSERT_EQ(pairs[0].shared.size(), 1u);
+  EXPECT_EQ(pairs[0].shared[0].exercise, "21.2");
+  EXPECT_DOUBLE_EQ(pairs[0].shared[0].share, 1);
+  const std::string page = class_page(data, "");
+  EXPECT_NE(page.find("<td><bdi>s1</bdi></td><td><bdi>s2</bdi></td><td>21.2 <b>100 %</b>"), page.npos) << page;
+  EXPECT_EQ(count_of(page.substr(page.find("Similar answers"), 900), "<bdi>s3</bdi>"), 0u);
+  // What the whole class writes is no copy.
+  EXPECT_TRUE(similar_pairs(std::vector<Answers>(5, answers[0])).empty());
+}
+
 TEST_F(AClass, WhatWaitsForAPartThatIsNotWrittenWasNotTried) {
   add("eric", {.rows = {graded("21.1", 0, 5, "NOT IMPLEMENTED", "labs/x.cpp: TODO"),
                         graded("21.2a", 0, 9, "BLOCKED BY 21.1", "21.1 first")}});
@@ -227,9 +279,9 @@ TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
 
 TEST_F(AClass, ItsTableHasPointsByPart) {
   const std::string csv = class_csv(read());
-  EXPECT_TRUE(csv.starts_with("submission,points,most,graded,late,\"21.1\",\"21.2a\"\n")) << csv;
-  EXPECT_NE(csv.find("\n\"bob\",9,14,yes,\"\",0,9\n"), std::string::npos) << csv;
-  EXPECT_NE(csv.find("\n\"../../evil\",0,0,no,\"\",,\n"), std::string::npos) << csv;
+  EXPECT_TRUE(csv.starts_with("submission,points,most,graded,late,grace,counted,\"21.1\",\"21.2a\"\n")) << csv;
+  EXPECT_NE(csv.find("\n\"bob\",9,14,yes,\"\",0,9,0,9\n"), std::string::npos) << csv;
+  EXPECT_NE(csv.find("\n\"../../evil\",0,0,no,\"\",0,0,,\n"), std::string::npos) << csv;
   EXPECT_NE(csv.find("\n\"'=cmd|calc\",0,5,"), std::string::npos) << csv;
 }
 
@@ -289,6 +341,89 @@ TEST(Times, AreReadWithTheirZone) {
   EXPECT_EQ(describe_delay(1), "1 min");
   EXPECT_EQ(describe_delay(3661), "1 h 2 min");
   EXPECT_EQ(describe_delay(90'000), "1 d 1 h");
+}
+
+TEST_F(AClass, LatenessCostsWhatThePolicySays) {
+  ClassData data = read();
+  const std::int64_t due = parse_time("2026-11-20T12:00Z");
+  add_extensions(data, "days,submission\n2,bob.zip\n1,nobody\n", "e");
+  add_times(data, "submission,time\nanna,2026-11-22T11:00Z\nbob,2026-11-22T11:00Z\ncarol,2026-11-20T12:00Z\n", "t",
+            due);
+  add_policy(data, {.percent_per_day = 10, .grace_days = 2}, {{"submission,grace\n\"anna\",1\n\"bob\",2\n", "week21"}});
+  const ClassRow &anna = row(data, "anna"), &bob = row(data, "bob");
+  EXPECT_EQ(anna.grace_used, 1) << "of two days late; the other grace day was used before";
+  EXPECT_DOUBLE_EQ(anna.counted(), 12.6);
+  EXPECT_EQ(bob.late, 0) << "by his own deadline";
+  EXPECT_DOUBLE_EQ(bob.counted(), 9);
+  EXPECT_EQ(
+      data.unknown,
+      (std::vector<std::pair<std::string, std::string>>{{"nobody", "has an extension, but there are no results"}}));
+  const std::string page = class_page(data, "");
+  EXPECT_NE(page.find("late by 1 d 23 h, 1 of 1 grace days, −10 %</td><td class=\"n\">12.6</td>"), page.npos) << page;
+  EXPECT_NE(page.find("2 d of extension</td><td class=\"n\">9</td>"), page.npos) << page;
+  EXPECT_NE(class_csv(data).find("\"anna\",14,14,yes,\"late by 1 d 23 h, 1 of 1 grace days, −10 %\",1,12.6,"),
+            std::string::npos)
+      << class_csv(data);
+  EXPECT_NE(feedback_page(anna, course()).find("That costs 10 % of the points, and 12.6 count."), std::string::npos);
+  EXPECT_THROW(add_extensions(data, "submission,days\nanna,two\n", "e"), Error);
+  EXPECT_THROW(add_policy(data, {}, {{"submission,points\nanna,1\n", "old"}}), Error);
+  data.rows.front().late = 86'400 * 30;
+  add_policy(data, {.percent_per_day = 10}, {});
+  EXPECT_DOUBLE_EQ(data.rows.front().counted(), 0) << "and not less";
+}
+
+/// Two who are known by numbers, and one by a login.
+ClassData a_class() {
+  ClassData data;
+  const auto row = [](const char* name, const char* file, int points) {
+    return ClassRow{.name = name, .file = file, .parts = {graded("21.1", points, 30, "PASS")}};
+  };
+  data.rows = {row("leekim_12", "leekim_LATE_12_99_answers-1", 20),
+               row("Ann Bo_7", "Ann Bo_7_assignsubmission_file_", 9), row("jo3", "jo3", 30),
+               row("nobody", "nobody", 1)};
+  data.rows[0].lost_share = 0.125;
+  return data;
+}
+
+TEST(Lms, CanvasHasItsStudentsAndTheAssignment) {
+  const LmsFile file =
+      fill_lms(a_class(),
+               "\xef\xbb\xbfStudent,ID,SIS User ID,SIS Login ID,Section,Week 20 (5),Week 21 (6),Total\r\n"
+               "    Points Possible,,,,,10,,(read only)\r\n\"Lee, Kim\",12,s1,kim,A,3,,1\r\n"
+               "\"Jo \"\"J\"\" Three\",13,s2,jo3,A,4,,1\r\nNot Here,14,s3,nh,A,5,2,1\r\n",
+               "g.csv", "Week 21");
+  EXPECT_EQ(file.system, "canvas");
+  EXPECT_EQ(file.text,
+            "Student,ID,SIS User ID,SIS Login ID,Section,Week 21 (6)\n    Points Possible,,,,,30\n"
+            "\"Lee, Kim\",12,s1,kim,A,17.5\n\"Jo \"\"J\"\" Three\",13,s2,jo3,A,30\nNot Here,14,s3,nh,A,2\n");
+  EXPECT_EQ(file.filled, 2u);
+  EXPECT_EQ(file.unplaced, (std::vector<std::string>{"Ann Bo_7", "nobody"}));
+  EXPECT_NE(fill_lms(a_class(), "Student,ID\nA,12\n", "g.csv", "New").text.find("Student,ID,New\nA,12,17.5\n"),
+            std::string::npos);
+}
+
+TEST(Lms, MoodleKeepsAllColumns) {
+  const LmsFile file =
+      fill_lms(a_class(),
+               "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Grade can be changed,"
+               "Last modified (grade)\nParticipant 7,Ann Bo,ann@x.org,\"Submitted, late\",,30.00,Yes,-\n"
+               "Participant 12,Jo,jo3@x.org,Submitted,,30.00,Yes,-\nParticipant 9,Di,d@x.org,-,,30.00,Yes,-\n",
+               "m.csv", "");
+  EXPECT_EQ(file.system, "moodle");
+  EXPECT_NE(file.text.find("Participant 7,Ann Bo,ann@x.org,\"Submitted, late\",9,30.00,Yes,-\n"), std::string::npos)
+      << file.text;
+  EXPECT_NE(file.text.find("Participant 9,Di,d@x.org,-,,30.00,Yes,-\n"), std::string::npos);
+  EXPECT_THROW(fill_lms(a_class(), "name,points\n", "x.csv", "y"), Error);
+  EXPECT_THROW(fill_lms(a_class(), "", "x.csv", "y"), Error);
+  EXPECT_THROW(fill_lms(a_class(), "Student,ID\nA,12\n", "g.csv", ""), Error);
+}
+
+TEST(FeedbackFiles, AreCalledAsWhatWasHandedIn) {
+  ClassData data;
+  data.rows.push_back({.name = "o'neil_12", .file = "o'neil_LATE_12_99_answers-1"});
+  data.rows.push_back({.name = "Kim (A) Lee_7", .file = "Kim (A) Lee_7_assignsubmission_file_"});
+  EXPECT_EQ(feedback_files(data), (std::vector<std::string>{"o'neil_LATE_12_99_answers-1.html",
+                                                            "Kim (A) Lee_7_assignsubmission_file_feedback.html"}));
 }
 
 TEST(Times, ComeFromATableWithTitles) {

@@ -8,6 +8,7 @@
 #include "tools/grade/class/class_page.hpp"
 #include "tools/grade/class/feedback.hpp"
 #include "tools/grade/class/html.hpp"
+#include "tools/grade/class/lms.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -33,15 +34,31 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   if (options.deadline.empty() != options.times.empty())
     throw Error(Verdict::usage, "--deadline and --times go together: when it was due, and when each was handed in.");
   const fs::path folder = options.folder;
+  if (options.lms.empty() && !options.column.empty())
+    throw Error(Verdict::usage, "--column is of the file that --lms names.");
   ClassData data = read_class(folder);
   if (!paths.course.changes().empty()) count_anew(data, paths.course);
+  if (options.times.empty() && (!options.extensions.empty() || options.penalty > 0 || options.grace_days > 0))
+    throw Error(Verdict::usage, "--extensions, --penalty and --grace-days need --deadline and --times.");
+  if (!options.extensions.empty()) add_extensions(data, read_file(options.extensions), options.extensions);
   if (!options.times.empty()) add_times(data, read_file(options.times), options.times, parse_time(options.deadline));
+  std::vector<std::pair<std::string, std::string>> spent;
+  for (const std::string& file : options.spent) spent.emplace_back(read_file(file), file);
+  add_policy(data, {.percent_per_day = options.penalty, .grace_days = options.grace_days}, spent);
   if (!options.feedback.empty()) write_feedback(data, paths.course, options.feedback);
   const fs::path page = options.out.empty() ? folder / "class.html" : fs::path(options.out);
   fs::path csv = page;
   csv.replace_extension(".csv");
   write_text(page, class_page(data, seen_from(page, options.feedback)));
   write_text(csv, class_csv(data));
+  if (!options.lms.empty()) {
+    const LmsFile file = fill_lms(data, read_file(options.lms), options.lms, options.column);
+    const fs::path out = page.parent_path() / fmt::format("{}_{}.csv", page.stem().string(), file.system);
+    write_text(out, file.text);
+    fmt::print("points of {}, to import: {}\n", counted(file.filled, "student"), out.string());
+    for (const std::string& name : file.unplaced)
+      fmt::print(stderr, "{} has nobody who could be {}: enter these points by hand.\n", options.lms, name);
+  }
   std::size_t doubtful = 0;
   for (const ClassRow& row : data.rows) doubtful += !doubts_of(row).empty();
   fmt::print("{}, {} to check: {}, {}\n", counted(data.rows.size(), "submission"), doubtful, page.string(),

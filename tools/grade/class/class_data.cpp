@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/error.hpp"
 #include "common/testing/verdict.hpp"
@@ -25,8 +26,9 @@ ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
   const bool elsewhere = row.name.find('/') != row.name.npos || row.name.empty();
   try {
     if (elsewhere) throw JsonError("that is no name of a submission");
-    const fs::path results = folder / (row.name + ".json");
-    row.parts = read_results(results), row.look_at = read_look_at(results);
+    Grading results = read_results(folder / (row.name + ".json"));
+    row.parts = std::move(results.rows), row.look_at = std::move(results.look_at);
+    for (const auto& [id, prints] : results.fingerprints) row.answers[id] = read_fingerprints(prints);
   } catch (const std::exception& error) {
     row.graded = false;
     row.remarks += fmt::format("its results cannot be read: {}\n", error.what());
@@ -88,6 +90,8 @@ int ClassRow::most() const {
   for (const GradedRow& part : parts) total += part.most;
   return total;
 }
+
+double ClassRow::counted() const { return std::round(100 * points() * (1 - lost_share)) / 100; }
 
 ClassData read_class(const fs::path& folder) {
   if (!fs::exists(folder / "summary.json"))

@@ -6,10 +6,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/course/course.hpp"
 #include "tools/grade/grade.hpp"
+#include "tools/grade/similar.hpp"
 
 namespace lockstep::tools {
 
@@ -21,17 +23,31 @@ struct ClassRow {
   std::vector<GradedRow> parts;      ///< as they were graded
   std::vector<std::string> look_at;  ///< in its answers, for a person: "21.2: line 3 …"
   std::string seed;                  ///< of its tests' inputs: not for students
+  Answers answers;                   ///< their fingerprints
   std::optional<std::int64_t> submitted;
-  std::int64_t late = 0;  ///< seconds after the deadline
+  double extension_days = 0;
+  std::int64_t late = 0;  ///< seconds after the deadline, or after the student's own
+  int grace_left = 0;     ///< days late that cost nothing, before this deadline
+  int grace_used = 0;     ///< of these, for this one
+  double lost_share = 0;  ///< of the points, for the other days
 
   int points() const;
   int most() const;
+  /// What is left of the points: to a hundredth.
+  double counted() const;
+};
+
+/// What lateness costs.
+struct LatePolicy {
+  double percent_per_day = 0;  ///< begun
+  int grace_days = 0;          ///< of everybody, in a term
 };
 
 struct ClassData {
   std::vector<ClassRow> rows;  ///< by name
   std::optional<std::int64_t> deadline;
-  std::vector<std::string> unknown;  ///< names that have a time, and no results
+  std::vector<std::pair<std::string, std::string>> unknown;  ///< names of a CSV that have no results, and what it says
+  LatePolicy policy;
 };
 
 /// The results in `folder`: summary.json, and NAME.json of each submission. One whose results cannot be read has a row
@@ -40,6 +56,15 @@ ClassData read_class(const std::filesystem::path& folder);
 
 /// Counts what passed by the points of `course`, instead of those it was graded by.
 void count_anew(ClassData& data, const Course& course);
+
+/// Gives some a later deadline, by so many days, from a CSV with `submission` and `days`. Throws like add_times, which
+/// comes after it.
+void add_extensions(ClassData& data, const std::string& csv, const std::string& name);
+
+/// Says what lateness costs. `earlier`: the CSVs of the class's earlier deadlines, and their names; the grace days that
+/// they say were used are gone. Throws like add_times, which comes before it.
+void add_policy(ClassData& data, const LatePolicy& policy,
+                const std::vector<std::pair<std::string, std::string>>& earlier);
 
 /// Adds when each was handed in, from a CSV with a line of titles, `submission` and `time` among them. Throws
 /// Error(usage) where it has not these columns, or a time is none.

@@ -15,7 +15,7 @@
 namespace lockstep::tools {
 namespace {
 
-constexpr std::size_t kMostFailures = 12;
+constexpr std::size_t kMostFailures = 12, kMostPairs = 30;
 
 const GradedRow* part_of(const ClassRow& row, const std::string& id) {
   for (const GradedRow& part : row.parts)
@@ -25,7 +25,14 @@ const GradedRow* part_of(const ClassRow& row, const std::string& id) {
 
 std::string share(int of, int all) { return fmt::format("{:.0f} %", all == 0 ? 0.0 : 100.0 * of / all); }
 
-std::string late_words(const ClassRow& row) { return row.late > 0 ? "late by " + describe_delay(row.late) : ""; }
+std::string late_words(const ClassRow& row) {
+  std::string text = row.late > 0 ? "late by " + describe_delay(row.late) : "";
+  const auto add = [&](const std::string& words) { text += (text.empty() ? "" : ", ") + words; };
+  if (row.extension_days > 0) add(fmt::format("{:g} d of extension", row.extension_days));
+  if (row.grace_used > 0) add(fmt::format("{} of {} grace days", row.grace_used, row.grace_left));
+  if (row.lost_share > 0) add(fmt::format("−{:g} %", 100 * row.lost_share));
+  return text;
+}
 
 /// Between the two in the middle, where there are two.
 double median_of(std::vector<int> points) {
@@ -53,8 +60,8 @@ std::string doubts(const ClassData& data) {
   for (const ClassRow& row : data.rows)
     for (const std::string& doubt : doubts_of(row))
       rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", name_in_html(row.name), for_html(doubt));
-  for (const std::string& name : data.unknown)
-    rows += fmt::format("<tr><td>{}</td><td>handed in, but there are no results</td></tr>\n", name_in_html(name));
+  for (const auto& [name, why] : data.unknown)
+    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", name_in_html(name), for_html(why));
   if (rows.empty()) return "";
   return fmt::format(
       "<h2>Check these first: refused, not submitted, or not graded</h2>\n<div class=\"wide\"><table>\n"
@@ -182,7 +189,9 @@ std::string mean_row(const ClassData& data, const std::vector<Column>& columns) 
   };
   std::string text = fmt::format("<tr><th>mean</th><th class=\"n\">{:.1f}</th>",
                                  mean([](const ClassRow& row) { return row.points(); }));
-  if (data.deadline) text += "<th></th>";
+  if (data.deadline)
+    text +=
+        fmt::format("<th></th><th class=\"n\">{:.1f}</th>", mean([](const ClassRow& row) { return row.counted(); }));
   for (const Column& column : columns)
     text += fmt::format("<th class=\"n\">{:.1f}</th>",
                         mean([&](const ClassRow& row) { return cell_of(row, column).points; }));
@@ -192,7 +201,7 @@ std::string mean_row(const ClassData& data, const std::vector<Column>& columns) 
 /// A row for each submission, with a column for each exercise, or for each part.
 std::string table(const ClassData& data, const std::string& feedback, const std::vector<Column>& columns) {
   std::string text = "<div class=\"wide\"><table>\n<tr><th>submission</th><th class=\"n\">sum</th>";
-  if (data.deadline) text += "<th>late</th>";
+  if (data.deadline) text += "<th>late</th><th class=\"n\">counted</th>";
   for (const Column& column : columns)
     text += fmt::format("<th class=\"n\" title=\"{}\">{}<br><span class=\"soft\">{}</span></th>",
                         for_html(column.title), for_html(column.id), column.most);
@@ -204,7 +213,9 @@ std::string table(const ClassData& data, const std::string& feedback, const std:
     if (!feedback.empty()) name = fmt::format("<a href=\"{}/{}\">{}</a>", feedback, for_url(files[i]), name);
     text += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td>", name,
                         row.graded ? std::to_string(row.points()) : "<span class=\"open\">not graded</span>");
-    if (data.deadline) text += fmt::format("<td class=\"bad\">{}</td>", late_words(row));
+    if (data.deadline)
+      text += fmt::format("<td class=\"{}\">{}</td><td class=\"n\">{:g}</td>", row.late > 0 ? "bad" : "soft",
+                          late_words(row), row.counted());
     for (const Column& column : columns) text += points_cell(row, column);
     text += "</tr>\n";
   }
@@ -218,6 +229,29 @@ std::string tables(const ClassData& data, const std::string& feedback) {
   if (every.size() > exercises.size())
     text += "<details><summary>Points of every part</summary>\n" + table(data, feedback, every) + "</details>\n";
   return text;
+}
+
+/// Pairs of answers that have much in common: none where nobody's were compared.
+std::string similar(const ClassData& data) {
+  std::vector<Answers> answers;
+  for (const ClassRow& row : data.rows) answers.push_back(row.answers);
+  std::string rows;
+  const std::vector<SimilarPair> pairs = similar_pairs(answers);
+  for (std::size_t i = 0; i < std::min(kMostPairs, pairs.size()); ++i) {
+    std::string shared;
+    for (const auto& each : pairs[i].shared)
+      shared += fmt::format("{}{} <b>{:.0f} %</b> <span class=\"soft\">({} of {})</span>", shared.empty() ? "" : ", ",
+                            for_html(each.exercise), 100 * each.share, each.common, each.of);
+    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", name_in_html(data.rows[pairs[i].first].name),
+                        name_in_html(data.rows[pairs[i].second].name), shared);
+  }
+  if (rows.empty()) return "";
+  return fmt::format(
+      "<h2>Similar answers</h2>\n<p>Pairs with at least {:.0f} % of the shorter answer in common, whatever their "
+      "variables are called, beside the skeleton and what a third of the class has. Compare the files before you "
+      "judge: a short answer leaves little choice.</p>\n<div class=\"wide\"><table>\n<tr><th>submission</th>"
+      "<th>and</th><th>exercise, and share in common</th></tr>\n{}</table></div>\n",
+      100 * kStandsOut, rows);
 }
 
 /// "Class results: week 21", or of several weeks.
@@ -251,17 +285,17 @@ std::string reasons(const ClassData& data) {
 std::string class_page(const ClassData& data, const std::string& feedback) {
   const std::string title = heading(data);
   return html_page(title, fmt::format("<h1>{}</h1>\n", for_html(title)) + overview(data) + doubts(data) + chart(data) +
-                              failures(data) + tables(data, feedback) + reasons(data));
+                              failures(data) + tables(data, feedback) + similar(data) + reasons(data));
 }
 
 std::string class_csv(const ClassData& data) {
   const std::vector<PartCount> parts = count_parts(data);
-  std::string csv = "submission,points,most,graded,late";
+  std::string csv = "submission,points,most,graded,late,grace,counted";
   for (const PartCount& part : parts) csv += "," + for_csv(part.id);
   csv += "\n";
   for (const ClassRow& row : data.rows) {
-    csv += fmt::format("{},{},{},{},{}", for_csv(row.name), row.points(), row.most(), row.graded ? "yes" : "no",
-                       for_csv(late_words(row)));
+    csv += fmt::format("{},{},{},{},{},{},{:g}", for_csv(row.name), row.points(), row.most(), row.graded ? "yes" : "no",
+                       for_csv(late_words(row)), row.grace_used, row.counted());
     for (const PartCount& part : parts) {
       const GradedRow* found = part_of(row, part.id);
       csv += "," + (found ? std::to_string(found->points) : "");

@@ -11,7 +11,8 @@ namespace lockstep::tools {
 /// this one; empty: there are none.
 std::string class_page(const ClassData& data, const std::string& feedback);
 
-/// submission, points, most, graded, late, then the points of each part; empty where it was not graded.
+/// submission, points, most, graded, late, grace (days used), counted (points that are left), then the points of each
+/// part; empty where it was not graded.
 std::string class_csv(const ClassData& data);
 
 }  // namespace lockstep::tools

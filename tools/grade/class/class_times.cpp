@@ -6,33 +6,13 @@
 #include <chrono>
 
 #include "common/error.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "tools/grade/class/class_data.hpp"
+#include "tools/grade/class/csv.hpp"
 #include "tools/grade/grade_summary.hpp"
 
 namespace lockstep::tools {
 namespace {
-
-/// The fields of each line; those in quotes may hold commas, line ends and, doubled, quotes (RFC 4180).
-std::vector<std::vector<std::string>> read_csv(const std::string& text) {
-  std::vector<std::vector<std::string>> lines(1, {""});
-  bool quoted_field = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    std::string& field = lines.back().back();
-    if (quoted_field && c == '"' && i + 1 < text.size() && text[i + 1] == '"')
-      field += text[++i];
-    else if (c == '"')
-      quoted_field = !quoted_field;
-    else if (c == ',' && !quoted_field)
-      lines.back().emplace_back();
-    else if (c == '\n' && !quoted_field)
-      lines.push_back({""});
-    else if (c != '\r' || quoted_field)
-      field += c;
-  }
-  std::erase_if(lines, [](const std::vector<std::string>& line) { return line.size() == 1 && line[0].empty(); });
-  return lines;
-}
 
 [[noreturn]] void no_time(std::string_view text) {
   throw Error(Verdict::usage,
@@ -64,13 +44,43 @@ std::int64_t take_zone(std::string_view rest, std::string_view all) {
   return sign * (std::int64_t{hours} * 3600 + minutes * 60);
 }
 
-std::size_t column_of(const std::vector<std::string>& titles, const std::string& title, const std::string& name) {
-  const auto found = std::find(titles.begin(), titles.end(), title);
-  if (found != titles.end()) return static_cast<std::size_t>(found - titles.begin());
-  throw Error(Verdict::usage, fmt::format("{} has no column '{}': wanted a CSV whose first line has 'submission' and "
-                                          "'time'.",
-                                          name, title));
+/// A CSV whose first line has titles: what the others have in two of the columns.
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& csv, const std::string& name,
+                                                          const std::string& key, const std::string& value) {
+  const Table lines = read_csv(csv);
+  const std::vector<std::string> titles = lines.empty() ? std::vector<std::string>{} : lines.front();
+  const auto column = [&](const std::string& title) {
+    const auto found = std::find(titles.begin(), titles.end(), title);
+    if (found != titles.end()) return static_cast<std::size_t>(found - titles.begin());
+    throw Error(Verdict::usage, fmt::format("{} has no column '{}': wanted a CSV whose first line has '{}' and '{}'.",
+                                            name, title, key, value));
+  };
+  const std::size_t who = column(key), what = column(value);
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].size() <= std::max(who, what))
+      throw Error(Verdict::usage, fmt::format("{}, line {}: it has {} columns.", name, i + 1, lines[i].size()));
+    pairs.emplace_back(lines[i][who], lines[i][what]);
+  }
+  return pairs;
 }
+
+/// As a CSV names it: anna.zip is called anna in the results. Null where it has none.
+ClassRow* row_named(ClassData& data, const std::string& submission) {
+  const std::string as_graded = name_for(submission, {});
+  for (ClassRow& row : data.rows)
+    if (row.name == submission || row.name == as_graded) return &row;
+  return nullptr;
+}
+
+double days_of(const std::string& text, const std::string& name) {
+  const auto days = parse_number<double>(text);
+  if (!days || !(*days >= 0 && *days <= 365))
+    throw Error(Verdict::usage, fmt::format("{}: '{}' is no number of days from 0 to 365.", name, text));
+  return *days;
+}
+
+constexpr std::int64_t kDay = 86'400;
 
 }  // namespace
 
@@ -102,26 +112,43 @@ std::string describe_delay(std::int64_t seconds) {
   return fmt::format("{} d {} h", minutes / (24 * 60), minutes / 60 % 24);
 }
 
+void add_extensions(ClassData& data, const std::string& csv, const std::string& name) {
+  for (const auto& [submission, days] : pairs_of(csv, name, "submission", "days")) {
+    const double extension = days_of(days, name);
+    if (ClassRow* row = row_named(data, submission))
+      row->extension_days = extension;
+    else
+      data.unknown.emplace_back(submission, "has an extension, but there are no results");
+  }
+}
+
 void add_times(ClassData& data, const std::string& csv, const std::string& name, std::int64_t deadline) {
-  const std::vector<std::vector<std::string>> lines = read_csv(csv.starts_with("\xef\xbb\xbf") ? csv.substr(3) : csv);
-  const std::vector<std::string> titles = lines.empty() ? std::vector<std::string>{} : lines.front();
-  const std::size_t who = column_of(titles, "submission", name), when = column_of(titles, "time", name);
   data.deadline = deadline;
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    if (lines[i].size() <= std::max(who, when))
-      throw Error(Verdict::usage, fmt::format("{}, line {}: it has {} columns.", name, i + 1, lines[i].size()));
-    const std::string& submission = lines[i][who];
-    const std::string as_graded = name_for(submission, {});  // anna.zip is called anna in the results
-    const auto row = std::find_if(data.rows.begin(), data.rows.end(), [&](const ClassRow& each) {
-      return each.name == submission || each.name == as_graded;
-    });
-    const std::int64_t time = parse_time(lines[i][when]);
-    if (row == data.rows.end()) {
-      data.unknown.push_back(submission);
+  for (const auto& [submission, text] : pairs_of(csv, name, "submission", "time")) {
+    const std::int64_t time = parse_time(text);
+    ClassRow* row = row_named(data, submission);
+    if (!row) {
+      data.unknown.emplace_back(submission, "handed in, but there are no results");
       continue;
     }
     row->submitted = std::max(row->submitted.value_or(time), time);  // the last one counts
-    row->late = std::max<std::int64_t>(0, *row->submitted - deadline);
+    const auto extension = static_cast<std::int64_t>(row->extension_days * kDay);
+    row->late = std::max<std::int64_t>(0, *row->submitted - deadline - extension);
+  }
+}
+
+void add_policy(ClassData& data, const LatePolicy& policy,
+                const std::vector<std::pair<std::string, std::string>>& earlier) {
+  data.policy = policy;
+  for (ClassRow& row : data.rows) row.grace_left = policy.grace_days;
+  for (const auto& [csv, name] : earlier)
+    for (const auto& [submission, days] : pairs_of(csv, name, "submission", "grace"))
+      if (ClassRow* row = row_named(data, submission))
+        row->grace_left = std::max(0, row->grace_left - static_cast<int>(days_of(days, name)));
+  for (ClassRow& row : data.rows) {
+    const int days = static_cast<int>((row.late + kDay - 1) / kDay);
+    row.grace_used = std::min(days, row.grace_left);
+    row.lost_share = std::min(1.0, policy.percent_per_day / 100 * (days - row.grace_used));
   }
 }
 

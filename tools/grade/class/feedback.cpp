@@ -16,14 +16,13 @@
 namespace lockstep::tools {
 namespace {
 
-/// Letters of any script, digits and a few signs; else '_', and no dot before it.
+/// What every file system takes; else '_', and no dot before it.
 std::string harmless(const std::string& name) {
   std::string result;
   for (const char c : utf8(name)) {
-    const bool beyond = static_cast<unsigned char>(c) >= 128;
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       std::string_view("-_+,@. ").find(c) != std::string_view::npos;
-    result += (plain || beyond) && !(c == '.' && result.empty()) ? c : '_';
+    const bool plain = static_cast<unsigned char>(c) >= 32 && c != 127 &&
+                       std::string_view("/\\:*?\"<>|").find(c) == std::string_view::npos;
+    result += plain && !(c == '.' && result.empty()) ? c : '_';
   }
   std::size_t end = std::min<std::size_t>(result.size(), 120);
   while (end < result.size() && end > 0 && (static_cast<unsigned char>(result[end]) & 0xc0) == 0x80) --end;
@@ -155,6 +154,18 @@ std::string verdict_table(const ClassRow& row) {
       rows);
 }
 
+/// What a late submission cost.
+std::string lateness(const ClassRow& row) {
+  if (row.late == 0) return "";
+  std::string text = fmt::format("Handed in late by {}", describe_delay(row.late));
+  if (row.extension_days > 0) text += fmt::format(", after an extension of {:g} days", row.extension_days);
+  text += ".";
+  if (row.grace_used > 0) text += fmt::format(" {} of your {} grace days used.", row.grace_used, row.grace_left);
+  if (row.lost_share > 0)
+    text += fmt::format(" That costs {:g} % of the points, and {:g} count.", 100 * row.lost_share, row.counted());
+  return fmt::format("<p class=\"bad\">{}</p>\n", text);
+}
+
 constexpr const char* kAboutTheSeed =
     "<p>SEED in a <code>replay</code> line is the number from which grading drew its inputs, and your instructor has "
     "it. "
@@ -166,9 +177,11 @@ std::vector<std::string> feedback_files(const ClassData& data) {
   std::vector<std::string> files;
   std::set<std::string> taken;
   for (const ClassRow& row : data.rows) {
-    std::string name = harmless(row.name);
-    if (name != row.name || taken.contains(lower_case(name))) name += number_of(row.name);
-    for (int i = 2; !taken.insert(lower_case(name)).second; ++i) name = fmt::format("{}-{}", harmless(row.name), i);
+    const std::string own = row.file.empty() ? row.name : row.file;
+    std::string name = harmless(own);
+    if (name != own || taken.contains(lower_case(name))) name += number_of(row.name);
+    for (int i = 2; !taken.insert(lower_case(name)).second; ++i) name = fmt::format("{}-{}", harmless(own), i);
+    if (name.ends_with("_file_")) name += "feedback";  // as Moodle wants it
     files.push_back(name + ".html");
   }
   return files;
@@ -177,7 +190,7 @@ std::vector<std::string> feedback_files(const ClassData& data) {
 std::string feedback_page(const ClassRow& row, const Course& course) {
   std::string body = fmt::format("<h1>{}</h1>\n", name_in_html(row.name));
   body += row.graded ? fmt::format("<p>{} of {} points.</p>\n", row.points(), row.most()) : "<p>Not graded.</p>\n";
-  if (row.late > 0) body += fmt::format("<p class=\"bad\">Handed in late by {}.</p>\n", describe_delay(row.late));
+  body += lateness(row);
   if (!row.remarks.empty()) body += fmt::format("<pre>{}</pre>\n", for_html(row.remarks));
   body += verdict_table(row);
   const std::string parts = sections(row, course);

@@ -1,0 +1,40 @@
+#include "tools/grade/class/csv.hpp"
+
+#include <algorithm>
+
+namespace lockstep::tools {
+
+Table read_csv(const std::string& text) {
+  Table lines(1, {""});
+  bool quoted_field = false;
+  for (std::size_t i = text.starts_with("\xef\xbb\xbf") ? 3 : 0; i < text.size(); ++i) {
+    const char c = text[i];
+    std::string& field = lines.back().back();
+    if (quoted_field && c == '"' && i + 1 < text.size() && text[i + 1] == '"')
+      field += text[++i];
+    else if (c == '"')
+      quoted_field = !quoted_field;
+    else if (c == ',' && !quoted_field)
+      lines.back().emplace_back();
+    else if (c == '\n' && !quoted_field)
+      lines.push_back({""});
+    else if (c != '\r' || quoted_field)
+      field += c;
+  }
+  std::erase_if(lines, [](const std::vector<std::string>& line) { return line.size() == 1 && line[0].empty(); });
+  return lines;
+}
+
+std::string write_csv(const Table& table) {
+  std::string text;
+  for (const std::vector<std::string>& line : table)
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const bool quotes = line[i].find_first_of(",\"\n\r") != std::string::npos;
+      std::string field;
+      for (const char c : line[i]) field += c == '"' ? "\"\"" : std::string(1, c);
+      text += (quotes ? "\"" + field + "\"" : field) + (i + 1 < line.size() ? "," : "\n");
+    }
+  return text;
+}
+
+}  // namespace lockstep::tools
