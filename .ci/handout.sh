@@ -70,10 +70,12 @@ unpack 21-25
 grep -q '^# Lockstep: weeks 21, 22, 23, 24, 25$' "$out/README.md" || fail 'README.md is not its own'
 grep -qF 'labs/week25_3d/*.cpp' "$out/AGENTS.md" || fail 'AGENTS.md does not say whose answers assistants leave alone'
 unpack 23
-for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/gradescope docs/teach/instructors.md examples labs/week24_pipeline/README.md \
+for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/autolab launch/gradescope docs/teach/instructors.md examples labs/week24_pipeline/README.md \
   labs/week24_pipeline/zb_v_test.cpp common/backends/tests HANDOUT.md prebuilt/24.7.o prebuilt/25.3.o solutions/week25_3d/planner.cpp; do
   [ ! -e "$out/$gone" ] || fail "$gone is in it"
 done
+tests=$(cd "$out" && find tools -name '*_test.*')
+[ -z "$tests" ] || fail "tests of the tools are in it: $tests"
 (cd "$out" && find solutions -name '*.cpp') > "$work/solutions"
 while read -r file; do
   ! cmp -s "$file" "$out/$file" || fail "$file is the reference"

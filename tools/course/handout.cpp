@@ -37,6 +37,7 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            "tools/alternatives",
                                            "tools/tests",
                                            "tools/fuzz",
+                                           "launch/autolab",
                                            "launch/gradescope",
                                            "launch/tests",
                                            "launch/classroom",
@@ -125,6 +126,7 @@ class Handout {
     need_built(paths_, targets, "the reference");
     check_out();
     for (const char* path : kNotForStudents) fs::remove_all(tree() / path);
+    remove_tests_of_tools();
     for (const Week& week : paths_.course.weeks()) fs::remove_all(tree() / "tools" / "mutants" / week.folder);
     for (const Exercise& e : all_) strip(e, std::find(objects.begin(), objects.end(), e.id) != objects.end());
     for (const fs::path& given : given_files()) strip(given);
@@ -160,6 +162,14 @@ class Handout {
                                 "your changes, or put them aside with 'git stash'.",
                                 line));
     }
+  }
+
+  /// Which a handout does not build.
+  void remove_tests_of_tools() const {
+    std::vector<fs::path> tests;
+    for (const auto& entry : fs::recursive_directory_iterator(tree() / "tools"))
+      if (entry.is_regular_file() && entry.path().stem().string().ends_with("_test")) tests.push_back(entry.path());
+    for (const fs::path& test : tests) fs::remove(test);
   }
 
   std::vector<fs::path> given_files() const {
