@@ -17,11 +17,13 @@ std::vector<Microbatch> microbatches(std::size_t samples, std::size_t largest) {
 
 void accumulate_gradients(Rank me, Slice gradients, const std::vector<Microbatch>& parts,
                           const WeightedBackward& backward) {
-  todo("21.6", "zero the gradients, then add each microbatch with its share of all samples as its weight");
+  todo("21.6",
+       "`gradients` become those of one batch of all samples, whatever they were before. backward adds those of a "
+       "microbatch, times a weight");
 }
 
 double relative_gap(Rank me, Slice a, Slice b) {
-  todo("21.6", "a copy minus b, its sum of squares, and b's: then two reads");
+  todo("21.6", "|a − b| / |b| over all elements. A host reads only single numbers; neither slice changes");
 }
 
 }  // namespace lockstep::week21

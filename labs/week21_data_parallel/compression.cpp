@@ -42,8 +42,8 @@ void sparse_sum(Rank me, Slice data, Slice values, Slice indices) {
   Slice all_values = scratch(me, k * static_cast<std::size_t>(p), values.dtype());
   Slice all_indices = scratch(me, k * static_cast<std::size_t>(p), DType::i32);
   todo("21.9a",
-       "copy my pairs into my block of both arrays, and all-gather both; then, from zeros, add every rank's pairs to "
-       "`data` in rank order: the same order everywhere, or the replicas' bits differ");
+       "`data` becomes the sum of all ranks' pairs, which every rank has in both arrays afterwards; added in the "
+       "same order everywhere, or the replicas' bits differ");
 }
 
 void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k) {
@@ -52,8 +52,8 @@ void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k) {
     todo("21.9b", "without error feedback: the k largest elements of this step's gradient");
   } else {
     todo("21.9b",
-         "with error feedback: add the gradient to `error`, choose from the sum, and keep in `error` what was not "
-         "chosen");
+         "with error feedback: the k largest elements of the gradient and what is owed from earlier steps, `error`, "
+         "together; `error` becomes what is owed now");
   }
   sparse_sum(me, data, values, indices);
 }
@@ -64,8 +64,8 @@ void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
   Slice numbers = scratch(me, data.size() * static_cast<std::size_t>(p), DType::i8);
   Slice scales = scratch(me, blocks_of(data.size(), block) * static_cast<std::size_t>(p), DType::f32);
   todo("21.9c",
-       "quantise into my block of both arrays, drawing with drawn_by(key, rank); all-gather both; then, from zeros, "
-       "add every rank's array in rank order, my own rounded one included");
+       "`data` becomes the sum of all ranks' arrays, each as it was rounded with drawn_by(key, rank), my own too; "
+       "added in rank order, so that all have the same bits");
 }
 
 namespace {
@@ -97,9 +97,8 @@ std::vector<Transfer> all_to_all(Rank me, const Slice& outgoing, const Slice& in
   const int p = me.size(), self = me.rank();
   std::vector<Transfer> batch;
   todo("21.9d",
-       "send each peer its chunk of `outgoing`, and receive what it sends into its chunk of `incoming`. Begin with "
-       "the rank after yours: if all began with rank 0, they would wait for its port. My own chunk needs no message: "
-       "copy it");
+       "a batch after which chunk i of `incoming` is what rank i had for me in its `outgoing`; my own chunk is there "
+       "at once, without a message. In which order? If all began with rank 0, they would wait for its port");
   return batch;
 }
 
@@ -120,9 +119,9 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
   me.exchange(batch);
   const Slice sum = chunk(data, self, p);
   todo("21.9d",
-       "my chunk's sum, from zeros and in rank order (add_to); round it again into mine, with drawn_by(key, p + "
-       "rank, own.offset); all-gather both. Then every chunk of data is what was gathered: my own too, since no "
-       "other rank has seen the sum before it was rounded");
+       "`mine` becomes all ranks' chunks of the sum, each added in rank order and rounded again, with drawn_by(key, "
+       "p + rank, own.offset); `data` is what it says. My own chunk too, since no other rank has seen the sum before "
+       "it was rounded");
 }
 
 double bytes_sent(const Compression& how, int ranks, double elements) {

@@ -40,31 +40,33 @@ class OverlappedDdp final : public BucketedDdp {
 
   void count_ready(std::size_t bucket) override {
     todo("21.7b",
-         "this bucket is missing one less; launch every bucket that is missing none, but never before its "
-         "predecessors: all ranks must communicate in the same order");
+         "a bucket is launched as soon as none of its gradients is missing_, but never before its predecessors: all "
+         "ranks must communicate in the same order");
   }
 
   /// Averages a complete bucket: at once, or on the queue "comm" while main goes on.
   void launch(const Bucket& bucket) {
     if (!options_.overlap) return average(dp_, bucket.gradients, all_reduce_);
-    todo("21.7c", "run the average on comm_; capture by value what it needs; keep the ticket in last_launched_");
+    todo("21.7c",
+         "the bucket's average happens on comm_ while main continues, and last_launched_ is its ticket. The closure "
+         "outlives this call");
   }
 
   void wait_for_averages() override {
-    todo("21.7c", "main waits for the last bucket's average, which also waits for all before it");
+    todo("21.7c", "on return all averages are complete");
   }
 
   /// The pass is over: parameters that are not ready yet have no gradient from it. Those of an earlier pass of the
   /// window, or of another rank, still count, so their buckets are launched like all others.
   void mark_unused() override {
-    todo("21.7e", "mark every parameter that is not ready, so that each rank launches each bucket");
+    todo("21.7e", "afterwards each rank has launched each bucket, whatever it used");
   }
 
   /// used_[i]: did any rank use parameter i in this window? used_here_[i] is 1 if this rank did, else 0.
   void share_usage() override {
     todo("21.7e",
-         "upload used_here_ into usage_ and sum it over the ranks; then fill used_. What I used counts as used: only "
-         "the others need `read`, which makes the host wait for the device. Finally zero used_here_");
+         "used_ says what any rank has used since the last time, and used_here_ begins again with zeros. The host "
+         "waits for the device in each `read`: spare it where you know the answer");
   }
 
   std::vector<std::size_t> missing_;  // by bucket: parameters that are not ready
@@ -79,7 +81,8 @@ std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options
 }
 
 void run_window(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward) {
-  todo("21.7d", "all passes but the last inside a NoSync scope; finish() after each, in the same block");
+  todo("21.7d",
+       "`microbatches` passes, of which only the last one communicates. finish() ends each, while its NoSync lasts");
 }
 
 }  // namespace lockstep::week21

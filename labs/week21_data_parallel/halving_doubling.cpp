@@ -33,13 +33,13 @@ void recursive_doubling(Rank me, Slice data) {
 void fold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
   todo("21.3b",
-       "a spare rank (r ≥ b) sends its array to its partner, rank r − b, which receives it into a scratch buffer "
-       "that it allocates, and adds it to its own. All other ranks do nothing");
+       "the array of every spare rank (r ≥ b) is added to that of its partner, rank r − b. All other ranks do "
+       "nothing");
 }
 
 void unfold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  todo("21.3b", "the same way back: a partner sends the sum to its spare rank, which receives it into its array");
+  todo("21.3b", "every spare rank has its partner's array");
 }
 
 void halving_reduce_scatter(Rank me, Slice data) {
@@ -47,8 +47,8 @@ void halving_reduce_scatter(Rank me, Slice data) {
   if (steps == 0) return;
   Slice scratch = me.allocate(chunk(data, 0, 2).size(), data.dtype(), Category::buffer);  // the longer half
   todo("21.3c",
-       "lg b steps. In step s = 0, 1, … your partner is r ^ 2^s, and part_after(data, …, s + 1) says which half of "
-       "what you share each of you keeps. Send the partner's half, receive yours into the scratch, and add it");
+       "after lg b steps your part is the sum over all b ranks. In step s = 0, 1, … your partner is r ^ 2^s, and "
+       "part_after(data, …, s + 1) says which half of what you share each of you keeps");
 }
 
 void doubling_all_gather(Rank me, Slice data) {

@@ -13,15 +13,15 @@ Hierarchy split_by_node(Rank me, int ranks_per_node) {
     throw Error(Verdict::usage, std::to_string(me.size()) + " ranks are no whole number of nodes of " +
                                     std::to_string(g) + ": nodes must be equally large");
   todo("21.4a",
-       "two splits, on every rank in the same order. Ranks of one node give the same colour to the first; ranks with "
-       "the same place in their nodes give the same colour to the second");
+       "the group of this rank's node, and the group of the ranks that have the same place in their nodes. What "
+       "decides which ranks a split puts together?");
 }
 
 void hierarchical_all_reduce(Hierarchy groups, Slice data) {
   Scope scope = groups.node.region("hierarchical_all_reduce", data.bytes());
   todo("21.4b",
-       "three calls of 21.2's functions. Inside the node, complete your own chunk of the node's sum; on your rail, "
-       "sum that chunk over the nodes; inside the node, gather the chunks");
+       "`data` becomes the sum over all ranks, and of its n bytes only n/g go round each rail. 21.2 has three "
+       "functions");
 }
 
 double hierarchical_seconds(CostModel inside, CostModel across, int nodes, int ranks_per_node, double bytes) {

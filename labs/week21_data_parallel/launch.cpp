@@ -56,8 +56,8 @@ std::vector<std::string> numbers_in(const std::string& list) {
 std::vector<std::string> hosts_in(const std::string& list) {
   std::vector<std::string> all;
   todo("21.13b",
-       "character by character: keep the names that the current item stands for so far; a character makes each "
-       "longer, a bracket multiplies them; a comma outside brackets and the end of the list complete them.");
+       "all names of the list, in its order. A character makes each name of its item longer, a bracket multiplies "
+       "them; only commas outside brackets are between items.");
   return all;
 }
 
@@ -77,14 +77,14 @@ int newest_complete(const std::vector<std::string>& files) {
 
 int come_together(Store& store, const Place& place, int newest, double timeout) {
   todo("21.13d",
-       "set your own key; check all ranks' keys, sleep, check again. When the time is up, check once more and name "
-       "the missing ranks. Then compare the steps.");
+       "the smallest newest step of all ranks, each of which, you too, has set its key to its own. When the time is "
+       "up, an error names the missing ranks; another one says that only some have a checkpoint.");
 }
 
 int supervise(Processes& processes, double grace) {
   todo("21.13e",
-       "check all; the first that has failed sets the exit code and starts the grace period. Then send signals, but "
-       "only to those still running: once to terminate, once to kill.");
+       "on return none is running. The first that fails sets the exit code and begins the grace period: those still "
+       "running get one signal to terminate and, after it, one to kill.");
 }
 
 }  // namespace lockstep::week21

@@ -10,8 +10,8 @@ namespace lockstep::week21 {
 void naive_all_reduce(Rank me, Slice data) {
   Scope scope = me.region("naive_all_reduce", data.bytes());
   todo("21.1",
-       "rank 0 receives the array of one rank after the other into a scratch and adds it to its own, then sends the "
-       "sum to all; the others send their array to rank 0 and receive the sum");
+       "every rank ends with the sum, which rank 0 computes from one array after the other. It has room for one of "
+       "them beside its own");
 }
 
 }  // namespace lockstep::week21

@@ -4,8 +4,7 @@
 namespace lockstep::week22 {
 
 std::vector<BlockActivations> keep_inputs(Rank me, std::size_t layers, const BlockShape& shape, DType dtype) {
-  todo("22.6a",
-       "the memory of one block, shared by all of them; then every block but the first gets an input of its own");
+  todo("22.6a", "all blocks share the memory of one, except for their inputs: each has its own");
 }
 
 void restore_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) {
@@ -13,8 +12,7 @@ void restore_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& save
 }
 
 std::vector<BlockActivations> share_probabilities(Rank me, std::size_t layers, const BlockShape& shape, DType dtype) {
-  todo("22.6b",
-       "a first block with all it needs; the others get everything but probabilities, which are the first one's");
+  todo("22.6b", "all blocks share the probabilities of one; everything else each has for itself");
 }
 
 void restore_probabilities(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) {

@@ -30,8 +30,8 @@ bool together(const Parameter& last, const Parameter& next, std::size_t elements
 std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {
   std::vector<Unit> units;
   todo("22.4c",
-       "walk through the table; where the next tensor does not belong to the unit (together), or there is none, "
-       "close the unit with make_unit(table, its first tensor, its number of tensors)");
+       "the table's tensors, in order and each once, in units that are as long as `together` allows: "
+       "make_unit(table, first tensor, number of tensors)");
   return units;
 }
 
@@ -42,7 +42,9 @@ class UnitFsdp final : public FsdpUnits {
   using FsdpUnits::FsdpUnits;
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    todo("22.4b", "update the shares, then zero those of the gradients. What gathers the new values, and when?");
+    todo("22.4b",
+         "the shares have new values, and the next window begins with gradient shares of zero. What gathers the new "
+         "values, and when?");
   }
 
  private:
@@ -65,8 +67,8 @@ class UnitFsdp final : public FsdpUnits {
     return communicate("reduce_scatter", whole.size() * bytes_of(type), [whole, share, type](Rank queue) {
       Slice sums = in_type(queue, whole, type);  // `whole`, or a copy in another type
       todo("22.4b",
-           "on `queue`: sum the chunk of `sums` that this rank keeps, average it, and add it to the share (in_type "
-           "again: add wants one type)");
+           "on `queue`: the average over all ranks of the chunk of `sums` that this rank keeps comes to what `share` "
+           "has (add wants one type: in_type)");
     });
   }
 
@@ -80,7 +82,7 @@ class UnitFsdp final : public FsdpUnits {
   /// `values` if they have this type; else new memory that holds them in it.
   static Slice in_type(Rank queue, const Slice& values, DType type) {
     if (values.dtype() == type) return values;
-    todo("22.4e", "allocate (Category::buffer), convert");
+    todo("22.4e", "the same values in the other type, in memory of their own (Category::buffer)");
   }
 };
 

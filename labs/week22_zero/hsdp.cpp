@@ -26,8 +26,8 @@ class NodeFsdp final : public Hsdp {
   /// Adds the node's average of `sums` to the share, as in 22.4b. `sums` are the unit's gradients, of any type.
   static void reduce_inside(Rank node, Slice sums, Slice share) {
     todo("22.8a",
-         "sum the chunk of `sums` that this rank keeps, average it over the node, and add it to the share (in_type: "
-         "add wants one type)");
+         "the average over the node of the chunk of `sums` that this rank keeps comes to what `share` has (add wants "
+         "one type: in_type)");
   }
 
   /// From what each node has in this share to the average over the nodes. Earlier passes may be in it already, averaged

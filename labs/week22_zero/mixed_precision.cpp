@@ -49,8 +49,8 @@ LossScaler make_loss_scaler(Rank me, float initial, int growth_interval) {
 void find_overflow_everywhere(Rank me, LossScaler& scaler, const std::vector<Slice>& gradients,
                               std::span<const Rank> groups, const AllReduce& all_reduce) {
   todo("22.5c",
-       "start from 0, find overflow in each of my gradients; sum the flags over each group in turn; any number above "
-       "0 means overflow");
+       "scaler.overflow becomes 1 on all ranks of all groups if any of them has a gradient that is not finite, else "
+       "0");
 }
 
 void unscale(Rank me, const LossScaler& scaler, Slice factor, Slice squares, float max_norm) {
@@ -63,7 +63,8 @@ void scaled_step(Rank me, Gpt& gpt, Optimizer& optimizer, LossScaler& scaler, St
                  std::span<const Rank> groups, const AllReduce& all_reduce) {
   const Slice gradients = gpt.parameters().gradients;
   todo("22.5d",
-       "does any rank overflow? Then the norm and the factor; AdamW, which skips by itself; the next scale; zeros");
+       "scalars.squares and the clipping are of the true gradients; an overflow on any rank skips the step on all, "
+       "which AdamW does by itself; the scale adapts; the next step's gradients begin with zeros");
 }
 
 void update_scale(Rank me, LossScaler& scaler) {

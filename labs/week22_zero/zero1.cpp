@@ -12,8 +12,8 @@ namespace lockstep::week22 {
 void clip_shares(Rank dp, Slice factor, Slice sum, const std::vector<Slice>& shares, float max_norm) {
   fill(dp, sum, 0);
   todo("22.2c",
-       "the squares of all shares of all ranks, and the factor that follows from them (add_squares, ring_all_reduce, "
-       "clip_factor)");
+       "`sum`, which is 0, becomes the squares of all shares of all ranks, and `factor` clips by the norm that "
+       "follows from it; the same on all ranks");
 }
 
 namespace {
@@ -45,7 +45,9 @@ class BucketedZero1 final : public Zero1 {
   }
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    todo("22.2b", "update this rank's chunk of every bucket; then gather the values of every bucket from all ranks");
+    todo("22.2b",
+         "every rank has the new values of all parameters, of which it has updated only its own chunk of every "
+         "bucket");
   }
 
  private:

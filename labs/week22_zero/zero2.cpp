@@ -45,7 +45,7 @@ class UnitZero2 final : public Zero2 {
   void end_backward() override {
     for (std::size_t u : times_.order)
       if (!gradients_[u].empty()) reduce(u);
-    todo("22.3b", "main waits for the last reduction, which also waits for all before it");
+    todo("22.3b", "on return all reductions are complete");
   }
 
   std::vector<Slice> gradient_shares() const override { return shares_; }
@@ -53,8 +53,8 @@ class UnitZero2 final : public Zero2 {
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
     todo("22.3c",
-         "as in 22.2: update, then gather the values of each unit from all ranks (values_of, gather). The next "
-         "window begins with shares of zero");
+         "as in 22.2 every rank has the new values of all parameters, and has updated only its own chunk of every "
+         "unit. The next window begins with shares of zero");
   }
 
  private:
@@ -78,8 +78,8 @@ class UnitZero2 final : public Zero2 {
   /// The backward pass is about to write gradients of unit `u`.
   void open(std::size_t u) {
     todo("22.3a",
-         "wait for all reductions but the last one started, so that no more than one unit is in flight; then "
-         "gradients_[u] is memory for the whole unit (dtype of parameters_.values, Category::gradient), zeros, bound");
+         "gradients_[u] is memory for the whole unit (dtype of parameters_.values, Category::gradient), zeros, "
+         "bound; and there is never more of it than this unit's and that of the last reduction started");
   }
 
   /// The gradients of unit `u` are final: they leave the model, and their memory ends with the reduction.
@@ -88,10 +88,13 @@ class UnitZero2 final : public Zero2 {
     Slice whole = std::exchange(gradients_[u], {}), mine = my_chunk(whole);
     const auto work = [whole, mine, share = shares_[u]](Rank queue) {
       Scope scope = queue.region("reduce_scatter", whole.bytes());
-      todo("22.3a", "on `queue`: sum the chunk that this rank keeps, average it, add it to the share");
+      todo("22.3a",
+           "on `queue`: the average over all ranks of the chunk that this rank keeps comes to what `share` has");
     };
     if (!options_.overlap) return work(dp_);
-    todo("22.3b", "run the work on comm_, and keep the tickets of the last reduction and of the one before it");
+    todo("22.3b",
+         "the work happens on comm_ while main continues; last_ is the ticket of the last reduction, before_last_ of "
+         "the one before it");
   }
 
   Rank dp_;

@@ -32,8 +32,8 @@ void column_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gr
                      const LinearTensors& values, std::size_t rows, const char* place) {
   Rank me = tp.group;
   todo("23.1b",
-       "this rank's part of dx, and f's backward of it; then the gradients of weight and bias; wait for dx at the "
-       "very end");
+       "dx, summed over the group, and the gradients of weight and bias, which can be computed while the sum is in "
+       "flight. All are complete on return");
 }
 
 void row_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,

@@ -8,12 +8,12 @@ namespace lockstep::week23 {
 
 void gather_rows(Rank group, Slice whole, Slice own, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  todo("23.5a", "copy the own rows to their place, then 21.2's all-gather");
+  todo("23.5a", "`whole` has the rows of all ranks, each in its place");
 }
 
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  todo("23.5a", "21.2's reduce-scatter, then copy the own rows out");
+  todo("23.5a", "`own` has this rank's rows of the sum of all ranks' `whole`, which may be overwritten");
 }
 
 void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
@@ -21,14 +21,14 @@ void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensor
   Rank me = tp.group;
   Slice whole = whole_rows(tp, x), dwhole = whole_rows(tp, x);
   todo("23.5b",
-       "gather x (with tp.overlap by run on tp.comm) beside this rank's part of dx, which is then scattered; and the "
-       "gradients of weight and bias, once x is there");
+       "dx has this rank's rows of the sum over tp, and the gradients of weight and bias are those of all rows. With "
+       "tp.overlap the rows of x arrive on tp.comm while main computes what needs none of them");
 }
 
 void row_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
                       const char* place) {
   Slice whole = whole_rows(tp, y);
-  todo("23.5b", "this rank's part of all rows, with the bias once; then the scatter");
+  todo("23.5b", "y has this rank's rows of the sum of all partial products, which contains the bias once");
 }
 
 void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norms) {
@@ -41,8 +41,8 @@ void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norm
   for (std::size_t i = 0, at = 0; i < norms.size(); at += norms[i].size(), ++i)
     places.push_back(all.cut(at, norms[i].size()));
   todo("23.5c",
-       "copy the norms' gradients into their places; all-reduce `all`, in the region \"norm gradients\"; copy them "
-       "back");
+       "each gradient of `norms` becomes its sum over tp, all of them in one all-reduce, of `all`, in the region "
+       "\"norm gradients\"");
 }
 
 std::shared_ptr<const Layers> make_sequence_layers(const TensorParallel& tp, std::size_t vocabulary) {

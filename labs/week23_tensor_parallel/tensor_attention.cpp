@@ -16,7 +16,9 @@ std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int r
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y) {
   const std::size_t rows = shape.batch * shape.positions;
-  todo("23.3b", "qkv, attention over this rank's heads, projection. Which of the layers is column-parallel?");
+  todo("23.3b",
+       "y of all heads, on every rank, though a rank computes only its own; `saved` is what the backward needs. "
+       "Which of the two layers is column-parallel?");
 }
 
 void parallel_attention_backward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,

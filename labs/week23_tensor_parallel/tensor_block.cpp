@@ -20,14 +20,15 @@ void parallel_embedding(const TensorParallel& tp, Slice y, Slice tokens, Slice t
                         std::size_t sequence, VocabularyShard shard) {
   Rank me = tp.group;
   Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
-  todo("23.4a", "the tokens as this rank's table counts them (shard_tokens), their rows, and g");
+  todo("23.4a",
+       "y has the row of every token, on every rank, though a rank's table has only some. The positions count once");
 }
 
 void parallel_embedding_backward(const TensorParallel& tp, Slice dtable, Slice dpositions, Slice dy, Slice tokens,
                                  std::size_t sequence, VocabularyShard shard) {
   Rank me = tp.group;
   Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
-  todo("23.4a", "the same tokens, and embedding_backward");
+  todo("23.4a", "the gradients of this rank's rows of the table, and of the positions");
 }
 
 void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, Slice targets, VocabularyShard shard,
@@ -36,8 +37,8 @@ void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, 
   Slice statistics =
       me.allocate(2 * targets.size() * static_cast<std::size_t>(me.size()), DType::f32, Category::buffer);
   todo("23.4b",
-       "this rank's statistics into its chunk; gather all, in a region \"loss\"; then cross_entropy_shard, with "
-       "empty logits if only the loss is needed");
+       "the loss over the whole vocabulary and, unless only the loss is needed, the gradient of this rank's logits. "
+       "What ranks exchange are the statistics, in a region \"loss\"");
 }
 
 namespace {

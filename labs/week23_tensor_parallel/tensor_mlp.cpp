@@ -5,12 +5,16 @@ namespace lockstep::week23 {
 
 void parallel_mlp_forward(const TensorParallel& tp, const MlpTensors& values, MlpSaved& saved, Slice y,
                           std::size_t rows) {
-  todo("23.2", "up, gelu, down. Which of the layers is column-parallel, which row-parallel?");
+  todo("23.2",
+       "y of the whole MLP, on every rank, from this rank's hidden units and one sum; `saved` is what the backward "
+       "needs. Which of the layers is column-parallel, which row-parallel?");
 }
 
 void parallel_mlp_backward(const TensorParallel& tp, const MlpTensors& values, const MlpTensors& gradients,
                            const MlpSaved& saved, Slice wide, Slice dx, Slice dy, std::size_t rows) {
-  todo("23.2", "the same way back, through `wide`; gelu_backward may work in place");
+  todo("23.2",
+       "dx on every rank, and the gradients of this rank's shards, with one sum. `wide` is memory for the gradient "
+       "of the hidden units; gelu_backward may work in place");
 }
 
 }  // namespace lockstep::week23

@@ -38,15 +38,15 @@ class Interpreter final : public StageRunner {
     const Neighbour to = target(step);
     const bool forward = step.work == Work::forward;
     todo("24.1b",
-         "take what the step has received, once it is there; memory for the result; the model's forward or backward; "
-         "then send the result on, if another stage needs it");
+         "the model's forward or backward, from what the step has received, once it is there, into memory for the "
+         "result, which travels on if another stage needs it");
   }
 
   void send_later(const Neighbour& to, bool forward, Slice slice) {
     const Rank& queue = queue_of(to, forward);
     todo("24.1b",
-         "run the send on `queue`, as receive_later does with receives. Its slice is in use until main waits for the "
-         "ticket: do that for the last send but one of this queue, which has long arrived (sent_, by queue)");
+         "the send happens on `queue` while main continues, as in receive_later. Its slice is in use until main "
+         "waits for its ticket: no more than two of a queue are (sent_, by queue)");
   }
 };
 

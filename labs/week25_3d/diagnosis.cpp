@@ -15,8 +15,8 @@ namespace lockstep::week25 {
 Decomposition decompose(const StepLedgers& step) {
   Decomposition d;
   todo("25.4a",
-       "means over the ranks first; then the busy rank: what it computes beyond the mean, and how much of its "
-       "waiting its messages explain");
+       "the costs, and `wire`, as the contract defines them. Which of them are means over the ranks, and which are "
+       "of the busy rank alone?");
   return d;
 }
 
@@ -26,8 +26,8 @@ Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial,
     double seconds;
   };
   todo("25.4b",
-       "the share of the serial step; what each cost exceeds it by; no limit where little is lost; otherwise the "
-       "largest loss, and for messages: could arithmetic have hidden them?");
+       "the largest of the losses against this rank's share of the serial step, or no limit where little is lost. "
+       "Lost to messages: could arithmetic have hidden them?");
 }
 
 week21::SerialFraction fit_strong(const std::vector<Measured>& times) {

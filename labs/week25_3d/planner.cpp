@@ -15,8 +15,8 @@ namespace lockstep::week25 {
 double in_flight(const StageSchedule& steps, int chunks) {
   std::vector<int> now(static_cast<std::size_t>(chunks), 0), peak = now;
   todo("25.3a",
-       "walk through the steps; a chunk's forward adds one to what it holds, the end of its backward (a whole "
-       "backward, or the weight gradients) takes one away. Then each chunk's own peak, 1/v of a microbatch each");
+       "each chunk's own peak of microbatches between a forward and the end of its backward, which is a whole "
+       "backward or the weight gradients; 1/v of a microbatch each");
 }
 
 StageBytes stage_memory(const Strategy& strategy, const StageWork& stage, double microbatches) {
@@ -56,8 +56,8 @@ Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, in
 Pipeline pipeline(const Strategy& strategy, const Workload& work) {
   const int p = strategy.pp, m = work.microbatches;
   todo("25.3b",
-       "simulate a short pipeline completely; of a longer one simulate 3p microbatches, and add the change from 2p "
-       "to 3p for every p more: to each stage's end, and to what it has in flight");
+       "each stage's end and what it has in flight, from at most 3p microbatches played. What does a full pipeline "
+       "need for p more?");
 }
 
 StageBytes largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline) {
@@ -129,7 +129,7 @@ StepTime step_time(const Strategy& strategy, const Workload& work, const Pipelin
 // Part d: choosing ----------------------------------------------------------------------------------------------------
 
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
-  todo("25.3d", "erase what does not fit; sort by seconds, and equal seconds by memory; keep `count`");
+  todo("25.3d", "the `count` fastest of those that fit, fastest first, and of equally fast ones the smaller first");
 }
 
 std::vector<Share> shares(const StepTime& time) {

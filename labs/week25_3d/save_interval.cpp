@@ -22,8 +22,8 @@ double advance(RunState& run, const SavingCosts& costs, double interval, double 
   const double passed = std::min(run.left, available);
   run.left -= passed;
   todo("25.5b",
-       "record the seconds that have passed under the current activity; if nothing of it is left, what has become "
-       "lasting, and what comes next?");
+       "the run after `passed` seconds of what it is doing. If that is complete, what has become lasting, and what "
+       "comes next?");
   return passed;
 }
 
@@ -35,8 +35,8 @@ void fail(RunState& run, const SavingCosts& costs) {
 int steps_between_saves(const MeasuredSaves& saves, double restart, double mtbf) {
   const SavingCosts costs{.save = saves.stopped, .restart = restart, .mtbf = mtbf};
   todo("25.5c",
-       "the fewest steps that are allowed; from Daly's number of steps, or from there, move in the direction in "
-       "which the waste falls. It has a single minimum.");
+       "the number of steps with the least waste among those that are allowed. The waste has a single minimum; where "
+       "would you begin to look for it?");
 }
 
 }  // namespace lockstep::week25

@@ -17,7 +17,8 @@ std::vector<Microbatch> microbatches(std::size_t samples, std::size_t largest) {
 
 void accumulate_gradients(Rank me, Slice gradients, const std::vector<Microbatch>& parts,
                           const WeightedBackward& backward) {
-  // lab 21.6 begin: zero the gradients, then add each microbatch with its share of all samples as its weight
+  // lab 21.6 begin: `gradients` become those of one batch of all samples, whatever they were before. backward adds
+  // those of a microbatch, times a weight
   std::size_t samples = 0;
   for (const Microbatch& part : parts) samples += part.count;
   fill(me, gradients, 0);
@@ -27,7 +28,7 @@ void accumulate_gradients(Rank me, Slice gradients, const std::vector<Microbatch
 }
 
 double relative_gap(Rank me, Slice a, Slice b) {
-  // lab 21.6 begin: a copy minus b, its sum of squares, and b's: then two reads
+  // lab 21.6 begin: |a − b| / |b| over all elements. A host reads only single numbers; neither slice changes
   Slice difference = me.allocate(b.size(), DType::f32, Category::buffer);
   Slice squares = me.allocate(2, DType::f32, Category::buffer);
   copy(me, difference, b);

@@ -41,8 +41,8 @@ void sparse_sum(Rank me, Slice data, Slice values, Slice indices) {
   const std::size_t k = values.size();
   Slice all_values = scratch(me, k * static_cast<std::size_t>(p), values.dtype());
   Slice all_indices = scratch(me, k * static_cast<std::size_t>(p), DType::i32);
-  // lab 21.9a begin: copy my pairs into my block of both arrays, and all-gather both; then, from zeros, add every
-  // rank's pairs to `data` in rank order: the same order everywhere, or the replicas' bits differ
+  // lab 21.9a begin: `data` becomes the sum of all ranks' pairs, which every rank has in both arrays afterwards; added
+  // in the same order everywhere, or the replicas' bits differ
   copy(me, chunk(all_values, me.rank(), p), values);
   copy(me, chunk(all_indices, me.rank(), p), indices);
   ring_all_gather(me, all_values);
@@ -59,8 +59,8 @@ void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k) {
     top_k(me, values, indices, data);
     // lab end
   } else {
-    // lab 21.9b begin: with error feedback: add the gradient to `error`, choose from the sum, and keep in `error` what
-    // was not chosen
+    // lab 21.9b begin: with error feedback: the k largest elements of the gradient and what is owed from earlier steps,
+    // `error`, together; `error` becomes what is owed now
     add(me, error, data);
     top_k(me, values, indices, error);
     scatter_add(me, error, values, indices, -1);  // what is sent is owed no more
@@ -74,8 +74,8 @@ void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
   const int p = me.size();
   Slice numbers = scratch(me, data.size() * static_cast<std::size_t>(p), DType::i8);
   Slice scales = scratch(me, blocks_of(data.size(), block) * static_cast<std::size_t>(p), DType::f32);
-  // lab 21.9c begin: quantise into my block of both arrays, drawing with drawn_by(key, rank); all-gather both; then,
-  // from zeros, add every rank's array in rank order, my own rounded one included
+  // lab 21.9c begin: `data` becomes the sum of all ranks' arrays, each as it was rounded with drawn_by(key, rank), my
+  // own too; added in rank order, so that all have the same bits
   quantise(me, chunk(numbers, me.rank(), p), chunk(scales, me.rank(), p), data, block, drawn_by(key, me.rank()));
   ring_all_gather(me, numbers);
   ring_all_gather(me, scales);
@@ -112,9 +112,8 @@ Rounded allocate_rounded(Rank me, std::size_t elements, std::size_t longest, std
 std::vector<Transfer> all_to_all(Rank me, const Slice& outgoing, const Slice& incoming) {
   const int p = me.size(), self = me.rank();
   std::vector<Transfer> batch;
-  // lab 21.9d begin: send each peer its chunk of `outgoing`, and receive what it sends into its chunk of `incoming`.
-  // Begin with the rank after yours: if all began with rank 0, they would wait for its port. My own chunk needs no
-  // message: copy it
+  // lab 21.9d begin: a batch after which chunk i of `incoming` is what rank i had for me in its `outgoing`; my own
+  // chunk is there at once, without a message. In which order? If all began with rank 0, they would wait for its port
   for (int i = 1; i < p; ++i) {
     const int peer = (self + i) % p;
     batch.push_back(send(peer, chunk(outgoing, peer, p)));
@@ -141,9 +140,9 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
   for (const Transfer& transfer : all_to_all(me, mine.scales, parts.scales)) batch.push_back(transfer);
   me.exchange(batch);
   const Slice sum = chunk(data, self, p);
-  // lab 21.9d begin: my chunk's sum, from zeros and in rank order (add_to); round it again into mine, with
-  // drawn_by(key, p + rank, own.offset); all-gather both. Then every chunk of data is what was gathered: my own too,
-  // since no other rank has seen the sum before it was rounded
+  // lab 21.9d begin: `mine` becomes all ranks' chunks of the sum, each added in rank order and rounded again, with
+  // drawn_by(key, p + rank, own.offset); `data` is what it says. My own chunk too, since no other rank has seen the sum
+  // before it was rounded
   fill(me, sum, 0);
   for (int r = 0; r < p; ++r) parts.add_to(me, sum, r);
   mine.round(me, self, sum, drawn_by(key, p + self, own.offset));

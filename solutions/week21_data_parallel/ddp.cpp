@@ -42,7 +42,7 @@ class OverlappedDdp final : public BucketedDdp {
   }
 
   void count_ready(std::size_t bucket) override {
-    // lab 21.7b begin: this bucket is missing one less; launch every bucket that is missing none, but never before its
+    // lab 21.7b begin: a bucket is launched as soon as none of its gradients is missing_, but never before its
     // predecessors: all ranks must communicate in the same order
     --missing_[bucket];
     for (; next_ < buckets_.size() && missing_[next_] == 0; ++next_) launch(buckets_[next_]);
@@ -52,7 +52,8 @@ class OverlappedDdp final : public BucketedDdp {
   /// Averages a complete bucket: at once, or on the queue "comm" while main goes on.
   void launch(const Bucket& bucket) {
     if (!options_.overlap) return average(dp_, bucket.gradients, all_reduce_);
-    // lab 21.7c begin: run the average on comm_; capture by value what it needs; keep the ticket in last_launched_
+    // lab 21.7c begin: the bucket's average happens on comm_ while main continues, and last_launched_ is its ticket.
+    // The closure outlives this call
     last_launched_ = dp_.run(comm_, [gradients = bucket.gradients, all_reduce = all_reduce_](Rank queue) {
       average(queue, gradients, all_reduce);
     });
@@ -60,7 +61,7 @@ class OverlappedDdp final : public BucketedDdp {
   }
 
   void wait_for_averages() override {
-    // lab 21.7c begin: main waits for the last bucket's average, which also waits for all before it
+    // lab 21.7c begin: on return all averages are complete
     dp_.wait(last_launched_);
     // lab end
   }
@@ -68,7 +69,7 @@ class OverlappedDdp final : public BucketedDdp {
   /// The pass is over: parameters that are not ready yet have no gradient from it. Those of an earlier pass of the
   /// window, or of another rank, still count, so their buckets are launched like all others.
   void mark_unused() override {
-    // lab 21.7e begin: mark every parameter that is not ready, so that each rank launches each bucket
+    // lab 21.7e begin: afterwards each rank has launched each bucket, whatever it used
     for (std::size_t i = 0; i < ready_.size(); ++i)
       if (!ready_[i]) mark(i);
     // lab end
@@ -76,8 +77,8 @@ class OverlappedDdp final : public BucketedDdp {
 
   /// used_[i]: did any rank use parameter i in this window? used_here_[i] is 1 if this rank did, else 0.
   void share_usage() override {
-    // lab 21.7e begin: upload used_here_ into usage_ and sum it over the ranks; then fill used_. What I used counts as
-    // used: only the others need `read`, which makes the host wait for the device. Finally zero used_here_
+    // lab 21.7e begin: used_ says what any rank has used since the last time, and used_here_ begins again with zeros.
+    // The host waits for the device in each `read`: spare it where you know the answer
     upload(dp_, usage_, used_here_);
     all_reduce_(dp_, usage_);
     for (std::size_t i = 0; i < used_.size(); ++i)
@@ -98,7 +99,8 @@ std::unique_ptr<Ddp> make_ddp(Rank dp, Parameters parameters, DdpOptions options
 }
 
 void run_window(Ddp& ddp, int microbatches, const std::function<void(int microbatch)>& backward) {
-  // lab 21.7d begin: all passes but the last inside a NoSync scope; finish() after each, in the same block
+  // lab 21.7d begin: `microbatches` passes, of which only the last one communicates. finish() ends each, while its
+  // NoSync lasts
   const auto pass = [&](int i) {
     backward(i);
     ddp.finish();

@@ -37,8 +37,8 @@ void recursive_doubling(Rank me, Slice data) {
 
 void fold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  // lab 21.3b begin: a spare rank (r ≥ b) sends its array to its partner, rank r − b, which receives it into a scratch
-  // buffer that it allocates, and adds it to its own. All other ranks do nothing
+  // lab 21.3b begin: the array of every spare rank (r ≥ b) is added to that of its partner, rank r − b. All other ranks
+  // do nothing
   if (r >= b) me.exchange({send(r - b, data)});
   if (r + b >= p) return;
   Slice received = me.allocate(data.size(), data.dtype(), Category::buffer);
@@ -49,7 +49,7 @@ void fold(Rank me, Slice data) {
 
 void unfold(Rank me, Slice data) {
   const int p = me.size(), b = butterfly_ranks(p), r = me.rank();
-  // lab 21.3b begin: the same way back: a partner sends the sum to its spare rank, which receives it into its array
+  // lab 21.3b begin: every spare rank has its partner's array
   if (r >= b) me.exchange({receive(r - b, data)});
   if (r + b < p) me.exchange({send(r + b, data)});
   // lab end
@@ -59,8 +59,8 @@ void halving_reduce_scatter(Rank me, Slice data) {
   const int r = me.rank(), steps = steps_of(me);
   if (steps == 0) return;
   Slice scratch = me.allocate(chunk(data, 0, 2).size(), data.dtype(), Category::buffer);  // the longer half
-  // lab 21.3c begin: lg b steps. In step s = 0, 1, … your partner is r ^ 2^s, and part_after(data, …, s + 1) says which
-  // half of what you share each of you keeps. Send the partner's half, receive yours into the scratch, and add it
+  // lab 21.3c begin: after lg b steps your part is the sum over all b ranks. In step s = 0, 1, … your partner is r ^
+  // 2^s, and part_after(data, …, s + 1) says which half of what you share each of you keeps
   for (int step = 0; step < steps; ++step) {
     const int partner = r ^ (1 << step);
     Slice mine = part_after(data, r, step + 1), theirs = part_after(data, partner, step + 1);

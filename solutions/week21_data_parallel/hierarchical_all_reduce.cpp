@@ -12,8 +12,8 @@ Hierarchy split_by_node(Rank me, int ranks_per_node) {
   if (g < 1 || me.size() % g != 0)
     throw Error(Verdict::usage, std::to_string(me.size()) + " ranks are no whole number of nodes of " +
                                     std::to_string(g) + ": nodes must be equally large");
-  // lab 21.4a begin: two splits, on every rank in the same order. Ranks of one node give the same colour to the first;
-  // ranks with the same place in their nodes give the same colour to the second
+  // lab 21.4a begin: the group of this rank's node, and the group of the ranks that have the same place in their nodes.
+  // What decides which ranks a split puts together?
   const int node = me.rank() / g, place = me.rank() % g;
   Rank my_node = me.split(node, place);
   Rank my_rail = me.split(place, node);
@@ -23,8 +23,8 @@ Hierarchy split_by_node(Rank me, int ranks_per_node) {
 
 void hierarchical_all_reduce(Hierarchy groups, Slice data) {
   Scope scope = groups.node.region("hierarchical_all_reduce", data.bytes());
-  // lab 21.4b begin: three calls of 21.2's functions. Inside the node, complete your own chunk of the node's sum; on
-  // your rail, sum that chunk over the nodes; inside the node, gather the chunks
+  // lab 21.4b begin: `data` becomes the sum over all ranks, and of its n bytes only n/g go round each rail. 21.2 has
+  // three functions
   ring_reduce_scatter(groups.node, data);
   ring_all_reduce(groups.rail, chunk(data, groups.node.rank(), groups.node.size()));
   ring_all_gather(groups.node, data);

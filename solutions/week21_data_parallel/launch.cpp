@@ -91,8 +91,8 @@ std::vector<std::string> numbers_in(const std::string& list) {
 
 std::vector<std::string> hosts_in(const std::string& list) {
   std::vector<std::string> all;
-  // lab 21.13b begin: character by character: keep the names that the current item stands for so far; a character makes
-  // each longer, a bracket multiplies them; a comma outside brackets and the end of the list complete them.
+  // lab 21.13b begin: all names of the list, in its order. A character makes each name of its item longer, a bracket
+  // multiplies them; only commas outside brackets are between items.
   std::vector<std::string> names = {""};
   for (std::size_t at = 0; at <= list.size(); ++at) {
     if (at == list.size() || list[at] == ',') {
@@ -157,8 +157,8 @@ int newest_complete(const std::vector<std::string>& files) {
 }
 
 int come_together(Store& store, const Place& place, int newest, double timeout) {
-  // lab 21.13d begin: set your own key; check all ranks' keys, sleep, check again. When the time is up, check once more
-  // and name the missing ranks. Then compare the steps.
+  // lab 21.13d begin: the smallest newest step of all ranks, each of which, you too, has set its key to its own. When
+  // the time is up, an error names the missing ranks; another one says that only some have a checkpoint.
   const double end = store.now() + timeout;
   store.set(key_of(place.restarts, place.rank), std::to_string(newest));
   while (true) {
@@ -182,8 +182,8 @@ int come_together(Store& store, const Place& place, int newest, double timeout) 
 }
 
 int supervise(Processes& processes, double grace) {
-  // lab 21.13e begin: check all; the first that has failed sets the exit code and starts the grace period. Then send
-  // signals, but only to those still running: once to terminate, once to kill.
+  // lab 21.13e begin: on return none is running. The first that fails sets the exit code and begins the grace period:
+  // those still running get one signal to terminate and, after it, one to kill.
   int code = 0;
   double failed_at = 0;
   bool killed = false;

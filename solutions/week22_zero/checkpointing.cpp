@@ -4,8 +4,7 @@
 namespace lockstep::week22 {
 
 std::vector<BlockActivations> keep_inputs(Rank me, std::size_t layers, const BlockShape& shape, DType dtype) {
-  // lab 22.6a begin: the memory of one block, shared by all of them; then every block but the first gets an input of
-  // its own
+  // lab 22.6a begin: all blocks share the memory of one, except for their inputs: each has its own
   std::vector<BlockActivations> blocks(layers, allocate_block_activations(me, shape, dtype));
   for (std::size_t l = 1; l < layers; ++l)
     blocks[l].input = me.allocate(shape.rows() * shape.d_model, dtype, Category::activation);
@@ -20,8 +19,7 @@ void restore_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& save
 }
 
 std::vector<BlockActivations> share_probabilities(Rank me, std::size_t layers, const BlockShape& shape, DType dtype) {
-  // lab 22.6b begin: a first block with all it needs; the others get everything but probabilities, which are the first
-  // one's
+  // lab 22.6b begin: all blocks share the probabilities of one; everything else each has for itself
   std::vector<BlockActivations> blocks{allocate_block_activations(me, shape, dtype)};
   for (std::size_t l = 1; l < layers; ++l)
     blocks.push_back(allocate_block_activations(me, shape, dtype, blocks.front().probabilities));

@@ -37,8 +37,8 @@ bool together(const Parameter& last, const Parameter& next, std::size_t elements
 
 std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {
   std::vector<Unit> units;
-  // lab 22.4c begin: walk through the table; where the next tensor does not belong to the unit (together), or there is
-  // none, close the unit with make_unit(table, its first tensor, its number of tensors)
+  // lab 22.4c begin: the table's tensors, in order and each once, in units that are as long as `together` allows:
+  // make_unit(table, first tensor, number of tensors)
   for (std::size_t first = 0, i = 0; i < table.size(); ++i) {
     const std::size_t elements = table[i].offset + table[i].size - table[first].offset;
     if (i + 1 < table.size() && together(table[i], table[i + 1], elements, wrapping)) continue;
@@ -56,7 +56,8 @@ class UnitFsdp final : public FsdpUnits {
   using FsdpUnits::FsdpUnits;
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    // lab 22.4b begin: update the shares, then zero those of the gradients. What gathers the new values, and when?
+    // lab 22.4b begin: the shares have new values, and the next window begins with gradient shares of zero. What
+    // gathers the new values, and when?
     for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip, skipped);
     for (const Slice& share : gradients_) fill(dp_, share, 0);
     // lab end
@@ -90,8 +91,8 @@ class UnitFsdp final : public FsdpUnits {
     const DType type = options_.precision.reduce;
     return communicate("reduce_scatter", whole.size() * bytes_of(type), [whole, share, type](Rank queue) {
       Slice sums = in_type(queue, whole, type);  // `whole`, or a copy in another type
-      // lab 22.4b begin: on `queue`: sum the chunk of `sums` that this rank keeps, average it, and add it to the share
-      // (in_type again: add wants one type)
+      // lab 22.4b begin: on `queue`: the average over all ranks of the chunk of `sums` that this rank keeps comes to
+      // what `share` has (add wants one type: in_type)
       const Slice mine = chunk(sums, queue.rank(), queue.size());
       week21::ring_reduce_scatter(queue, sums);
       scale(queue, mine, 1.0f / static_cast<float>(queue.size()));
@@ -112,7 +113,7 @@ class UnitFsdp final : public FsdpUnits {
   /// `values` if they have this type; else new memory that holds them in it.
   static Slice in_type(Rank queue, const Slice& values, DType type) {
     if (values.dtype() == type) return values;
-    // lab 22.4e begin: allocate (Category::buffer), convert
+    // lab 22.4e begin: the same values in the other type, in memory of their own (Category::buffer)
     Slice converted = queue.allocate(values.size(), type, Category::buffer);
     convert(queue, converted, values);
     return converted;

@@ -25,8 +25,8 @@ class NodeFsdp final : public Hsdp {
 
   /// Adds the node's average of `sums` to the share, as in 22.4b. `sums` are the unit's gradients, of any type.
   static void reduce_inside(Rank node, Slice sums, Slice share) {
-    // lab 22.8a begin: sum the chunk of `sums` that this rank keeps, average it over the node, and add it to the share
-    // (in_type: add wants one type)
+    // lab 22.8a begin: the average over the node of the chunk of `sums` that this rank keeps comes to what `share` has
+    // (add wants one type: in_type)
     const Slice mine = chunk(sums, node.rank(), node.size());
     week21::ring_reduce_scatter(node, sums);
     scale(node, mine, 1.0f / static_cast<float>(node.size()));

@@ -57,8 +57,8 @@ LossScaler make_loss_scaler(Rank me, float initial, int growth_interval) {
 
 void find_overflow_everywhere(Rank me, LossScaler& scaler, const std::vector<Slice>& gradients,
                               std::span<const Rank> groups, const AllReduce& all_reduce) {
-  // lab 22.5c begin: start from 0, find overflow in each of my gradients; sum the flags over each group in turn; any
-  // number above 0 means overflow
+  // lab 22.5c begin: scaler.overflow becomes 1 on all ranks of all groups if any of them has a gradient that is not
+  // finite, else 0
   fill(me, scaler.overflow, 0);
   for (const Slice& gradient : gradients) find_overflow(me, scaler.overflow, gradient);
   for (const Rank& group : groups) all_reduce(group, scaler.overflow);
@@ -80,8 +80,8 @@ void unscale(Rank me, const LossScaler& scaler, Slice factor, Slice squares, flo
 void scaled_step(Rank me, Gpt& gpt, Optimizer& optimizer, LossScaler& scaler, StepScalars& scalars, StepOptions options,
                  std::span<const Rank> groups, const AllReduce& all_reduce) {
   const Slice gradients = gpt.parameters().gradients;
-  // lab 22.5d begin: does any rank overflow? Then the norm and the factor; AdamW, which skips by itself; the next
-  // scale; zeros
+  // lab 22.5d begin: scalars.squares and the clipping are of the true gradients; an overflow on any rank skips the step
+  // on all, which AdamW does by itself; the scale adapts; the next step's gradients begin with zeros
   find_overflow_everywhere(me, scaler, {gradients}, groups, all_reduce);
   fill(me, scalars.squares, 0);
   add_squares(me, scalars.squares, gradients);

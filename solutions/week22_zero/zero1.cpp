@@ -11,8 +11,8 @@ namespace lockstep::week22 {
 
 void clip_shares(Rank dp, Slice factor, Slice sum, const std::vector<Slice>& shares, float max_norm) {
   fill(dp, sum, 0);
-  // lab 22.2c begin: the squares of all shares of all ranks, and the factor that follows from them (add_squares,
-  // ring_all_reduce, clip_factor)
+  // lab 22.2c begin: `sum`, which is 0, becomes the squares of all shares of all ranks, and `factor` clips by the norm
+  // that follows from it; the same on all ranks
   for (const Slice& share : shares) add_squares(dp, sum, share);
   week21::ring_all_reduce(dp, sum);
   clip_factor(dp, factor, sum, max_norm);
@@ -50,7 +50,8 @@ class BucketedZero1 final : public Zero1 {
   }
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    // lab 22.2b begin: update this rank's chunk of every bucket; then gather the values of every bucket from all ranks
+    // lab 22.2b begin: every rank has the new values of all parameters, of which it has updated only its own chunk of
+    // every bucket
     for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip, skipped);
     for (const week21::Bucket& bucket : ddp_->buckets()) gather(values_of(bucket));
     // lab end

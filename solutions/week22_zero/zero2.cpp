@@ -45,7 +45,7 @@ class UnitZero2 final : public Zero2 {
   void end_backward() override {
     for (std::size_t u : times_.order)
       if (!gradients_[u].empty()) reduce(u);
-    // lab 22.3b begin: main waits for the last reduction, which also waits for all before it
+    // lab 22.3b begin: on return all reductions are complete
     dp_.wait(last_);
     // lab end
   }
@@ -54,8 +54,8 @@ class UnitZero2 final : public Zero2 {
   std::vector<Optimizer>& optimizers() override { return optimizers_; }
 
   void step(float learning_rate, Slice gradient_factor, Slice skip, Slice skipped) override {
-    // lab 22.3c begin: as in 22.2: update, then gather the values of each unit from all ranks (values_of, gather). The
-    // next window begins with shares of zero
+    // lab 22.3c begin: as in 22.2 every rank has the new values of all parameters, and has updated only its own chunk
+    // of every unit. The next window begins with shares of zero
     for (Optimizer& optimizer : optimizers_) optimizer.step(dp_, learning_rate, gradient_factor, skip, skipped);
     for (const Unit& unit : units_) gather(values_of(unit));
     for (const Slice& share : shares_) fill(dp_, share, 0);
@@ -82,8 +82,8 @@ class UnitZero2 final : public Zero2 {
 
   /// The backward pass is about to write gradients of unit `u`.
   void open(std::size_t u) {
-    // lab 22.3a begin: wait for all reductions but the last one started, so that no more than one unit is in flight;
-    // then gradients_[u] is memory for the whole unit (dtype of parameters_.values, Category::gradient), zeros, bound
+    // lab 22.3a begin: gradients_[u] is memory for the whole unit (dtype of parameters_.values, Category::gradient),
+    // zeros, bound; and there is never more of it than this unit's and that of the last reduction started
     dp_.wait(before_last_);
     gradients_[u] = dp_.allocate(units_[u].size, parameters_.values.dtype(), Category::gradient);
     fill(dp_, gradients_[u], 0);
@@ -97,14 +97,16 @@ class UnitZero2 final : public Zero2 {
     Slice whole = std::exchange(gradients_[u], {}), mine = my_chunk(whole);
     const auto work = [whole, mine, share = shares_[u]](Rank queue) {
       Scope scope = queue.region("reduce_scatter", whole.bytes());
-      // lab 22.3a begin: on `queue`: sum the chunk that this rank keeps, average it, add it to the share
+      // lab 22.3a begin: on `queue`: the average over all ranks of the chunk that this rank keeps comes to what `share`
+      // has
       week21::ring_reduce_scatter(queue, whole);
       scale(queue, mine, 1.0f / static_cast<float>(queue.size()));
       add(queue, share, mine);
       // lab end
     };
     if (!options_.overlap) return work(dp_);
-    // lab 22.3b begin: run the work on comm_, and keep the tickets of the last reduction and of the one before it
+    // lab 22.3b begin: the work happens on comm_ while main continues; last_ is the ticket of the last reduction,
+    // before_last_ of the one before it
     before_last_ = last_;
     last_ = dp_.run(comm_, work);
     // lab end

@@ -46,8 +46,8 @@ void column_forward(const TensorParallel& tp, Slice y, Slice x, const LinearTens
 void column_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
                      const LinearTensors& values, std::size_t rows, const char* place) {
   Rank me = tp.group;
-  // lab 23.1b begin: this rank's part of dx, and f's backward of it; then the gradients of weight and bias; wait for dx
-  // at the very end
+  // lab 23.1b begin: dx, summed over the group, and the gradients of weight and bias, which can be computed while the
+  // sum is in flight. All are complete on return
   linear_backward_input(me, dx, dy, values.weight, rows);
   const Ticket summed = f_backward(tp, dx, place);
   linear_backward_weight(me, gradients.weight, gradients.bias, dy, x, rows);

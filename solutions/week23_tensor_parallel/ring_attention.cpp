@@ -58,8 +58,9 @@ void ring_attention_forward(const RingAttention& ring, Slice y, Slice statistics
   const int p = me.size(), r = me.rank(), next = (r + 1) % p, previous = (r + p - 1) % p;
   Scope scope = me.region("ring attention forward", kv.bytes() * static_cast<std::size_t>(p));
   const std::array<Slice, 2> blocks = two_blocks(me, kv);
-  // lab 23.6b begin: y and statistics as attention over no keys. Then p steps, from your own keys on: start passing the
-  // block that you hold to the next rank and receiving another in one of `blocks`, attend, and only then wait
+  // lab 23.6b begin: y and statistics of your queries over all ranks' keys: p steps, from your own keys on. In each you
+  // attend to the block that you hold, while it travels to the next rank and another arrives in one of `blocks`. What
+  // are y and statistics over no keys?
   fill(me, y, 0);
   fill(me, statistics, -std::numeric_limits<float>::infinity());
   Slice held = kv;

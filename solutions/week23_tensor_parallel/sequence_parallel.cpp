@@ -8,7 +8,7 @@ namespace lockstep::week23 {
 
 void gather_rows(Rank group, Slice whole, Slice own, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  // lab 23.5a begin: copy the own rows to their place, then 21.2's all-gather
+  // lab 23.5a begin: `whole` has the rows of all ranks, each in its place
   copy(group, chunk(whole, group.rank(), group.size()), own);
   week21::ring_all_gather(group, whole);
   // lab end
@@ -16,7 +16,7 @@ void gather_rows(Rank group, Slice whole, Slice own, const char* place) {
 
 void scatter_rows(Rank group, Slice own, Slice whole, const char* place) {
   Scope scope = group.region(place, whole.bytes());
-  // lab 23.5a begin: 21.2's reduce-scatter, then copy the own rows out
+  // lab 23.5a begin: `own` has this rank's rows of the sum of all ranks' `whole`, which may be overwritten
   week21::ring_reduce_scatter(group, whole);
   copy(group, own, chunk(whole, group.rank(), group.size()));
   // lab end
@@ -26,8 +26,8 @@ void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensor
                           const LinearTensors& values, std::size_t rows, const char* gather, const char* scatter) {
   Rank me = tp.group;
   Slice whole = whole_rows(tp, x), dwhole = whole_rows(tp, x);
-  // lab 23.5b begin: gather x (with tp.overlap by run on tp.comm) beside this rank's part of dx, which is then
-  // scattered; and the gradients of weight and bias, once x is there
+  // lab 23.5b begin: dx has this rank's rows of the sum over tp, and the gradients of weight and bias are those of all
+  // rows. With tp.overlap the rows of x arrive on tp.comm while main computes what needs none of them
   Ticket gathered;
   if (tp.overlap)
     gathered = me.run(tp.comm, [whole, x, gather](Rank queue) { gather_rows(queue, whole, x, gather); });
@@ -43,7 +43,7 @@ void column_backward_rows(const TensorParallel& tp, Slice dx, const LinearTensor
 void row_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values, std::size_t rows,
                       const char* place) {
   Slice whole = whole_rows(tp, y);
-  // lab 23.5b begin: this rank's part of all rows, with the bias once; then the scatter
+  // lab 23.5b begin: y has this rank's rows of the sum of all partial products, which contains the bias once
   linear(tp.group, whole, x, values.weight, tp.group.rank() == 0 ? values.bias : Slice(), rows);
   scatter_rows(tp.group, y, whole, place);
   // lab end
@@ -58,8 +58,8 @@ void sum_norm_gradients(const TensorParallel& tp, const std::vector<Slice>& norm
   std::vector<Slice> places;  // by norm, in `all`
   for (std::size_t i = 0, at = 0; i < norms.size(); at += norms[i].size(), ++i)
     places.push_back(all.cut(at, norms[i].size()));
-  // lab 23.5c begin: copy the norms' gradients into their places; all-reduce `all`, in the region "norm gradients";
-  // copy them back
+  // lab 23.5c begin: each gradient of `norms` becomes its sum over tp, all of them in one all-reduce, of `all`, in the
+  // region "norm gradients"
   for (std::size_t i = 0; i < norms.size(); ++i) copy(me, places[i], norms[i]);
   g_forward(tp, all, "norm gradients");
   for (std::size_t i = 0; i < norms.size(); ++i) copy(me, norms[i], places[i]);

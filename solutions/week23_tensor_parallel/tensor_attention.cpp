@@ -19,7 +19,8 @@ std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int r
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y) {
   const std::size_t rows = shape.batch * shape.positions;
-  // lab 23.3b begin: qkv, attention over this rank's heads, projection. Which of the layers is column-parallel?
+  // lab 23.3b begin: y of all heads, on every rank, though a rank computes only its own; `saved` is what the backward
+  // needs. Which of the two layers is column-parallel?
   column_forward(tp, saved.qkv, saved.input, values.qkv, rows);
   attention(tp.group, saved.attention, saved.statistics, saved.qkv, shape);
   row_forward(tp, y, saved.attention, values.projection, rows, "attention forward");

@@ -20,7 +20,8 @@ void parallel_embedding(const TensorParallel& tp, Slice y, Slice tokens, Slice t
                         std::size_t sequence, VocabularyShard shard) {
   Rank me = tp.group;
   Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
-  // lab 23.4a begin: the tokens as this rank's table counts them (shard_tokens), their rows, and g
+  // lab 23.4a begin: y has the row of every token, on every rank, though a rank's table has only some. The positions
+  // count once
   shard_tokens(me, own, tokens, shard);
   embedding(me, y, own, table, me.rank() == 0 ? positions : Slice(), sequence);
   g_forward(tp, y, "embedding forward");
@@ -31,7 +32,7 @@ void parallel_embedding_backward(const TensorParallel& tp, Slice dtable, Slice d
                                  std::size_t sequence, VocabularyShard shard) {
   Rank me = tp.group;
   Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
-  // lab 23.4a begin: the same tokens, and embedding_backward
+  // lab 23.4a begin: the gradients of this rank's rows of the table, and of the positions
   shard_tokens(me, own, tokens, shard);
   embedding_backward(me, dtable, dpositions, dy, own, sequence);
   // lab end
@@ -42,8 +43,8 @@ void parallel_cross_entropy(const TensorParallel& tp, Slice loss, Slice logits, 
   Rank me = tp.group;
   Slice statistics =
       me.allocate(2 * targets.size() * static_cast<std::size_t>(me.size()), DType::f32, Category::buffer);
-  // lab 23.4b begin: this rank's statistics into its chunk; gather all, in a region "loss"; then cross_entropy_shard,
-  // with empty logits if only the loss is needed
+  // lab 23.4b begin: the loss over the whole vocabulary and, unless only the loss is needed, the gradient of this
+  // rank's logits. What ranks exchange are the statistics, in a region "loss"
   cross_entropy_statistics(me, chunk(statistics, me.rank(), me.size()), logits, targets, shard);
   {
     Scope scope = me.region("loss", statistics.bytes());

@@ -46,8 +46,8 @@ class Interpreter final : public StageRunner {
   void run_step(const Step& step) override {
     const Neighbour to = target(step);
     const bool forward = step.work == Work::forward;
-    // lab 24.1b begin: take what the step has received, once it is there; memory for the result; the model's forward or
-    // backward; then send the result on, if another stage needs it
+    // lab 24.1b begin: the model's forward or backward, from what the step has received, once it is there, into memory
+    // for the result, which travels on if another stage needs it
     const Arriving input = take(step);
     main_.wait(input.ticket);
     const Slice output = result(to, step.microbatch);
@@ -61,8 +61,8 @@ class Interpreter final : public StageRunner {
 
   void send_later(const Neighbour& to, bool forward, Slice slice) {
     const Rank& queue = queue_of(to, forward);
-    // lab 24.1b begin: run the send on `queue`, as receive_later does with receives. Its slice is in use until main
-    // waits for the ticket: do that for the last send but one of this queue, which has long arrived (sent_, by queue)
+    // lab 24.1b begin: the send happens on `queue` while main continues, as in receive_later. Its slice is in use until
+    // main waits for its ticket: no more than two of a queue are (sent_, by queue)
     const Ticket ticket =
         main_.run(queue, [slice, stage = to.stage](Rank link) { link.exchange({send(stage, slice)}); });
     std::deque<Ticket>& under_way = sent_[queue.queue()];

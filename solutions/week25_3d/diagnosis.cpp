@@ -14,8 +14,8 @@ namespace lockstep::week25 {
 
 Decomposition decompose(const StepLedgers& step) {
   Decomposition d;
-  // lab 25.4a begin: means over the ranks first; then the busy rank: what it computes beyond the mean, and how much of
-  // its waiting its messages explain
+  // lab 25.4a begin: the costs, and `wire`, as the contract defines them. Which of them are means over the ranks, and
+  // which are of the busy rank alone?
   const RankStep& busy =
       *std::max_element(step.ranks.begin(), step.ranks.end(),
                         [](const RankStep& a, const RankStep& b) { return a.arithmetic < b.arithmetic; });
@@ -38,8 +38,8 @@ Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial,
     Limit limit;
     double seconds;
   };
-  // lab 25.4b begin: the share of the serial step; what each cost exceeds it by; no limit where little is lost;
-  // otherwise the largest loss, and for messages: could arithmetic have hidden them?
+  // lab 25.4b begin: the largest of the losses against this rank's share of the serial step, or no limit where little
+  // is lost. Lost to messages: could arithmetic have hidden them?
   const double share = scaling == Scaling::weak ? 1 : 1.0 / ranks;
   Diagnosis d{.ideal = share * serial.seconds()};
   d.lost = parallel.seconds() - d.ideal;

@@ -14,8 +14,8 @@ namespace lockstep::week25 {
 
 double in_flight(const StageSchedule& steps, int chunks) {
   std::vector<int> now(static_cast<std::size_t>(chunks), 0), peak = now;
-  // lab 25.3a begin: walk through the steps; a chunk's forward adds one to what it holds, the end of its backward (a
-  // whole backward, or the weight gradients) takes one away. Then each chunk's own peak, 1/v of a microbatch each
+  // lab 25.3a begin: each chunk's own peak of microbatches between a forward and the end of its backward, which is a
+  // whole backward or the weight gradients; 1/v of a microbatch each
   for (const Step& step : steps) {
     const auto c = static_cast<std::size_t>(step.chunk);
     if (step.work == lockstep::Work::forward)
@@ -69,8 +69,8 @@ Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, in
 
 Pipeline pipeline(const Strategy& strategy, const Workload& work) {
   const int p = strategy.pp, m = work.microbatches;
-  // lab 25.3b begin: simulate a short pipeline completely; of a longer one simulate 3p microbatches, and add the change
-  // from 2p to 3p for every p more: to each stage's end, and to what it has in flight
+  // lab 25.3b begin: each stage's end and what it has in flight, from at most 3p microbatches played. What does a full
+  // pipeline need for p more?
   if (m <= 3 * p) return play(strategy, work.stages, m);
   const Pipeline shorter = play(strategy, work.stages, 2 * p);
   Pipeline result = play(strategy, work.stages, 3 * p);
@@ -169,7 +169,7 @@ StepTime step_time(const Strategy& strategy, const Workload& work, const Pipelin
 // Part d: choosing ----------------------------------------------------------------------------------------------------
 
 std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
-  // lab 25.3d begin: erase what does not fit; sort by seconds, and equal seconds by memory; keep `count`
+  // lab 25.3d begin: the `count` fastest of those that fit, fastest first, and of equally fast ones the smaller first
   std::erase_if(all, [&](const Rated& rated) { return rated.memory.total_bytes() > memory_bytes; });
   std::stable_sort(all.begin(), all.end(), [](const Rated& a, const Rated& b) {
     return std::pair(a.time.total(), a.memory.total_bytes()) < std::pair(b.time.total(), b.memory.total_bytes());

@@ -27,8 +27,8 @@ Intervals best_intervals(const SavingCosts& costs) {
 double advance(RunState& run, const SavingCosts& costs, double interval, double available) {
   const double passed = std::min(run.left, available);
   run.left -= passed;
-  // lab 25.5b begin: record the seconds that have passed under the current activity; if nothing of it is left, what has
-  // become lasting, and what comes next?
+  // lab 25.5b begin: the run after `passed` seconds of what it is doing. If that is complete, what has become lasting,
+  // and what comes next?
   if (run.doing == Doing::work) run.unsaved += passed;
   if (run.doing == Doing::save) run.spent.saves += passed;
   if (run.doing == Doing::restart) run.spent.restarts += passed;
@@ -55,8 +55,8 @@ void fail(RunState& run, const SavingCosts& costs) {
 
 int steps_between_saves(const MeasuredSaves& saves, double restart, double mtbf) {
   const SavingCosts costs{.save = saves.stopped, .restart = restart, .mtbf = mtbf};
-  // lab 25.5c begin: the fewest steps that are allowed; from Daly's number of steps, or from there, move in the
-  // direction in which the waste falls. It has a single minimum.
+  // lab 25.5c begin: the number of steps with the least waste among those that are allowed. The waste has a single
+  // minimum; where would you begin to look for it?
   const auto waste = [&](int steps) { return expected_waste(costs, steps * saves.step); };
   const double enough = std::ceil((saves.complete - saves.stopped) / saves.step);
   const int fewest = std::max(1, static_cast<int>(enough));
