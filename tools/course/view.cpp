@@ -189,7 +189,8 @@ int view(const Paths& paths, std::vector<std::string> arguments, const CheckInto
   }
   need_built(paths, {"why"}, "view");
   std::vector<std::string> page{paths.program("why").string(), "view", "--out", out};
-  if (runs.traces.size() == 2 && (!records || command == "bench" || predicted)) page.emplace_back(predicted ? "--ghost" : "--together");
+  if (runs.traces.size() == 2 && (!records || command == "bench" || predicted))
+    page.emplace_back(predicted ? "--ghost" : "--together");
   page.insert(page.end(), runs.traces.begin(), runs.traces.end());
   flush_output();
   const Ended ended = run_command({.arguments = page});
