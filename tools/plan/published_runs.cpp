@@ -139,7 +139,7 @@ PublishedTable read_published(const std::string& path) {
   std::size_t number = 0;
   try {
     const Json file = Json::parse(read_file(path));
-    PublishedTable table{.name = file.at("name"), .source = file.at("source")};
+    PublishedTable table{.name = file.at("name"), .source = file.at("source"), .doubt = file.value("doubt", "")};
     const auto kind = file.at("kind").get<std::string>();
     for (const Json& row : file.at("rows")) {
       ++number;

@@ -48,6 +48,7 @@ struct PublishedBubble {
 /// One file. Of the lists, that of its kind has its rows.
 struct PublishedTable {
   std::string name, source;
+  std::string doubt;  ///< why a prediction of it may be off; may be empty
   std::vector<PublishedRun> runs;
   std::vector<PublishedSum> sums;
   std::vector<PublishedBubble> bubbles;

@@ -171,7 +171,8 @@ std::vector<ValidatedTable> validate(const std::string& root, const std::string&
   const std::vector<PublishedTable> asked =
       table.empty() ? read_all_published(folder + "predict") : std::vector{read_published(table)};
   for (const PublishedTable& each : asked) {
-    ValidatedTable result{.name = each.name, .source = each.source, .unit = each.bubbles.empty() ? "s" : ""};
+    ValidatedTable result{
+        .name = each.name, .source = each.source, .unit = each.bubbles.empty() ? "s" : "", .doubt = each.doubt};
     for (const PublishedRun& run : each.runs) result.rows.push_back(validate_run(run, machines, utilisation));
     const auto same = std::find_if(calibrate.begin(), calibrate.end(),
                                    [&](const PublishedTable& other) { return other.name == each.name; });

@@ -26,6 +26,7 @@ struct Validated {
 
 struct ValidatedTable {
   std::string name, source, unit;
+  std::string doubt;  ///< why its predictions may be off; "": unknown
   std::vector<Validated> rows;
 };
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "common/support/json/results.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/plan/validate.hpp"
@@ -46,6 +49,31 @@ void print_summary(const std::vector<ValidatedTable>& tables) {
       points);
 }
 
+/// Training runs and sums whose duration is predicted too short, of all: fair predictions have as many too long.
+void print_signs(const std::vector<ValidatedTable>& tables) {
+  std::vector<std::pair<const ValidatedTable*, const Validated*>> points;
+  std::size_t fast = 0;
+  for (const ValidatedTable& table : tables)
+    for (const Validated& point : table.rows)
+      if (table.unit == "s") {
+        points.emplace_back(&table, &point);
+        fast += point.error() < 0;
+      }
+  if (points.empty()) return;
+  const auto worse = [](const auto& a, const auto& b) {
+    return std::abs(a.second->error()) > std::abs(b.second->error());
+  };
+  std::sort(points.begin(), points.end(), worse);
+  fmt::print("Of {} durations {} are predicted too short and {} too long; half are within {:.1f} %.\n", points.size(),
+             fast, points.size() - fast, 100 * std::abs(points[points.size() / 2].second->error()));
+  fmt::print("The worst five:\n");
+  for (std::size_t i = 0; i < std::min<std::size_t>(5, points.size()); ++i) {
+    const auto& [table, point] = points[i];
+    fmt::print("{:>+7.1f}%  {}, {}: {}\n", 100 * point->error(), table->name, point->name,
+               table->doubt.empty() ? "no cause known" : table->doubt);
+  }
+}
+
 Row row_of(const ValidatedTable& table, const Validated& point) {
   Row row;
   row.set("kind", "validated").set("table", table.name).set("point", point.name).set("unit", table.unit);
@@ -66,6 +94,7 @@ void validate_all(const std::string& root, const std::string& only, const std::s
     for (const Validated& point : table.rows) rows.push_back(row_of(table, point));
   }
   print_summary(tables);
+  print_signs(tables);
   Context context = Context::here();
   context.more.set("command", "validate");
   if (!json.empty()) write_results(json, context, rows);
