@@ -59,19 +59,20 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   recorder_.touched(operation);
 }
 
-/// Sleeps until main's operation has ended, which is later if unfinished collectives occupy part of the GPU.
+/// Sleeps until main's operation has ended. What unfinished collectives took of the GPU is made up for after it, while
+/// they take part of that, too, unless they end.
 void SimRank::finish_operation(Queue& main) {
-  const auto sleep = [&] {
+  constexpr double kNothing = 1e-10, kMost = 0.9;  // seconds; the share that all collectives together may occupy
+  while (true) {
     while (world_.time() < main.operation_end) world_.sleep_until(main, main.operation_end);
-  };
-  sleep();
-  if (held_.empty()) return;
-  double lost = 0, share = 0;
-  for (const Held& held : held_)
-    lost += held.share * std::max(0.0, main.operation_end - held.since), share += held.share;
-  main.operation_end += lost / std::max(1 - share, 0.1);  // they continue meanwhile
-  for (Held& held : held_) held.since = main.operation_end;
-  sleep();
+    double lost = 0, share = 0;
+    for (Held& held : held_) {
+      lost += held.share * std::max(0.0, main.operation_end - held.since), share += held.share;
+      held.since = std::max(held.since, main.operation_end);
+    }
+    if (lost < kNothing) return;
+    main.operation_end += lost * std::min(1.0, kMost / share);
+  }
 }
 
 void SimRank::hold(const Queue& queue, int group) {
