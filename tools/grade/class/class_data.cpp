@@ -71,11 +71,13 @@ std::string missing_files(const std::vector<GradedRow>& parts) {
     if (part.verdict != "NOT SUBMITTED" || std::find(exercises.begin(), exercises.end(), id) != exercises.end())
       continue;
     const std::size_t line = std::min(part.reason.find('\n'), part.reason.size());
-    exercises.push_back(id), missing.push_back(part.reason.substr(0, line));
+    const std::string_view same = missing.empty() ? "" : "there is no ";  // is said once
+    const std::size_t begin = part.reason.starts_with(same) ? same.size() : 0;
+    exercises.push_back(id), missing.push_back(part.reason.substr(begin, line - begin));
     if (found.empty()) found = part.reason.substr(line);
   }
   if (exercises.empty()) return "";
-  return fmt::format("{} NOT SUBMITTED: {}.{}", fmt::join(exercises, ", "), fmt::join(missing, "; "), found);
+  return fmt::format("{} NOT SUBMITTED: {}.{}", fmt::join(exercises, ", "), fmt::join(missing, ", "), found);
 }
 
 }  // namespace

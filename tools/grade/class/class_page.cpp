@@ -122,7 +122,7 @@ std::string failures(const ClassData& data) {
     const PartCount& c = counts[i];
     rows += fmt::format(
         "<tr><td>{} {}</td><td class=\"n\">{} fail</td><td class=\"n\">{} of {}</td>"
-        "<td class=\"n\">{}</td><td>{} <span class=\"soft\">({} of {})</span></td></tr>\n",
+        "<td class=\"n\">{}</td><td class=\"long\">{} <span class=\"soft\">({} of {})</span></td></tr>\n",
         for_html(c.id), for_html(c.title), share(c.failed, c.submitted()), c.failed, c.submitted(), c.missing,
         for_html(c.commonest), c.of_these, c.failed);
   }
@@ -214,7 +214,7 @@ std::string table(const ClassData& data, const std::string& feedback, const std:
     text += fmt::format("<tr><td>{}</td><td class=\"n\">{}</td>", name,
                         row.graded ? std::to_string(row.points()) : "<span class=\"open\">not graded</span>");
     if (data.deadline)
-      text += fmt::format("<td class=\"{}\">{}</td><td class=\"n\">{:g}</td>", row.late > 0 ? "bad" : "soft",
+      text += fmt::format("<td class=\"mid {}\">{}</td><td class=\"n\">{:g}</td>", row.late > 0 ? "bad" : "soft",
                           late_words(row), row.counted());
     for (const Column& column : columns) text += points_cell(row, column);
     text += "</tr>\n";
@@ -242,8 +242,9 @@ std::string similar(const ClassData& data) {
     for (const auto& each : pairs[i].shared)
       shared += fmt::format("{}{} <b>{:.0f} %</b> <span class=\"soft\">({} of {})</span>", shared.empty() ? "" : ", ",
                             for_html(each.exercise), 100 * each.share, each.common, each.of);
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", name_in_html(data.rows[pairs[i].first].name),
-                        name_in_html(data.rows[pairs[i].second].name), shared);
+    rows += fmt::format("<tr><td>{}</td><td class=\"mid\">{}</td><td class=\"mid\">{}</td></tr>\n",
+                        name_in_html(data.rows[pairs[i].first].name), name_in_html(data.rows[pairs[i].second].name),
+                        shared);
   }
   if (rows.empty()) return "";
   return fmt::format(

@@ -24,7 +24,9 @@ table { border-collapse: collapse; } th, td { border: 1px solid var(--line); pad
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 .good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); } .soft { color: var(--soft); }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--head); padding: .5rem .7rem; margin: .4rem 0; }
-td:first-child { min-width: 9rem; } bdi, td { overflow-wrap: anywhere; } td.n { overflow-wrap: normal; white-space: nowrap; }
+td:first-child { min-width: 9rem; } bdi, td { overflow-wrap: anywhere; } td.long { min-width: 14rem; }
+td.mid { min-width: 8rem; }
+td.n { overflow-wrap: normal; white-space: nowrap; }
 svg text { fill: currentColor; font: 12px system-ui, sans-serif; } svg rect { fill: var(--bar); }
 @media print { :root { color-scheme: light; --line: #999; --head: #fff; --soft: #333; --good: #000; --bad: #000;
   --open: #000; } body { max-width: none; font-size: 10pt; margin: 0; } .wide { overflow: visible; }
