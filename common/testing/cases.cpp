@@ -101,7 +101,7 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
     Trace trace = outcome.trace;
     if (!wrong.empty()) trace.verdict = to_string(Verdict::fail), trace.message = wrong;
     lockstep::write_trace(trace, file, title);
-    // Of ./lab view, its page is said.
+    // ./lab view, which gives a folder, names its page instead.
     if (drawn && !test_options().trace_file.ends_with('/')) fmt::print("timeline: {}\n", file);
   } catch (const Error& error) {  // not rethrown: other processes would go to the next case without this one
     record_verdict(error.verdict(), error.what());

@@ -302,10 +302,9 @@ TEST(Page, SaysWhatRanAndWhatItsTimesAre) {
   write_chrome_trace(ring_run(4, 8).trace, text, "a ring of four");
   Trace trace = parse_chrome_trace(text.str(), "ring.json");
   EXPECT_NE(page({{"ring", trace}}, {}).find(R"("title":"a ring of four")"), std::string::npos);
-  EXPECT_NE(page({{"one", trace}, {"two", trace}}, {}).find(R"("title":"a ring of four (two)")"), std::string::npos)
+  EXPECT_NE(page({{"one", trace}, {"two", trace}}, {}).find(R"x("title":"a ring of four (two)")x"), std::string::npos)
       << "which of two that are called the same";
-  const auto about = [&] {
-    return scene_of(trace, {}).at("about").get<std::string>(); };
+  const auto about = [&] { return scene_of(trace, {}).at("about").get<std::string>(); };
   EXPECT_EQ(about(), "4 ranks · simulated: uniform · the reference's code");
   trace.backend = "mpi", trace.machine = "pcie-box", trace.code = "yours";
   EXPECT_EQ(about(), "4 ranks · emulated, real messages delayed to the times of pcie-box · your code");
