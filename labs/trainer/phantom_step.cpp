@@ -71,22 +71,29 @@ class StageRun {
  public:
   StageRun(Rank me, const Options3d& o, const Machine& machine, const Machine& folded)
       : me_(me), folded_(folded), follows_(o.overlap_gather) {
-    const auto peers = [&](const Ring& ring) {
-      const Rank group = symmetric_group(me, ring.ranks, ring.level, share_of(machine, folded, ring));
+    const auto peers = [&](const Ring& ring, CollectiveSeconds library = {}) {
+      const Rank group =
+          symmetric_group(me, ring.ranks, ring.level, share_of(machine, folded, ring), std::move(library));
       levels_[group.group()] = ring.level;
       return group;
+    };
+    const auto summing = [&](const Ring& ring) {  // a library's collectives, where the machine is priced so
+      if (!machine.by_library) return peers(ring);
+      return peers(ring, [&machine, ring](double bytes, double sent) {
+        return library_collective_seconds(machine, ring.ranks, bytes, sent, ring.apart);
+      });
     };
     const Mesh mesh{.shape = o.mesh,
                     .order = o.order,
                     .here = {.dp = 0, .tp = 0, .pp = me.rank()},
                     .world = me,
-                    .dp = peers(ring_of(machine, o, Axis::dp)),
-                    .tp = peers(ring_of(machine, o, Axis::tp)),
+                    .dp = summing(ring_of(machine, o, Axis::dp)),
+                    .tp = summing(ring_of(machine, o, Axis::tp)),
                     .pp = me};
     DpGroups groups;
     if (o.cp > 1) groups.sharers = peers(part_of_dp(machine, o, o.cp, 1));
     if (const int g = o.state_ranks(); o.is_hybrid())
-      groups.sharding = {peers(part_of_dp(machine, o, g, 1)), peers(part_of_dp(machine, o, o.data_ranks() / g, g))};
+      groups.sharding = {summing(part_of_dp(machine, o, g, 1)), summing(part_of_dp(machine, o, o.data_ranks() / g, g))};
     worker_ = make_worker(mesh, o, groups);
     watch_steps();
   }

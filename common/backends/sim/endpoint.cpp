@@ -74,8 +74,25 @@ void World::begin(Batch* batch) {
   }
 }
 
+/// Adds a transfer to its peer's traffic.
+inline Peer& World::count_message(const Batch& batch, const Transfer& transfer) {
+  const bool sends = transfer.kind == Transfer::Kind::send;
+  Peer& peer = sends ? peer_to(*batch.endpoint, transfer.peer) : peer_from(*batch.endpoint, transfer.peer);
+  ++(sends ? peer.traffic.messages_sent : peer.traffic.messages_received);
+  (sends ? peer.traffic.bytes_sent : peer.traffic.bytes_received) += transfer.slice.bytes();
+  messages_ += sends ? 1 : 0;
+  return peer;
+}
+
 /// Pairs sends and receives of the batch with each other, in order. Unpaired ones cost nothing.
 void World::begin_symmetric(Batch* batch) {
+  if (batch->by_library) {  // at its region's end the queue's clock advances instead
+    for (std::size_t i = 0, count = batch->transfers.size(); i < count; ++i) {
+      count_message(*batch, batch->transfers[i]);
+      half_done(batch, time_);
+    }
+    return;
+  }
   std::vector<Transfer*> sends, receives;
   for (Transfer& transfer : batch->transfers)
     (transfer.kind == Transfer::Kind::send ? sends : receives).push_back(&transfer);
@@ -102,11 +119,8 @@ Message* pop(Pair& pair) {
 }  // namespace
 
 void World::post_send(Batch* batch, Transfer& transfer) {
-  Peer& peer = peer_to(*batch->endpoint, transfer.peer);
+  Peer& peer = count_message(*batch, transfer);
   const std::uint64_t bytes = transfer.slice.bytes();
-  ++peer.traffic.messages_sent;
-  peer.traffic.bytes_sent += bytes;
-  ++messages_;
   const bool met = peer.out->first && !peer.out->first->sender;
   Message* message = met ? pop(*peer.out) : new_message();
   message->sender = batch;
@@ -127,9 +141,7 @@ void World::post_send(Batch* batch, Transfer& transfer) {
 }
 
 void World::post_receive(Batch* batch, Transfer& transfer) {
-  Peer& peer = peer_from(*batch->endpoint, transfer.peer);
-  ++peer.traffic.messages_received;
-  peer.traffic.bytes_received += transfer.slice.bytes();
+  Peer& peer = count_message(*batch, transfer);
   const bool met = peer.in.first && peer.in.first->sender;
   Message* message = met ? pop(peer.in) : new_message();
   message->receiver = batch;

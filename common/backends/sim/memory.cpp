@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string_view>
 
 #include "common/backends/sim/world.hpp"
@@ -28,7 +29,8 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   const Machine& machine = world_.options().machine;
   // The measured rate of a library's links includes the additions.
   const bool paid =
-      machine.by_library && recorder_.in_collective(at.queue) && std::string_view(operation.name) == "add";
+      (queue.library.depth > 0 && !operation.matmul) ||
+      (machine.by_library && recorder_.in_collective(at.queue) && std::string_view(operation.name) == "add");
   const double seconds = (paid ? 0 : machine.seconds(operation, static_cast<double>(recorder_.scratch(0)))) + jitter();
   if (!(operation.flop >= 0 && operation.bytes >= 0 && seconds >= 0) || std::isinf(seconds))
     usage_error(fmt::format("{} takes {} s by its {} FLOP and {} bytes: time passes, and forwards", operation.name,
@@ -131,14 +133,24 @@ void SimRank::release(Block& block) {
 // Regions, synchronisation, clocks ------------------------------------------------------------------------------------
 
 void SimRank::open_region(CommunicatorKey at, const char* name, std::size_t bytes, Location where) {
-  const Queue& queue = calling(at.queue, where);
+  Queue& queue = calling(at.queue, where);
   const bool inside = recorder_.in_collective(at.queue);
   recorder_.open_region(at.queue, name, bytes, queue.clock, where);
+  if (queue.library.depth > 0)
+    ++queue.library.depth;
+  else if (bytes != kPhase && world_.groups().library(at.group))
+    queue.library = {1, at.group, static_cast<double>(bytes), 0};
   if (world_.options().machine.by_library && at.queue != 0 && !inside && recorder_.in_collective(at.queue))
     hold(queue, at.group);
 }
 
 void SimRank::close_region(int queue) {
+  LibraryCollective& collective = queues_[queue]->library;
+  const bool ended = collective.depth > 0 && --collective.depth == 0;
+  if (ended && !world_.stopped() && std::uncaught_exceptions() == 0) {
+    queues_[queue]->clock += world_.groups().library(collective.group)(collective.bytes, collective.sent);
+    if (watched()) sync(*queues_[queue]);
+  }
   recorder_.close_region(queue, queues_[queue]->clock);
   if (!held_.empty() && !recorder_.in_collective(queue)) let_go(*queues_[queue]);
 }

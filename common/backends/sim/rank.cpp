@@ -42,8 +42,8 @@ void SimRank::note_race() {
   recorder_.note_race(std::move(race));
 }
 
-Rank SimRank::symmetric_group(int size, int level, double share) {
-  const int group = world_.groups().symmetric_group(rank_, size, level, share);
+Rank SimRank::symmetric_group(int size, int level, double share, CollectiveSeconds library) {
+  const int group = world_.groups().symmetric_group(rank_, size, level, share, std::move(library));
   world_.join_new_groups();
   return handle(group, 0);
 }
@@ -65,6 +65,10 @@ Ticket SimRank::start(CommunicatorKey at, std::span<const Transfer> transfers, L
   batch->pending = static_cast<int>(transfers.size());
   batch->posted = queue.clock;
   batch->where = where;
+  batch->by_library = endpoint.symmetric && queue.library.depth > 0 && queue.library.group == at.group;
+  if (batch->by_library)
+    for (const Transfer& transfer : transfers)
+      if (transfer.kind == Transfer::Kind::send) queue.library.sent += static_cast<double>(transfer.slice.bytes());
   std::span<const int> members;  // filled only for traces, because the look-up takes time
   if (recorder_.tracing()) members = world_.groups().members(at.group);
   batch->collective = recorder_.batch_started(at.queue, at.group, members, transfers);
@@ -141,11 +145,11 @@ void SimRank::waited_for(Queue& main, Closure& closure, Location where, std::uin
 
 namespace lockstep {
 
-Rank symmetric_group(Rank me, int size, int level, double share) {
+Rank symmetric_group(Rank me, int size, int level, double share, CollectiveSeconds library) {
   auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
   if (!rank || size < 1 || level < 0 || !(share > 0))
     usage_error("a symmetric group needs the simulator, size ≥ 1, level ≥ 0 and share > 0");
-  return rank->symmetric_group(size, level, share);
+  return rank->symmetric_group(size, level, share, std::move(library));
 }
 
 void pass_host_time(Rank me, double seconds) {

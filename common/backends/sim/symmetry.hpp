@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/rank.hpp"
+#include "common/runtime/fibers/groups.hpp"
 
 namespace lockstep {
 
@@ -14,7 +15,9 @@ namespace lockstep {
 /// the first send, and so on. Unpaired transfers (a root's broadcast) cost nothing. Sizes of sends and receives may
 /// differ. Exact for ranks that do the same and share no port; if they share one, divide its bandwidth in the machine.
 /// A message holds its ports for `share` of its bytes: less than 1 if fewer ranks share a port than its bandwidth was
-/// divided by. Main only, in phantom runs.
-Rank symmetric_group(Rank me, int size, int level, double share = 1);
+/// divided by. With `library`, the group's collectives take the seconds that it says, of the bytes of their region and
+/// those sent in it: their messages take no time and hold no port, and their additions are part of it. Main only, in
+/// phantom runs.
+Rank symmetric_group(Rank me, int size, int level, double share = 1, CollectiveSeconds library = {});
 
 }  // namespace lockstep

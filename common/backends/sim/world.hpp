@@ -29,9 +29,10 @@ struct alignas(64) Batch {
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
   double begin = 0;
-  double completion = 0;  // final once pending is 0
-  int pending = 0;        // transfers whose completion time is unknown
-  Batch* next = nullptr;  // next batch of its endpoint
+  double completion = 0;    // final once pending is 0
+  int pending = 0;          // transfers whose completion time is unknown
+  bool by_library = false;  // part of a LibraryCollective: takes no time itself
+  Batch* next = nullptr;    // next batch of its endpoint
   double posted = 0;
   Location where{};
   const char* collective = nullptr;
@@ -88,6 +89,13 @@ struct Types {
   using Endpoint = sim::Endpoint;
 };
 
+/// An open collective of a symmetric group that has its library's price (symmetry.hpp).
+struct LibraryCollective {
+  int depth = 0;  // open regions, this one and those in it; 0: there is no such collective
+  int group = 0;
+  double bytes = 0, sent = 0;
+};
+
 /// One ordered queue of one rank; queue 0 is main. Data that every message needs is in one cache line.
 struct alignas(64) Queue : QueueBase<Types> {
   double clock = 0;
@@ -96,6 +104,7 @@ struct alignas(64) Queue : QueueBase<Types> {
   bool in_operation = false;  // main: arithmetic runs until operation_end
   double operation_end = 0;
   int component = -1;
+  LibraryCollective library;
 };
 
 /// One rank of the simulator.
@@ -103,7 +112,7 @@ class alignas(64) SimRank final : public RankBase<Types> {
  public:
   SimRank(World& world, int rank);
   ~SimRank() override;
-  Rank symmetric_group(int size, int level, double share);  ///< see symmetry.hpp
+  Rank symmetric_group(int size, int level, double share, CollectiveSeconds library);  ///< see symmetry.hpp
 
   Ticket start(CommunicatorKey at, std::span<const Transfer> batch, Location where) override;
   Slice allocate(CommunicatorKey at, std::size_t count, DType dtype, Category category, Location where) override;
@@ -204,6 +213,7 @@ class World final : public WorldBase<Types> {
   void begin_at(double time, Batch* batch);
   void begin(Batch* batch);
   void begin_symmetric(Batch* batch);
+  Peer& count_message(const Batch& batch, const Transfer& transfer);
   void post_send(Batch* batch, Transfer& transfer);
   void post_receive(Batch* batch, Transfer& transfer);
   static Half half_of(const Batch& batch, const Slice& slice);

@@ -118,9 +118,7 @@ class DryRun::World final : public Backend, private BlockOwner {
     Collective& collective = queue.collective;
     if (--collective.depth > 0 || !machine_.by_library || collective.sent == 0 || collective.computes) return;
     const int p = groups_[static_cast<std::size_t>(collective.group)].group.ranks;
-    const bool both_ways = collective.sent > 1.5 * (p - 1) / p * collective.bytes;
-    const auto seconds = both_ways ? library_all_reduce_seconds : library_gather_seconds;
-    queue.clock = collective.begin + seconds(machine_, p, collective.bytes, 1);
+    queue.clock = collective.begin + library_collective_seconds(machine_, p, collective.bytes, collective.sent);
     batches_[{collective.group, index}].end = queue.clock;
     if (index != 0)
       held_.push_back({collective.begin, queue.clock, library_share(machine_, machine_.level_between(0, p - 1))});

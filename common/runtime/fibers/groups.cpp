@@ -29,7 +29,7 @@ int Groups::make(const std::vector<int>& members) {
   return known->second;
 }
 
-int Groups::symmetric_group(int world_rank, int size, int level, double share) {
+int Groups::symmetric_group(int world_rank, int size, int level, double share, CollectiveSeconds library) {
   groups_.push_back(std::make_unique<Group>());
   Group& group = *groups_.back();
   group.members.assign(static_cast<std::size_t>(size), world_rank);
@@ -37,6 +37,7 @@ int Groups::symmetric_group(int world_rank, int size, int level, double share) {
   group.callers = 1;
   group.level = level;
   group.share = share;
+  group.library = std::move(library);
   return count() - 1;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,9 @@
 #include "common/error.hpp"
 
 namespace lockstep {
+
+/// Seconds of a collective of `bytes` (the whole array) in which each rank sends `sent`.
+using CollectiveSeconds = std::function<double(double bytes, double sent)>;
 
 class Groups {
  public:
@@ -41,10 +45,11 @@ class Groups {
   int result(int group, std::uint64_t number, int member) const;
 
   /// A new group of `size` ranks of which the run contains only this one, as rank 0: see sim/symmetry.hpp.
-  int symmetric_group(int world_rank, int size, int level, double share);
+  int symmetric_group(int world_rank, int size, int level, double share, CollectiveSeconds library);
   bool is_symmetric(int group) const { return groups_[group]->level >= 0; }
   int symmetry_level(int group) const { return groups_[group]->level; }
   double symmetry_share(int group) const { return groups_[group]->share; }
+  const CollectiveSeconds& library(int group) const { return groups_[group]->library; }
 
   /// A member that has not made call `number`, and a description of what the others wait for.
   struct Missing {
@@ -69,6 +74,7 @@ class Groups {
     int callers = 0;                   // members that make a set-up call: all, or the one rank of a symmetric group
     int level = -1;                    // symmetric group: the link between its ranks
     double share = 1;                  // symmetric group: fraction of its bytes for which it holds ports
+    CollectiveSeconds library;         // symmetric group: empty, or the price of its collectives
   };
   int make(const std::vector<int>& members);
   void split(int group, SetUp& setup);

@@ -112,6 +112,12 @@ double library_gather_seconds(const Machine& machine, int ranks, double bytes, i
   return std::max(library_all_reduce_seconds(machine, ranks, bytes, apart) / 2, ring);
 }
 
+double library_collective_seconds(const Machine& machine, int ranks, double bytes, double sent, int apart) {
+  if (sent == 0) return 0;
+  const bool both_ways = sent > 1.5 * (ranks - 1) / ranks * bytes;
+  return (both_ways ? library_all_reduce_seconds : library_gather_seconds)(machine, ranks, bytes, apart);
+}
+
 double library_share(const Machine& machine, int level) {
   if (!machine.by_library || machine.library->multiprocessors == 0) return 0;
   const LibraryPrices& prices = *machine.library;

@@ -62,6 +62,9 @@ double library_all_reduce_seconds(const Machine& machine, int ranks, double byte
 /// Seconds of an all-gather or a reduce-scatter of `bytes` (the whole array): half of an all-reduce, but never faster
 /// than the links. A sum inside the switch (NVLS) relieves the links in an all-reduce, but not here.
 double library_gather_seconds(const Machine& machine, int ranks, double bytes, int apart = 1);
+/// Seconds of a collective of `bytes` (the whole array) in which each rank sends `sent`: an all-reduce if that is more
+/// than once round the ring, otherwise a gather or a scatter. Nothing sent: 0.
+double library_collective_seconds(const Machine& machine, int ranks, double bytes, double sent, int apart = 1);
 /// Fraction of a GPU's multiprocessors that a collective's kernel occupies while it runs, waiting or not, among ranks
 /// whose outermost common level is `level`; concurrent arithmetic uses the rest. 0 if the machine file does not say, or
 /// if the library's times are not used.
