@@ -29,13 +29,14 @@ function keyParts() {
         critical = critical || l.critical[i] === 1;
       }
   const stuck = look.shown.some(r => runs[r].stuck.length > 0);
-  return kKey.filter(([name]) => types.has(name) || back.has(name) || name === 'path' && critical).concat(stuck ? [['bubble', 'stuck; framed: in the cycle']] : []);
+  return kKey.filter(([name]) => types.has(name) || back.has(name) || name === 'path' && critical)
+    .concat(stuck ? [['bubble', 'stuck; framed: in the cycle']] : [], look.shown.some(r => runs[r].race) ? [['exposed', 'the two accesses, framed']] : []);
 }
 const key = () => { $('key').innerHTML = keyParts().map(([name, words]) => `<span>${swatch(name)}${words}</span>`).join(' '); };
 
 /** The largest shares of the ranks' time, in a sentence: of the steps, where there are some. */
 function leadOf(run) {
-  const all = run.steps.length > 0 ? run.steps_share : run.legend.all, words = ['arithmetic', 'waiting for messages', 'waiting for late ranks', 'neither'];
+  const all = run.steps.length > 0 ? run.steps_share : run.legend.all, words = ['arithmetic', 'waiting for messages', 'waiting for late ranks', 'idle or on the host'];
   if (run.stopped || all[1] <= 0) return '';
   const parts = words.map((word, i) => [Math.round(100 * all[i + 2] / all[1]), word]).filter(([share]) => share > 0).sort((a, b) => b[0] - a[0]);
   const what = run.steps.length === 0 ? 'this run' : run.steps.length === 1 ? 'the step' : `steps 1 to ${run.steps.length}`;
