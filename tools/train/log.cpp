@@ -90,8 +90,8 @@ std::string title_of(const TrainPlan& plan) {
   if (o.cp > 1) parts.push_back(fmt::format("{} sharing sequences", o.cp));
   if (o.mesh.tp > 1) parts.push_back(fmt::format("{} tensor-parallel", o.mesh.tp));
   if (o.mesh.pp > 1)
-    parts.push_back(fmt::format("{} ({}, {})", counted(o.mesh.pp, "stage"), o.schedule,
-                                counted(o.microbatches, "microbatch")));
+    parts.push_back(
+        fmt::format("{} ({}, {})", counted(o.mesh.pp, "stage"), o.schedule, counted(o.microbatches, "microbatch")));
   return fmt::format("Training {}{}{}", std::filesystem::path(plan.request.model).stem().string(),
                      parts.empty() ? "" : ": ", fmt::join(parts, " × "));
 }
