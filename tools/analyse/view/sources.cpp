@@ -87,7 +87,7 @@ std::string sources_json(const std::set<std::string>& places, const SourceOption
   for (const std::string& text_of_place : places) {
     const std::optional<Place> place = place_of(text_of_place);
     const std::string* path = place && found.size() < kMostPlaces ? sources.find(*place) : nullptr;
-    if (!path) continue;
+    if (!path || path->starts_with("solutions/")) continue;  // a page is passed on, an answer should not be
     found.push_back(fmt::format("{}:[{},{}]", text(text_of_place), text(*path), place->line));
     const std::size_t last = std::min(place->line + kNeighbours, sources.lines(*path).size());
     for (std::size_t line = place->line - std::min(place->line - 1, kNeighbours); line <= last; ++line)

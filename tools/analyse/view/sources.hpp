@@ -13,7 +13,7 @@ struct SourceOptions {
 
 /// "sources": what each place such as "ring_all_reduce.cpp:31 (ring_reduce_scatter)" means, [path, line], and
 /// "lines": by path, its line and the neighbours of it. A place whose file is not found, or in which the function is
-/// not there, is left out.
+/// not there, is left out, and so is one in a reference answer.
 std::string sources_json(const std::set<std::string>& places, const SourceOptions& options);
 
 }  // namespace lockstep::view
