@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "common/error.hpp"
+#include "common/runtime/run.hpp"
 #include "common/support/json/repeatable.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/parse_number.hpp"

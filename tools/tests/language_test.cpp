@@ -66,8 +66,8 @@ TEST(Language, WhatHonestAnswersMaySay) {
         "struct Block { int first; }; void free(Block& b); void raise(int); free(b), raise(1);",
         "std::priority_queue<int, std::vector<int>, decltype(later)> next(later); typedef std::vector<int> Row;",
         "using Size = std::size_t; x = static_cast<Size>(n); using Row = std::vector<float>; y = Row(5);",
-        "if (i < n * p && r > (q - 1)) f(byte * 8, int(*best)); const int* best; template <class T> T zero() { return "
-        "T(0); }",
+        "if (i < n * p && r > (q - 1)) f(byte * 8, int(*best)); const int* best;",
+        "template <class T> T zero() { return T(0); }",
         "z = __builtin_popcount(n); model.block(2);",
         "x = static_cast<float>(n * 2); std::max<int>(a, b); s.shares_memory_with(t); std::data(v); block(2); if "
         "(how.decay < decay) decay(1);",

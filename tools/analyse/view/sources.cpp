@@ -94,9 +94,9 @@ std::string sources_json(const std::set<std::string>& places, const SourceOption
       shown[*path].insert(line);
   }
   const auto excerpt = [&](const auto& file) {
-    const auto& [path, numbers] = file;
+    const std::string& path = file.first;
     const std::string lines =
-        list(numbers, [&](std::size_t n) { return fmt::format("[{},{}]", n, text(sources.lines(path)[n - 1])); });
+        list(file.second, [&](std::size_t n) { return fmt::format("[{},{}]", n, text(sources.lines(path)[n - 1])); });
     return fmt::format("{}:{}", text(path), lines);
   };
   return fmt::format(R"("sources":{{{}}},"lines":{{{}}})", fmt::join(found, ","), joined(shown, excerpt));
