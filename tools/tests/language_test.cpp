@@ -69,8 +69,8 @@ TEST(Language, WhatHonestAnswersMaySay) {
         "if (i < n * p && r > (q - 1)) f(byte * 8, int(*best)); const int* best;",
         "template <class T> T zero() { return T(0); }",
         "z = __builtin_popcount(n); model.block(2);",
-        "x = static_cast<float>(n * 2); std::max<int>(a, b); s.shares_memory_with(t); std::data(v); block(2); if "
-        "(how.decay < decay) decay(1);",
+        "x = static_cast<float>(n * 2); std::max<int>(a, b); s.shares_memory_with(t); std::data(v); block(2);",
+        "if (how.decay < decay) decay(1);",
         "auto f(int) -> int; bool operator()(int) const;",
         "const auto piece = v<:1:>;"})
     EXPECT_EQ(said(text), "") << text;

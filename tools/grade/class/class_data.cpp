@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "common/error.hpp"
+#include "common/support/json/document.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_summary.hpp"
