@@ -22,6 +22,14 @@ int lockstep_private_at_exit(void (*)(void*), void*, void*) { return 0; }
 }
 
 namespace lockstep {
+
+/// How a stream prints.
+struct StreamFormat {
+  std::ios::fmtflags flags{};
+  std::streamsize precision = 0, width = 0;
+  char fill = ' ';
+};
+
 namespace {
 
 std::vector<char>& untouched() {
@@ -36,15 +44,11 @@ void initialise() {
     (*f)(0, nullptr, nullptr);
 }
 
-/// How a stream prints.
-struct Format {
-  std::ios::fmtflags flags{};
-  std::streamsize precision = 0, width = 0;
-  char fill = ' ';
-};
 std::array<std::ios*, 3> streams() { return {&std::cout, &std::cerr, &std::clog}; }
-Format format_of(const std::ios& stream) { return {stream.flags(), stream.precision(), stream.width(), stream.fill()}; }
-void give_format(std::ios& stream, const Format& format) {
+StreamFormat format_of(const std::ios& stream) {
+  return {stream.flags(), stream.precision(), stream.width(), stream.fill()};
+}
+void give_format(std::ios& stream, const StreamFormat& format) {
   stream.exceptions(std::ios::goodbit), stream.clear();  // what it failed at is nobody's
   stream.flags(format.flags), stream.precision(format.precision), stream.width(format.width), stream.fill(format.fill);
 }
@@ -63,7 +67,7 @@ void start_private_data() {
 struct PrivateData::Kept {
   std::vector<char> bytes;
   int error = 0;
-  std::array<Format, 3> formats{};  // of streams()
+  std::array<StreamFormat, 3> formats{};  // of streams()
 };
 
 PrivateData::PrivateData() : any_(has_started || !private_bytes().empty()) {}
