@@ -1,5 +1,6 @@
 #!/bin/sh
-# python.sh [--write]: no line of Python is longer than 120 columns, and ruff format changes nothing (--write: it does).
+# python.sh [--write]: no line of Python is longer than 120 columns, no name in it is undefined, and ruff format
+# changes nothing (--write: it does).
 set -eu
 version=0.17.6
 
@@ -12,6 +13,9 @@ check=--check
 # shellcheck disable=SC2046,SC2086  # lists
 "$ruff" format --quiet $check $(git ls-files '*.py') ||
   { echo 'python.sh: sh .ci/python.sh --write formats these:'; "$ruff" format --check $(git ls-files '*.py'); exit 1; }
+# A name that nothing defines shows only where its line runs.
+# shellcheck disable=SC2046
+"$ruff" check --quiet --select F821 $(git ls-files '*.py')
 
 python3 - <<'PYTHON'
 import pathlib, subprocess, sys

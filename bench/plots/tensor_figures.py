@@ -173,6 +173,9 @@ def tp_nodes(data):
     return figure
 
 
+CUTS = {"contiguous": "contiguous", "zigzag": "zig-zag"}
+
+
 def tp_ring(data):
     """Ring attention over the sequence's length: left time, right memory."""
     results = load(data, "tp_ring")
