@@ -9,172 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "tools/course/cpp_tokens.hpp"
+
 namespace lockstep::tools {
 namespace {
-
-bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || (c & 0x80); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-/// `names` has a blank before and behind each.
-bool listed_in(std::string_view names, std::string_view name) {
-  return names.find(" " + std::string(name) + " ") != names.npos;
-}
-
-struct Token {
-  enum class Kind : std::uint8_t { word, number, literal, sign, end };
-  Kind kind = Kind::end;
-  std::string text;  ///< of a literal: its quote
-  int line = 0;
-  bool directive = false;  ///< what stands behind its #
-  bool is(std::string_view sign) const { return kind == Kind::sign && text == sign; }
-  bool word(std::string_view name) const { return kind == Kind::word && text == name; }
-};
-
-/// A C++ text, token by token (C++20, [lex]): a backslash at a line's end joins lines, but in raw strings; digraphs and
-/// words such as `bitand` are the signs that they mean.
-class Scanner {
- public:
-  explicit Scanner(std::string_view text, std::size_t at = 0, int line = 1) : text_(text), at_(at), line_(line) {
-    join();
-  }
-
-  Token next() {
-    while (at_ < text_.size()) {
-      const char c = now();
-      if (c == '\n')
-        begins_ = true, after_hash_ = false, step();
-      else if (std::isspace(static_cast<unsigned char>(c)))
-        step();
-      else if (c == '/' && after() == '/')
-        while (at_ < text_.size() && now() != '\n') step();
-      else if (c == '/' && after() == '*')
-        skip_comment();
-      else
-        return take();
-    }
-    Token end;
-    end.line = line_;
-    return end;
-  }
-  std::size_t at() const { return at_; }
-  /// What is left of the line, which is read then.
-  std::string rest_of_line() {
-    std::string rest;
-    for (; at_ < text_.size() && now() != '\n'; step()) rest += now();
-    return rest;
-  }
-
- private:
-  char now() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  char after() const {
-    Scanner next = *this;
-    next.step();
-    return next.now();
-  }
-  void step() {
-    line_ += now() == '\n';
-    ++at_;
-    join();
-  }
-  /// Past every backslash that ends a line.
-  void join() {
-    while (at_ < text_.size() && text_[at_] == '\\') {
-      std::size_t end = at_ + 1;
-      while (end < text_.size() && (text_[end] == ' ' || text_[end] == '\t' || text_[end] == '\r')) ++end;
-      if (end >= text_.size() || text_[end] != '\n') return;
-      at_ = end + 1, ++line_;
-    }
-  }
-  void skip_comment() {
-    step(), step();
-    while (at_ < text_.size() && !(now() == '*' && after() == '/')) step();
-    step(), step();
-  }
-
-  Token take() {
-    Token token;
-    token.line = line_;
-    token.directive = after_hash_;
-    const char c = now();
-    if (c == '"' || c == '\'') {
-      token.kind = Token::Kind::literal, token.text = c;
-      skip_literal(c);
-    } else if (is_digit(c) || (c == '.' && is_digit(after()))) {
-      token.kind = Token::Kind::number;
-      take_number(token);
-    } else if (in_word(c)) {
-      token.kind = Token::Kind::word;
-      for (; in_word(now()); step()) token.text += now();
-      constexpr std::string_view raw = " R LR uR UR u8R ";
-      if (now() == '"' && listed_in(raw, token.text)) skip_raw(), token.kind = Token::Kind::literal;
-      as_sign(token);
-    } else {
-      token.kind = Token::Kind::sign;
-      take_sign(token);
-    }
-    after_hash_ = begins_ && token.is("#");
-    begins_ = false;
-    return token;
-  }
-  void take_number(Token& token) {
-    for (char before = '0';; step()) {
-      const bool separates = now() == '\'' && in_word(after());
-      const bool sign =
-          (now() == '+' || now() == '-') && std::string_view("eEpP").find(before) != std::string_view::npos;
-      if (!in_word(now()) && now() != '.' && !separates && !sign) return;
-      token.text += before = now();
-    }
-  }
-  void skip_literal(char quote) {
-    step();
-    while (at_ < text_.size() && now() != quote && now() != '\n') {
-      if (now() == '\\') step();
-      step();
-    }
-    if (now() == quote) step();
-  }
-  /// Lines are not joined in it.
-  void skip_raw() {
-    const std::size_t open = text_.find('(', at_);
-    if (open == text_.npos) return skip_literal('"');
-    const std::string close = ")" + std::string(text_.substr(at_ + 1, open - at_ - 1)) + "\"";
-    const std::size_t end = std::min(text_.find(close, open), text_.size() - close.size()) + close.size();
-    line_ += static_cast<int>(
-        std::count(text_.begin() + static_cast<long>(at_), text_.begin() + static_cast<long>(end), '\n'));
-    at_ = end;
-    join();
-  }
-  static void as_sign(Token& token) {
-    using Pair = std::pair<const char*, const char*>;
-    for (const auto& [name, sign] :
-         {Pair{"bitand", "&"}, Pair{"and", "&&"}, Pair{"and_eq", "&="}, Pair{"not_eq", "!="}})
-      if (token.word(name)) token.kind = Token::Kind::sign, token.text = sign;
-  }
-  void take_sign(Token& token) {
-    using Pair = std::pair<const char*, const char*>;
-    for (const auto& [written, meant] :
-         {Pair{"%:", "#"}, Pair{"<:", "["}, Pair{":>", "]"}, Pair{"<%", "{"}, Pair{"%>", "}"}, Pair{"::", "::"},
-          Pair{"->", "->"}, Pair{"&&", "&&"}, Pair{"*=", "*="}, Pair{"&=", "&="}, Pair{"==", "=="}, Pair{"!=", "!="},
-          Pair{"<=", "<="}, Pair{">=", ">="}, Pair{"##", "##"}}) {
-      if (now() != written[0] || after() != written[1] || (meant[0] == '[' && third_is_colon())) continue;
-      token.text = meant;
-      step(), step();
-      return;
-    }
-    token.text = now();
-    step();
-  }
-  /// `<::` opens a template's arguments.
-  bool third_is_colon() const {
-    Scanner next = *this;
-    next.step(), next.step();
-    return next.now() == ':' && next.after() != ':' && next.after() != '>';
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-  int line_ = 1;
-  bool begins_ = true, after_hash_ = false;
-};
 
 // What is outside, by its name ----------------------------------------------------------------------------------------
 
@@ -473,7 +311,8 @@ std::optional<Outside> outside_once_preprocessed(std::string_view text, std::str
       if (!marker.starts_with("# ") || marker.substr(at - begin).find(" 3", own.size()) != marker.npos) continue;
       at = end + 1;
       int line = 0;
-      for (std::size_t i = 2; i < marker.size() && is_digit(marker[i]); ++i) line = 10 * line + (marker[i] - '0');
+      for (std::size_t i = 2; i < marker.size() && marker[i] >= '0' && marker[i] <= '9'; ++i)
+        line = 10 * line + (marker[i] - '0');
       return line;
     }
     return 0;

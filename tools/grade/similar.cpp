@@ -4,43 +4,21 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 
 #include "common/support/text/fnv.hpp"
+#include "tools/course/cpp_tokens.hpp"
 
 namespace lockstep::tools {
 namespace {
 
-bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-bool continues_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-/// Names, numbers, strings and single signs, in order.
-std::vector<std::string_view> tokens_of(std::string_view text) {
-  std::vector<std::string_view> tokens;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::string_view rest = text.substr(at);
-    std::size_t length = 1;
-    if (rest.starts_with("//")) {
-      at += std::min(rest.find('\n'), rest.size());
-      continue;
-    }
-    if (rest.starts_with("/*")) {
-      const std::size_t end = rest.find("*/", 2);
-      at += end == rest.npos ? rest.size() : end + 2;
-      continue;
-    }
-    if (rest[0] == '"' || rest[0] == '\'')
-      while (length < rest.size() && rest[length] != '\n' && rest[length++] != rest[0])
-        if (rest[length - 1] == '\\') ++length;
-    if (continues_name(rest[0]))
-      while (length < rest.size() && (continues_name(rest[length]) || (!begins_name(rest[0]) && rest[length] == '.')))
-        ++length;
-    length = std::min(length, rest.size());
-    if (!std::isspace(static_cast<unsigned char>(rest[0]))) tokens.push_back(rest.substr(0, length));
-    at += length;
-  }
+std::vector<Token> tokens_of(std::string_view text) {
+  std::vector<Token> tokens;
+  Scanner scanner(text);
+  for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next())
+    tokens.push_back(std::move(token));
   return tokens;
 }
 
@@ -49,22 +27,24 @@ bool stays(std::string_view name) {
   return std::find(control.begin(), control.end(), name) != control.end();
 }
 
-/// What is left of a text where nothing depends on how its author calls things.
+/// What is left of a text where nothing depends on how its author calls things. Signs are single characters.
 std::vector<std::string> without_choices(std::string_view text, const std::set<std::string>& api) {
-  const std::vector<std::string_view> tokens = tokens_of(text);
+  const std::vector<Token> tokens = tokens_of(text);
   std::vector<std::string> plain;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::string_view token = tokens[i], before = i > 0 ? tokens[i - 1] : "",
-                           after = i + 1 < tokens.size() ? tokens[i + 1] : "";
-    if (token == "const") continue;
-    if (token[0] == '"' || token[0] == '\'')
+    const Token& token = tokens[i];
+    const bool called = i + 1 < tokens.size() && tokens[i + 1].is("(");
+    const bool member = i > 0 && tokens[i - 1].kind == Token::Kind::sign &&
+                        std::string_view(".>:").find(tokens[i - 1].text.back()) != std::string_view::npos;
+    if (token.word("const")) continue;
+    if (token.kind == Token::Kind::literal)
       plain.emplace_back("s");
-    else if (continues_name(token[0]) && !begins_name(token[0]))
+    else if (token.kind == Token::Kind::number)
       plain.emplace_back("n");
-    else if (!begins_name(token[0]) || stays(token))
-      plain.emplace_back(token);
-    else if ((after == "(" || before == "." || before == ">" || before == ":") && api.contains(std::string(token)))
-      plain.emplace_back(token);
+    else if (token.kind == Token::Kind::sign)
+      for (const char c : token.text) plain.emplace_back(1, c);
+    else if (stays(token.text) || ((called || member) && api.contains(token.text)))
+      plain.push_back(token.text);
     else
       plain.emplace_back("v");
   }
@@ -119,8 +99,8 @@ Fingerprints fingerprints(std::string_view answer, std::string_view skeleton, co
 
 std::set<std::string> names_in(std::string_view header) {
   std::set<std::string> names;
-  for (const std::string_view token : tokens_of(header))
-    if (begins_name(token[0])) names.emplace(token);
+  for (const Token& token : tokens_of(header))
+    if (token.kind == Token::Kind::word) names.insert(token.text);
   return names;
 }
 
