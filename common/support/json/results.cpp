@@ -30,15 +30,8 @@ std::string json_value(const Row::Value& value) {
   return std::visit(Visitor(), value);
 }
 
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == text.npos) return text;
-  std::string result = "\"";
-  for (char letter : text) result += letter == '"' ? std::string("\"\"") : std::string(1, letter);
-  return result + '"';
-}
-
 std::string csv_value(const Row::Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return csv_text(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return csv_field(*text);
   if (const auto* numbers = std::get_if<std::vector<double>>(&value)) return joined(*numbers, " ");
   std::string number = json_value(value);
   return number == "null" ? "" : number;
@@ -53,6 +46,13 @@ std::string json_row(const Row& row) {
 }
 
 }  // namespace
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == text.npos) return text;
+  std::string result = "\"";
+  for (char letter : text) result += letter == '"' ? std::string("\"\"") : std::string(1, letter);
+  return result + '"';
+}
 
 Row& Row::put(std::string name, Value value) {
   auto same = std::find_if(fields_.begin(), fields_.end(), [&](const Field& field) { return field.name == name; });
@@ -86,7 +86,7 @@ std::string results_csv(std::span<const Row> rows) {
     for (const Row::Field& field : row.fields())
       if (std::find(columns.begin(), columns.end(), field.name) == columns.end()) columns.push_back(field.name);
   std::string text;
-  for (std::size_t i = 0; i < columns.size(); ++i) text += (i ? "," : "") + csv_text(columns[i]);
+  for (std::size_t i = 0; i < columns.size(); ++i) text += (i ? "," : "") + csv_field(columns[i]);
   text += '\n';
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < columns.size(); ++i) {

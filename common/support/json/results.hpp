@@ -64,6 +64,9 @@ void write_results(const std::string& path, const Context& context, std::span<co
 /// Columns are the fields of all rows, in order of first appearance.
 void write_csv(const std::string& path, std::span<const Row> rows);
 
+/// A text as a field of a CSV file (RFC 4180): in quotes where it needs them.
+std::string csv_field(const std::string& text);
+
 /// Return the texts that `write_results` and `write_csv` write.
 std::string results_json(const Context& context, std::span<const Row> rows);
 std::string results_csv(std::span<const Row> rows);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/support/json/results.hpp"
+
 namespace lockstep::tools {
 
 Table read_csv(const std::string& text) {
@@ -28,12 +30,7 @@ Table read_csv(const std::string& text) {
 std::string write_csv(const Table& table) {
   std::string text;
   for (const std::vector<std::string>& line : table)
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      const bool quotes = line[i].find_first_of(",\"\n\r") != std::string::npos;
-      std::string field;
-      for (const char c : line[i]) field += c == '"' ? "\"\"" : std::string(1, c);
-      text += (quotes ? "\"" + field + "\"" : field) + (i + 1 < line.size() ? "," : "\n");
-    }
+    for (std::size_t i = 0; i < line.size(); ++i) text += csv_field(line[i]) + (i + 1 < line.size() ? "," : "\n");
   return text;
 }
 
