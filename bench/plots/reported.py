@@ -4,6 +4,7 @@ program of their own, and a CSV file of such rows. Standard library only."""
 import csv
 import math
 import re
+import statistics
 
 from laws import OF_SCALING, fitted
 from sources import CONTRADICTS, MOST_PER_RANK, Results, Unusable, apart, check_speedups, counted, number
@@ -35,7 +36,7 @@ OTHERS = {
 CONTEXT_LINE = re.compile(r"#\s*(machine|cores|compiler|versions|commit|date)\s*:\s*(.+)")
 MOST_SAID = 10  # problems of a file
 FALLS = 0.95  # times that on more ranks are all above this share of T(1) may be those of a problem that grows
-WHAT = {"img": "images", "tok": "tokens"}
+WHAT = {"img": "images", "imgs": "images", "tok": "tokens", "toks": "tokens", "token": "tokens"}
 
 
 def plain(name):
@@ -411,6 +412,6 @@ def together(rows):
     one = dict(rows[0], samples=len(rows))
     for field in [f for f in one if f.endswith("_per_second") or f in ("seconds", "speedup", "efficiency")]:
         values = sorted(row[field] for row in rows if row.get(field) is not None)
-        one[field] = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
+        one[field] = statistics.median(values)
         one[f"{field}_low"], one[f"{field}_high"] = values[0], values[-1]
     return one

@@ -2,9 +2,10 @@
 
 import pathlib
 import re
+import statistics
 
 import reported
-from sources import CONTRADICTS, Unusable
+from sources import CONTRADICTS, Unusable, counted
 
 NUMBER = r"(?P<value>\d[\d,]*\.?\d*(?:e[+-]?\d+)?)\s*(?P<kilo>[kM](?!s\b))?"
 WHAT = r"(?P<what>samples|sequences|examples|images|imgs?|tokens?|toks?)"
@@ -78,8 +79,7 @@ def value_in(match):
 def rate_in(match):
     parts = match.groupdict()
     what = "tokens" if parts.get("tps") else (parts.get("what") or "samples").lower()
-    what = {"tok": "tokens", "toks": "tokens", "token": "tokens", "img": "images", "imgs": "images"}.get(what, what)
-    return f"{what}_per_second", value_in(match), bool(parts.get("tps") or parts.get("each"))
+    return f"{reported.WHAT.get(what, what)}_per_second", value_in(match), bool(parts.get("tps") or parts.get("each"))
 
 
 def time_in(match):
@@ -124,8 +124,7 @@ def row_of(name, text):
         )
     values = sorted(value * (ranks if each else 1) for value in values)
     low, high = order_statistics(values)
-    middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
-    row = {"model": rest, "ranks": ranks, field: middle, "samples": len(values), "log": name}
+    row = {"model": rest, "ranks": ranks, field: statistics.median(values), "samples": len(values), "log": name}
     return row | ({f"{field}_low": low, f"{field}_high": high} if len(values) > 1 else {}), each
 
 
@@ -179,7 +178,7 @@ def said_of(field, rows, each):
     words = "a step's seconds" if field == "seconds" else field.replace("_", " ")
     total = "" if field == "seconds" else ", times the ranks where a log says per GPU, else taken as those of all ranks"
     return (
-        f"read from {len(rows)} log{'' if len(rows) == 1 else 's'}: the median of the lines that print {words}{total};"
+        f"read from {counted(len(rows), 'log')}: the median of the lines that print {words}{total};"
         " low and high are the ends of its order statistics"
     )
 
