@@ -23,50 +23,33 @@
 #include "common/support/text/files.hpp"
 #include "common/support/text/nearest.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/status_line.hpp"
 
 namespace lockstep::tools {
 namespace {
 
-/// How far a build is, from the lines that Ninja prints: on a terminal one line, overwritten by the next and removed at
-/// the end; elsewhere, and with NO_COLOR, a line now and then.
+/// How far a build is, from the lines that Ninja prints.
 class Progress {
  public:
-  explicit Progress(std::string_view what)
-      : what_(what), overwrites_(isatty(STDERR_FILENO) && !std::getenv("NO_COLOR")) {}
-  ~Progress() {
-    if (shown_ && overwrites_) fmt::print(stderr, "\r\033[K");
-  }
+  explicit Progress(std::string_view what) : what_(what) {}
 
   void show(const std::string& line) {
     int done = 0, all = 0;
-    if (std::sscanf(line.c_str(), "[%d/%d]", &done, &all) != 2 || done < 1) return;
-    if (!overwrites_ && seconds_since(last_) < kSecondsBetweenLines) return;
-    last_ = Clock::now();
-    const std::string text = fmt::format("building {} [{}/{}]{}", what_, done, all, time_left(done, all));
-    if (overwrites_)
-      fmt::print(stderr, "\r\033[K{}", line_of({{text}}, terminal_columns(STDERR_FILENO) - 1));
-    else
-      fmt::print(stderr, "{}\n", text);
-    std::fflush(stderr);
-    shown_ = true;
+    if (std::sscanf(line.c_str(), "[%d/%d]", &done, &all) != 2 || done < 1 || !line_.is_due()) return;
+    line_.show(fmt::format("building {} [{}/{}]{}", what_, done, all, time_left(done, all)));
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr double kSecondsBetweenLines = 10;
 
-  static double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
   std::string time_left(int done, int all) const {
-    const double seconds = seconds_since(begin_);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
     return seconds < 2 ? "" : fmt::format(", about {:.0f} s left", seconds / done * (all - done));
   }
 
   std::string what_;
-  bool overwrites_;
-  bool shown_ = false;
-  Clock::time_point begin_ = Clock::now(), last_ = begin_;
+  StatusLine line_{std::chrono::seconds(10)};
+  Clock::time_point begin_ = Clock::now();
 };
 
 /// What the process that holds a lock has written into its file.

@@ -1,23 +1,17 @@
 #include "tools/grade/heartbeat.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-
-#include "common/support/text/columns.hpp"
 
 namespace lockstep::tools {
 
-Heartbeat::Heartbeat(std::size_t submissions)
-    : overwrites_(isatty(STDERR_FILENO) && !std::getenv("NO_COLOR")), submissions_(submissions) {
+Heartbeat::Heartbeat(std::size_t submissions) : submissions_(submissions) {
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     while (!ends_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))
-      if (overwrites_ || Clock::now() - last_ >= kSilence) say();
+      if (number_ > 0 && status_.is_due()) status_.show(line());
   });
 }
 
@@ -53,8 +47,7 @@ void Heartbeat::skip() {
 
 std::unique_lock<std::mutex> Heartbeat::quiet() {
   std::unique_lock lock(mutex_);
-  if (overwrites_ && shown_) fmt::print(stderr, "\r\033[K"), std::fflush(stderr);
-  shown_ = false, last_ = Clock::now();
+  status_.erase();
   return lock;
 }
 
@@ -70,16 +63,6 @@ std::string Heartbeat::time_left() const {
   if (done <= 0 || seconds < 2) return "";
   const double left = seconds / done * (static_cast<double>(submissions_ - number_) + 1 - of_this);
   return left < 60 ? ", less than a minute left" : fmt::format(", about {:.0f} min left", std::ceil(left / 60));
-}
-
-void Heartbeat::say() {
-  if (number_ == 0) return;
-  if (overwrites_)
-    fmt::print(stderr, "\r\033[K{}", line_of({{line()}}, terminal_columns(STDERR_FILENO) - 1));
-  else
-    fmt::print(stderr, "{}\n", line());
-  std::fflush(stderr);
-  shown_ = true, last_ = Clock::now();
 }
 
 }  // namespace lockstep::tools

@@ -8,10 +8,12 @@
 #include <string>
 #include <thread>
 
+#include "tools/course/status_line.hpp"
+
 namespace lockstep::tools {
 
-/// "[3/10] ada: 21.2, about 4 min left" on standard error: on a terminal one line, overwritten as it changes and
-/// removed at the end; elsewhere, and with NO_COLOR, a line whenever nothing was said for kSilence.
+/// "[3/10] ada: 21.2, about 4 min left", as a StatusLine: where it is no terminal, whenever nothing was said for
+/// kSilence.
 class Heartbeat {
  public:
   static constexpr std::chrono::seconds kSilence{8};
@@ -37,16 +39,15 @@ class Heartbeat {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void say();
   std::string time_left() const;
 
-  const bool overwrites_;
   std::mutex mutex_;
   std::condition_variable ends_;
   std::size_t submissions_, number_ = 0, skipped_ = 0, steps_ = 0, done_ = 0;
   std::string name_, what_;
-  Clock::time_point begin_ = Clock::now(), last_ = begin_;
-  bool shown_ = false, over_ = false;
+  Clock::time_point begin_ = Clock::now();
+  bool over_ = false;
+  StatusLine status_{kSilence};
   std::thread thread_;
 };
 
