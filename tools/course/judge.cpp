@@ -3,18 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
 #include "common/error.hpp"
-#include "common/testing/watch.hpp"
 #include "tools/course/compiler_error.hpp"
 #include "tools/course/deeds.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/sayings.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -32,85 +29,6 @@ std::string last_lines(const std::string& text, int count) {
   while (count-- > 0 && at > 0) at = at < 2 ? 0 : text.rfind('\n', at - 2) + 1;
   return text.substr(at);
 }
-
-/// What a test program says of itself (common/testing/watch.hpp), taken out of what it prints.
-class Sayings {
- public:
-  Sayings(fs::path program, std::function<void(const std::string&)> on_still)
-      : program_(std::move(program)), on_still_(std::move(on_still)) {}
-
-  /// The rest of the line, or nothing where it is all of it.
-  std::optional<std::string_view> take(std::string_view line) {
-    if (died_ && line.ends_with(']')) {
-      frames_.emplace_back(line);
-      return {};
-    }
-    if (line.ends_with(testing::kDied)) {
-      died_ = true, line.remove_suffix(testing::kDied.size());
-      if (line.empty()) return {};
-      return line;
-    }
-    const std::size_t at = line.find(testing::kStill);
-    if (at == line.npos) return line;
-    hear(line.substr(at + testing::kStill.size()));
-    if (at == 0) return {};
-    return line.substr(0, at);
-  }
-  /// "rank 1 last called the runtime at ring_all_reduce.cpp:20 (ring_reduce_scatter)", or nothing.
-  const std::string& last_call() const { return last_call_; }
-  /// "ring_all_reduce.cpp:20 (ring_reduce_scatter)": the innermost line of `answer` among the calls that died.
-  std::string place_in(const std::string& answer) const {
-    std::vector<std::string> command{"addr2line", "-Cfie", program_.string()};
-    for (std::size_t i = 0; i < frames_.size(); ++i) {
-      const std::string& frame = frames_[i];
-      const std::size_t begin = frame.rfind("+0x");
-      if (begin == frame.npos || frame.find(program_.filename().string()) == frame.npos) continue;
-      std::uint64_t address = std::strtoull(frame.c_str() + begin + 1, nullptr, 16);
-      if (i > testing::kFramesOfHandler) --address;  // of a call that is to return
-      command.push_back(fmt::format("{:#x}", address));
-    }
-    if (command.size() == 3 || find_program(command[0]).empty()) return "";
-    std::vector<std::string> lines;
-    run_command(
-        {.arguments = command, .folder = {}, .on_line = [&](std::string_view line) { lines.emplace_back(line); }});
-    for (std::size_t i = 0; i + 1 < lines.size(); i += 2)
-      if (const std::size_t name = lines[i + 1].rfind("/" + answer + ":"); name != std::string::npos)
-        return fmt::format("{} ({})", lines[i + 1].substr(name + 1), function_name(lines[i]));
-    return "";
-  }
-
- private:
-  /// "f" of "void lockstep::week21::f(lockstep::Rank)".
-  static std::string function_name(std::string text) {
-    text.erase(std::min(text.find('('), text.size()));
-    return text.substr(text.find_last_of(" :") == text.npos ? 0 : text.find_last_of(" :") + 1);
-  }
-  void hear(std::string_view said) {
-    long seconds = 0;
-    int rank = -1;
-    std::array<char, 512> place{}, function{};
-    if (std::sscanf(std::string(said).c_str(), "%ld %d %511s %511[^\n]", &seconds, &rank, place.data(),
-                    function.data()) < 3)
-      return;
-    std::string where = fs::path(place.data()).filename().string(), of = function_name(function.data());
-    const bool called = !where.ends_with(":0");
-    last_call_ = rank < 0 ? ""
-                          : fmt::format("rank {} {}", rank,
-                                        called ? fmt::format("last called the runtime at {} ({})", where, of)
-                                               : "has not called the runtime yet");
-    if (seconds < next_ || !on_still_) return;
-    next_ = seconds + kSecondsBetween;
-    on_still_(fmt::format("still running after {} s{}", seconds, last_call_.empty() ? "" : ": " + last_call_));
-  }
-
-  static constexpr long kSecondsBetween = 10;
-  fs::path program_;
-  std::function<void(const std::string&)> on_still_;
-  std::string last_call_;
-  std::vector<std::string> frames_;
-  bool died_ = false;
-  long next_ = 6;
-};
 
 /// What a program printed: what the runtime said of a hang, before it ended processes that did not end by themselves
 /// (the first word is the verdict, the indented lines are the ranks), and everything else.
@@ -158,6 +76,14 @@ std::string failed_check(const std::string& output) {
   }
   if (check.find("empty()' failed") != check.npos) return "front(), back() or pop_back() of an empty container";
   if (check.find("_M_is_engaged()' failed") != check.npos) return "the value of a std::optional that has none";
+  return "";
+}
+
+/// The file of the exercise; "" where the course has none of that id.
+std::string name_of_answer(const Course& course, const std::string& id) {
+  for (const Week& week : course.weeks())
+    for (const Exercise& e : week.exercises)
+      if (e.id == testing::exercise_of(id)) return e.name + ".cpp";
   return "";
 }
 
@@ -246,15 +172,6 @@ void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pen
 
 }  // namespace
 
-namespace {
-std::string name_of_answer(const Paths& paths, const std::string& id) {
-  for (const Week& week : paths.course.weeks())
-    for (const Exercise& e : week.exercises)
-      if (e.id == testing::exercise_of(id)) return e.name + ".cpp";
-  return "";
-}
-}  // namespace
-
 std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, const std::vector<std::string>& ids,
                                  JudgeOptions options) {
   const RunFolder folder(paths);
@@ -294,8 +211,8 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
     std::vector<Judgement> found = testing::read_judgements(file);
     bool broke_off = !found.empty() && found.back().verdict == "RUNNING", hung = false;
     if (broke_off) {
-      Judgement broken =
-          broken_off(found.back(), ended, read, options, sayings, name_of_answer(paths, found.back().id));
+      const std::string answer = name_of_answer(paths.course, found.back().id);
+      Judgement broken = broken_off(found.back(), ended, read, options, sayings, answer);
       hung = broken.verdict != to_string(Verdict::crash);
       found.pop_back();
       add_to_its_row(found, broken);

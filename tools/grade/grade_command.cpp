@@ -81,8 +81,9 @@ struct Before {
   SummaryRow row;
   Grading grading;  ///< without rows where its file cannot be read
 };
-std::optional<Before> graded_before(const fs::path& folder, const std::string& name) {
-  for (const SummaryRow& row : read_summary(folder)) {
+std::optional<Before> graded_before(const std::vector<SummaryRow>& rows, const fs::path& folder,
+                                    const std::string& name) {
+  for (const SummaryRow& row : rows) {
     if (row.submission != name) continue;
     Before before{.row = row, .grading = {}};
     try {
@@ -105,9 +106,9 @@ struct Regraded {
 
 /// Whatever is wrong with one submission, its results, or their place, is its own row.
 Regraded grade_into(const Paths& paths, const GradeOptions& options, const HandedIn& submission, const fs::path& folder,
-                    const std::string& name, Heartbeat& heartbeat) {
+                    const std::string& name, const std::vector<SummaryRow>& rows_before, Heartbeat& heartbeat) {
   const std::string of = fingerprint(paths, options, submission.newest);
-  const std::optional<Before> before = graded_before(folder, name);
+  const std::optional<Before> before = graded_before(rows_before, folder, name);
   if (options.resume && before && !before->grading.rows.empty() && !of.empty() && before->row.of == of &&
       before->row.graded) {
     heartbeat.skip();
@@ -141,7 +142,8 @@ Regraded grade_into(const Paths& paths, const GradeOptions& options, const Hande
   return regraded;
 }
 
-int grade_several(const Paths& paths, const GradeOptions& options) {
+/// `before`: the rows that the folder has already.
+int grade_several(const Paths& paths, const GradeOptions& options, const std::vector<SummaryRow>& before) {
   if (!options.junit.empty()) throw Error(Verdict::usage, "--junit is for one submission; several have a summary.");
   const fs::path folder = folder_of(options);
   if (fs::exists(folder) && !fs::is_directory(folder))
@@ -161,7 +163,7 @@ int grade_several(const Paths& paths, const GradeOptions& options) {
       for (const std::string& older : student.older) fmt::print("   older, and not graded: {}\n", older);
       std::fflush(stdout);
     }
-    all.push_back(grade_into(paths, options, student, folder, names.back(), heartbeat));
+    all.push_back(grade_into(paths, options, student, folder, names.back(), before, heartbeat));
   }
   const auto quiet = heartbeat.quiet();
   fmt::print("\n");
@@ -197,11 +199,12 @@ int grade(const Paths& paths, const GradeOptions& asked) {
       if (std::error_code none; !fs::exists(submission, none))
         fmt::print(stderr, "{}: there is no such file; the others are graded.\n", submission);
   const bool into_a_folder = goes_into_a_folder(options);
-  if (into_a_folder && !options.seed)
-    options.seed = seed_of(read_summary(folder_of(options)));  // a file that is no summary is said before hours
+  std::vector<SummaryRow> before;
+  if (into_a_folder) before = read_summary(folder_of(options));  // a file that is no summary is said before hours
+  if (!options.seed) options.seed = seed_of(before);
   if (!options.seed) options.seed = new_seed();
   prepare_hidden_tests(paths, options);
-  if (into_a_folder) return grade_several(paths, options);
+  if (into_a_folder) return grade_several(paths, options, before);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading
     if (!file.empty()) make_folders_of(file), check_writable(file);

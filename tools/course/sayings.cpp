@@ -1,0 +1,82 @@
+#include "tools/course/sayings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/testing/watch.hpp"
+#include "tools/course/process.hpp"
+
+namespace lockstep::tools {
+namespace {
+
+constexpr long kSecondsBetween = 10;
+
+/// "f" of "void lockstep::week21::f(lockstep::Rank)".
+std::string function_name(std::string text) {
+  text.erase(std::min(text.find('('), text.size()));
+  return text.substr(text.find_last_of(" :") == text.npos ? 0 : text.find_last_of(" :") + 1);
+}
+
+}  // namespace
+
+std::optional<std::string_view> Sayings::take(std::string_view line) {
+  if (died_ && line.ends_with(']')) {
+    frames_.emplace_back(line);
+    return {};
+  }
+  if (line.ends_with(testing::kDied)) {
+    died_ = true, line.remove_suffix(testing::kDied.size());
+    if (line.empty()) return {};
+    return line;
+  }
+  const std::size_t at = line.find(testing::kStill);
+  if (at == line.npos) return line;
+  hear(line.substr(at + testing::kStill.size()));
+  if (at == 0) return {};
+  return line.substr(0, at);
+}
+
+std::string Sayings::place_in(const std::string& answer) const {
+  std::vector<std::string> command{"addr2line", "-Cfie", program_.string()};
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    const std::string& frame = frames_[i];
+    const std::size_t begin = frame.rfind("+0x");
+    if (begin == frame.npos || frame.find(program_.filename().string()) == frame.npos) continue;
+    std::uint64_t address = std::strtoull(frame.c_str() + begin + 1, nullptr, 16);
+    if (i > testing::kFramesOfHandler) --address;  // of a call that is to return
+    command.push_back(fmt::format("{:#x}", address));
+  }
+  if (command.size() == 3 || find_program(command[0]).empty()) return "";
+  std::vector<std::string> lines;
+  run_command(
+      {.arguments = command, .folder = {}, .on_line = [&](std::string_view line) { lines.emplace_back(line); }});
+  for (std::size_t i = 0; i + 1 < lines.size(); i += 2)
+    if (const std::size_t name = lines[i + 1].rfind("/" + answer + ":"); name != std::string::npos)
+      return fmt::format("{} ({})", lines[i + 1].substr(name + 1), function_name(lines[i]));
+  return "";
+}
+
+void Sayings::hear(std::string_view said) {
+  long seconds = 0;
+  int rank = -1;
+  std::array<char, 512> place{}, function{};
+  if (std::sscanf(std::string(said).c_str(), "%ld %d %511s %511[^\n]", &seconds, &rank, place.data(), function.data()) <
+      3)
+    return;
+  std::string where = std::filesystem::path(place.data()).filename().string(), of = function_name(function.data());
+  const bool called = !where.ends_with(":0");
+  last_call_ = rank < 0 ? ""
+                        : fmt::format("rank {} {}", rank,
+                                      called ? fmt::format("last called the runtime at {} ({})", where, of)
+                                             : "has not called the runtime yet");
+  if (seconds < next_ || !on_still_) return;
+  next_ = seconds + kSecondsBetween;
+  on_still_(fmt::format("still running after {} s{}", seconds, last_call_.empty() ? "" : ": " + last_call_));
+}
+
+}  // namespace lockstep::tools

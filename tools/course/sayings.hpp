@@ -1,0 +1,38 @@
+// What a test program says of itself (common/testing/watch.hpp), for ./lab check.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::tools {
+
+/// Takes it out of what the program prints, line by line.
+class Sayings {
+ public:
+  /// `on_still` hears "still running after 6 s: rank 1 last called the runtime at …" now and then; may be empty.
+  Sayings(std::filesystem::path program, std::function<void(const std::string&)> on_still)
+      : program_(std::move(program)), on_still_(std::move(on_still)) {}
+
+  /// The rest of the line, or nothing where it is all of it.
+  std::optional<std::string_view> take(std::string_view line);
+  /// "rank 1 last called the runtime at ring_all_reduce.cpp:20 (ring_reduce_scatter)", or nothing.
+  const std::string& last_call() const { return last_call_; }
+  /// "ring_all_reduce.cpp:20 (ring_reduce_scatter)": the innermost line of `answer` among the calls that died.
+  std::string place_in(const std::string& answer) const;
+
+ private:
+  void hear(std::string_view said);
+
+  std::filesystem::path program_;
+  std::function<void(const std::string&)> on_still_;
+  std::string last_call_;
+  std::vector<std::string> frames_;
+  bool died_ = false;
+  long next_ = 6;  // seconds of a test, from which on_still_ hears again
+};
+
+}  // namespace lockstep::tools
