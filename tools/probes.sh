@@ -70,3 +70,13 @@ find_python() {
   return 1
 }
 python_with_matplotlib() { find_python > /dev/null; }
+# Prints the first Python in which this statement succeeds, such as 'import torch'; else says that there is none.
+find_pytorch() {
+  for python in ${LOCKSTEP_PYTORCH:-} python3 /usr/bin/python3; do
+    "$python" -c "$1" 2> /dev/null || continue
+    echo "$python"
+    return 0
+  done
+  echo "no PyTorch here (LOCKSTEP_PYTORCH names a Python that has it)" >&2
+  return 1
+}

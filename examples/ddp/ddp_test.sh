@@ -95,11 +95,7 @@ case $kind in
     echo "PASS: ddp.cpp on 1, 2 and 3 ranks, $kills kills, a signal, a rank that stands still"
     ;;
   torch)
-    for python in ${LOCKSTEP_PYTORCH:-} python3 /usr/bin/python3; do
-      "$python" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2> /dev/null && break
-      python=
-    done
-    [ -n "$python" ] || { echo "no PyTorch here (LOCKSTEP_PYTORCH names a Python that has it)"; exit 77; }
+    python=$(find_pytorch 'import torch.distributed as d; assert d.is_gloo_available()') || exit 77
     compile ddp
     run ddp 2 --samples 2050 > out_mpi
     port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')

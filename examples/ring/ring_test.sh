@@ -56,11 +56,7 @@ case $kind in
     for ranks in 2 3; do all; done
     ;;
   torch)
-    for python in ${LOCKSTEP_PYTORCH:-} python3 /usr/bin/python3; do
-      "$python" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2> /dev/null && break
-      python=
-    done
-    [ -n "$python" ] || { echo "no PyTorch here (LOCKSTEP_PYTORCH names a Python that has it)"; exit 77; }
+    python=$(find_pytorch 'import torch.distributed as d; assert d.is_gloo_available()') || exit 77
     forget torch.py 'incoming += received' 'incoming.copy_(received)'
     for ranks in 2 3; do all; done
     ;;

@@ -4,11 +4,9 @@
 #   pytorch_test.sh TRAIN_SIM SOURCE
 set -eu
 train=$1 golden=$2/common/gpt/model/golden
-for python in ${LOCKSTEP_PYTORCH:-} python3 /usr/bin/python3; do
-  "$python" -c 'import torch' 2> /dev/null && break
-  python=
-done
-[ -n "$python" ] || { echo "no PyTorch here (LOCKSTEP_PYTORCH names a Python that has it)"; exit 77; }
+# shellcheck source=tools/probes.sh
+. "$2/tools/probes.sh"
+python=$(find_pytorch 'import torch') || exit 77
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$python" -c "import sys; sys.stdout.buffer.write(bytes((31 * n * n + 7 * n + 3) % 251 for n in range(2000)))" > "$folder/text"
