@@ -127,7 +127,9 @@
     refresh();
     const row = rows.find(r => r.lane && r.lane.kind === 'w' && r.lane.count > 0 && r.y + r.height + look.axisHeight < look.height);
     if (row) {
-      const longest = Array.from(row.lane.begin.keys()).sort((a, b) => row.lane.end[b] - row.lane.begin[b] - row.lane.end[a] + row.lane.begin[a])[0];
+      // The longest of those whose code the page has (of a lab's reference it has none), else the longest.
+      const weight = event => [run.sources[run.names[row.lane.where[event]]] ? 1 : 0, row.lane.end[event] - row.lane.begin[event]];
+      const longest = Array.from(row.lane.begin.keys()).sort((a, b) => weight(b)[0] - weight(a)[0] || weight(b)[1] - weight(a)[1])[0];
       const [px, py] = [(x(row.lane.begin[longest]) + x(row.lane.end[longest])) / 2, row.y - frame.scrollTop + look.axisHeight + row.height / 2];
       clickAt(px, py, 'touch');
       say(look.picked && look.picked.event === longest && look.rank === row.lane.rank, `a tap takes event ${longest} of rank ${row.lane.rank}`);
