@@ -262,6 +262,7 @@ UNREACHED = {
     ("21.1", "bench_hsdp_sim"),
     ("21.4", "bench_hsdp_sim"),
     ("21.7", "bench_hsdp_sim"),
+    *((stage, "bench_hsdp_sim") for stage in ("22.2", "22.3", "22.5")),  # of the engine: other stages, no rates
     ("21.1", "bench_local_sgd_sim"),  # needs of needs; groups alone
     ("21.8", "bench_local_sgd_sim"),  # the schedule, and one batch
     ("25.4", "bench_scaling_sim"),  # its laws are in the context

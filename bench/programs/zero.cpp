@@ -66,8 +66,9 @@ std::vector<Named> models_of(const ZeroOptions& o) {
 /// timed.
 bool large(const GptConfig& model) { return model.parameters() > 20'000'000; }
 
-ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
+ZeroShape shape_of(const ZeroOptions& o, GptConfig model, int stage, bool phantom) {
   ZeroShape shape;
+  shape.engine.zero = stage;
   const std::size_t usual = large(model) && !phantom ? 16 : model.context;
   shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : usual;
   model.context = std::max(model.context, shape.length);
@@ -85,8 +86,9 @@ ZeroShape shape_of(const ZeroOptions& o, GptConfig model, bool phantom) {
 }
 
 /// Throws if this computer cannot hold all ranks' state and activations.
-void check_memory(const RunOptions& options, const ZeroShape& shape, int stage) {
+void check_memory(const RunOptions& options, const ZeroShape& shape) {
   if (options.phantom) return;
+  const int stage = shape.engine.zero;
   const auto parameters = static_cast<double>(shape.model.parameters());
   const double state =
       week22::model_state(parameters, stage, options.ranks, week22::recipe_of(shape.model.storage)).total_bytes();
@@ -146,21 +148,21 @@ void print_totals(const std::vector<Row>& rows) {
 
 void weigh_all(Bench& bench, const ZeroOptions& o) {
   for (const Named& model : models_of(o)) {
-    const ZeroShape shape = shape_of(o, model.config, bench.run_options(1).phantom);
     std::vector<Row> all;
     for (int ranks : bench.ranks())
       for (int stage : stages_of(o)) {
         const RunOptions options = bench.run_options(ranks);
-        check_memory(options, shape, stage);
-        for (Row& row : weigh(options, shape, stage)) {
-          row.set("model", model.name).set("parameters", shape.model.parameters()).set("dtype", o.dtype);
+        const ZeroShape shape = shape_of(o, model.config, stage, options.phantom);
+        check_memory(options, shape);
+        for (Row& row : weigh(options, shape)) {
+          row.set("model", model.name).set("parameters", model.config.parameters()).set("dtype", o.dtype);
           bench.report(row);
           all.push_back(std::move(row));
         }
       }
     if (!is_judge()) continue;
     print_memory(
-        fmt::format("{}: {:.4g} parameters in {}", model.name, static_cast<double>(shape.model.parameters()), o.dtype),
+        fmt::format("{}: {:.4g} parameters in {}", model.name, static_cast<double>(model.config.parameters()), o.dtype),
         all);
     print_totals(all);
   }
@@ -177,17 +179,19 @@ void time_all(Bench& bench, const ZeroOptions& o) {
       continue;
     }
     for (int ranks : bench.ranks()) {
-      const ZeroShape shape = shape_of(o, model.config, bench.run_options(1).phantom);
+      const RunOptions options = bench.run_options(ranks);
+      const ZeroShape shape = shape_of(o, model.config, 0, options.phantom);
       const std::vector<int> stages = stages_of(o);
       std::vector<Contender> contenders;
       auto waits = std::make_shared<std::vector<Waits>>(stages.size());
       for (std::size_t i = 0; i < stages.size(); ++i)
         contenders.push_back(
-            {.name = fmt::format("zero{}", stages[i]), .prepare = [=, stage = stages[i]](Rank me, Purpose purpose) {
-               return prepare_zero(me, shape, stage, purpose, &(*waits)[i]);
+            {.name = fmt::format("zero{}", stages[i]),
+             .prepare = [=, shape = shape_of(o, model.config, stages[i], options.phantom)](Rank me, Purpose purpose) {
+               return prepare_zero(me, shape, purpose, &(*waits)[i]);
              }});
       bench.add(
-          fmt::format("{}/{} ranks", model.name, ranks), bench.run_options(ranks), contenders,
+          fmt::format("{}/{} ranks", model.name, ranks), options, contenders,
           [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
             const GptConfig& config = shape.model;
             const Waits& wait = (*waits)[i];
@@ -200,9 +204,9 @@ void time_all(Bench& bench, const ZeroOptions& o) {
             row.set("bytes_sent_per_rank", group[i].bytes_sent_per_rank_max);
             row.set("predicted_bytes_sent_per_rank", week22::bytes_sent(static_cast<double>(config.parameters()),
                                                                         stages[i], ranks, o.microbatches, recipe));
-            row.set("exposed_seconds", middle(wait.all_exposed));
-            row.set("communication_seconds", middle(wait.all_communication));
-            row.set("optimizer_seconds", middle(wait.all_optimizer));
+            row.set("exposed_seconds", middle(wait.exposed));
+            row.set("communication_seconds", middle(wait.communication));
+            row.set("optimizer_seconds", middle(wait.optimizer));
             row.set("tokens_per_second",
                     static_cast<double>(shape.sequences * shape.length) * o.microbatches * ranks / seconds);
             const auto plain = std::find(stages.begin(), stages.end(), 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "bench/support/batch.hpp"
 #include "common/arithmetic.hpp"
@@ -51,103 +52,35 @@ void run_pass(Rank me, const Gpt& gpt, const Batch& batch, Activations& saved, S
   if (hooks.end_backward) hooks.end_backward();
 }
 
-/// One rank's model, engine and data.
-class Step {
- public:
-  Step(Rank me, const ZeroShape& shape, int stage, Purpose purpose, Waits* waits)
-      : me_(me),
-        shape_(shape),
-        purpose_(purpose),
-        waits_(waits),
-        gpt_(me, shape.model, shape.seed, week25::owned_by_model(stage)),
-        engine_(week25::make_engine(me, engine_model(gpt_, shape.seed), options_of(shape, stage))),
-        saved_(gpt_.allocate_activations(me, shape.sequences, shape.length)),
-        loss_(me.allocate(1, DType::f32, Category::buffer)) {
-    for (int i = 0; i < shape.microbatches; ++i) batches_.push_back(batch_of(me, shape, me.rank(), i));
-    fill(me, loss_, 0);
-  }
+double seconds_in(const RankLedger& ledger, const std::vector<std::string_view>& names) {
+  double seconds = 0;
+  for (const RegionTotal& region : ledger.regions)
+    if (std::find(names.begin(), names.end(), region.name) != names.end()) seconds += region.seconds;
+  return seconds;
+}
 
-  static EngineOptions options_of(const ZeroShape& shape, int stage) {
-    EngineOptions options = shape.engine;
-    options.zero = stage;
-    options.adamw.epsilon = 1e-3f;  // makes a step proportional to the gradient, so that a wrong one shows
-    return options;
-  }
+/// Adds what an act gained.
+void note(Waits& waits, const RankLedger& before, const RankLedger& after) {
+  const auto gained = [&](const std::vector<std::string_view>& names) {
+    return seconds_in(after, names) - seconds_in(before, names);
+  };
+  waits.exposed.push_back(after.queues[0].waiting - before.queues[0].waiting);
+  waits.communication.push_back(gained({"ring_all_reduce", "reduce_scatter", "all_gather"}));
+  waits.optimizer.push_back(gained({"optimizer"}));
+}
 
-  void act() {
-    const RankLedger before = ledger_of(me_);
-    const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches);
-    engine_->window(shape_.microbatches, [&](int i, const Engine::Hooks& hooks) {
-      run_pass(me_, gpt_, batches_[static_cast<std::size_t>(i)], saved_, loss_, factor, hooks);
-    });
-    engine_->step(kRate);
-    if (purpose_ == Purpose::time && waits_ && me_.rank() == 0) note(before, ledger_of(me_));
-  }
+EngineOptions options_of(const ZeroShape& shape) {
+  EngineOptions options = shape.engine;
+  options.microbatches = shape.microbatches;
+  options.adamw.epsilon = 1e-3f;  // makes a step proportional to the gradient, so that a wrong one shows
+  return options;
+}
 
-  /// Compares this rank's parameters after one step with the same step on the whole batch on this rank alone.
-  bool right() {
-    Gpt gpt(me_, shape_.model, shape_.seed);
-    const std::vector<float> first = to_host(me_, gpt.parameters().values);
-    Optimizer optimizer(me_, gpt.parameters(), options_of(shape_, 0).adamw);
-    const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches *
-                                                static_cast<std::size_t>(me_.size()));
-    for (int rank = 0; rank < me_.size(); ++rank)
-      for (int i = 0; i < shape_.microbatches; ++i)
-        run_pass(me_, gpt, batch_of(me_, shape_, rank, i), saved_, loss_, factor, {});
-    optimizer.step(me_, kRate);
-    const std::vector<float> whole = to_host(me_, gpt.parameters().values);
-    double gap = 0, moved = 0;
-    const auto compare = [&](std::size_t offset, const Slice& kept) {
-      const std::vector<float> mine = to_host(me_, kept);
-      for (std::size_t i = 0; i < mine.size(); ++i) {
-        gap += std::pow(static_cast<double>(mine[i]) - whole[offset + i], 2);
-        moved += std::pow(static_cast<double>(whole[offset + i]) - first[offset + i], 2);
-      }
-    };
-    const std::vector<Slice> kept = engine_->value_shares();
-    if (kept.front().size() == whole.size()) {
-      compare(0, kept[0]);
-    } else {
-      const std::vector<Unit> units = engine_->units();
-      for (std::size_t u = 0; u < units.size(); ++u)
-        compare(units[u].offset + units[u].shard(me_.rank(), me_.size()).offset, kept[u]);
-    }
-    // In 16 bits each gradient, and each sum of gradients, is rounded to 3 digits.
-    return std::sqrt(gap) < (shape_.model.storage == DType::f32 ? 1e-3 : 0.1) * std::sqrt(moved);
-  }
-
-  Engine& engine() { return *engine_; }
-
- private:
-  static double seconds_in(const RankLedger& ledger, const std::vector<std::string_view>& names) {
-    double seconds = 0;
-    for (const RegionTotal& region : ledger.regions)
-      if (std::find(names.begin(), names.end(), region.name) != names.end()) seconds += region.seconds;
-    return seconds;
-  }
-
-  void note(const RankLedger& before, const RankLedger& after) {
-    const auto gained = [&](const std::vector<std::string_view>& names) {
-      return seconds_in(after, names) - seconds_in(before, names);
-    };
-    waits_->exposed = after.queues[0].waiting - before.queues[0].waiting;
-    waits_->communication = gained({"ring_all_reduce", "reduce_scatter", "all_gather"});
-    waits_->optimizer = gained({"optimizer"});
-    waits_->all_exposed.push_back(waits_->exposed);
-    waits_->all_communication.push_back(waits_->communication);
-    waits_->all_optimizer.push_back(waits_->optimizer);
-  }
-
-  Rank me_;
-  ZeroShape shape_;
-  Purpose purpose_;
-  Waits* waits_;
-  Gpt gpt_;
-  std::unique_ptr<Engine> engine_;
-  Activations saved_;
-  Slice loss_;
-  std::vector<Batch> batches_;
-};
+/// The groups that each hold one copy of the state, if there are several.
+std::optional<week21::Hierarchy> copies(Rank me, const EngineOptions& options) {
+  if (options.shard_group == 0) return {};
+  return week21::split_by_node(me, options.shard_group);
+}
 
 constexpr Category kKinds[] = {Category::parameter, Category::gradient, Category::optimizer, Category::activation};
 constexpr std::size_t kKindCount = std::size(kKinds);
@@ -267,6 +200,57 @@ double formula_of(const ZeroShape& shape, int stage, int ranks, Category kind) {
 
 }  // namespace
 
+ZeroStep::ZeroStep(Rank me, const ZeroShape& shape)
+    : me_(me),
+      shape_(shape),
+      gpt_(me, shape.model, shape.seed, week25::owned_by_model(shape.engine.zero)),
+      engine_(week25::make_engine(me, engine_model(gpt_, shape.seed), options_of(shape), nullptr,
+                                  copies(me, shape.engine))),
+      saved_(gpt_.allocate_activations(me, shape.sequences, shape.length)),
+      loss_(me.allocate(1, DType::f32, Category::buffer)) {
+  for (int i = 0; i < shape.microbatches; ++i) batches_.push_back(batch_of(me, shape, me.rank(), i));
+  fill(me, loss_, 0);
+}
+
+void ZeroStep::act() {
+  const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches);
+  engine_->window(shape_.microbatches, [&](int i, const Engine::Hooks& hooks) {
+    run_pass(me_, gpt_, batches_[static_cast<std::size_t>(i)], saved_, loss_, factor, hooks);
+  });
+  engine_->step(kRate);
+}
+
+double ZeroStep::error() {
+  Gpt gpt(me_, shape_.model, shape_.seed);
+  const std::vector<float> first = to_host(me_, gpt.parameters().values);
+  Optimizer optimizer(me_, gpt.parameters(), options_of(shape_).adamw);
+  const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches *
+                                              static_cast<std::size_t>(me_.size()));
+  for (int rank = 0; rank < me_.size(); ++rank)
+    for (int i = 0; i < shape_.microbatches; ++i)
+      run_pass(me_, gpt, batch_of(me_, shape_, rank, i), saved_, loss_, factor, {});
+  optimizer.step(me_, kRate);
+  const std::vector<float> whole = to_host(me_, gpt.parameters().values);
+  double gap = 0, moved = 0;
+  const auto compare = [&](std::size_t offset, const Slice& kept) {
+    const std::vector<float> mine = to_host(me_, kept);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      gap += std::pow(static_cast<double>(mine[i]) - whole[offset + i], 2);
+      moved += std::pow(static_cast<double>(whole[offset + i]) - first[offset + i], 2);
+    }
+  };
+  const std::vector<Slice> kept = engine_->value_shares();
+  if (kept.front().size() == whole.size()) {
+    compare(0, kept[0]);
+  } else {
+    const int copy = shape_.engine.shard_group ? shape_.engine.shard_group : me_.size();  // ranks that hold one
+    const std::vector<Unit> units = engine_->units();
+    for (std::size_t u = 0; u < units.size(); ++u)
+      compare(units[u].offset + units[u].shard(me_.rank() % copy, copy).offset, kept[u]);
+  }
+  return std::sqrt(gap / moved);
+}
+
 GptConfig model_of_size(double parameters) {
   if (!(parameters >= 1e4) || !(parameters <= 1e14))
     throw Error(Verdict::usage, fmt::format("--params {:g}: from 1e4 to 1e14", parameters));
@@ -285,15 +269,23 @@ GptConfig model_of_size(double parameters) {
   return model;
 }
 
-Prepared prepare_zero(Rank me, const ZeroShape& shape, int stage, Purpose purpose, Waits* waits) {
-  auto step = std::make_shared<Step>(me, shape, stage, purpose, waits);
-  return {.act = [step] { step->act(); }, .right = [step] { return step->right(); }};
+double ZeroStep::tolerance() const { return shape_.model.storage == DType::f32 ? 1e-3 : 0.1; }
+
+Prepared prepare_zero(Rank me, const ZeroShape& shape, Purpose purpose, Waits* waits) {
+  auto step = std::make_shared<ZeroStep>(me, shape);
+  const auto act = [=] {
+    const RankLedger before = ledger_of(me);
+    step->act();
+    if (purpose == Purpose::time && me.rank() == 0) note(*waits, before, ledger_of(me));
+  };
+  return {.act = act, .right = [step] { return step->error() < step->tolerance(); }};
 }
 
-std::vector<Row> weigh(const RunOptions& options, const ZeroShape& shape, int stage) {
+std::vector<Row> weigh(const RunOptions& options, const ZeroShape& shape) {
+  const int stage = shape.engine.zero;
   Layout layout{{}, gpt_usage_order(shape.model)};
   const Outcome outcome = run(options, [&](Rank me) -> Values {
-    Step step(me, shape, stage, Purpose::time, nullptr);
+    ZeroStep step(me, shape);
     if (me.rank() == 0) layout.units = step.engine().units();  // the same on every rank
     step.act();
     const Memory memory = ledger_of(me).memory;
