@@ -12,7 +12,7 @@ import argparse
 import pathlib
 import sys
 
-from figures import all_reduce, data_parallel, mesh, messages, pipeline, tensor, zero
+from figures import all_reduce, data_parallel, mesh, messages, pipeline, scaling, tensor, zero
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 FIGURES = [
@@ -32,6 +32,7 @@ FIGURES = [
     tensor.sequence_parallel,
     pipeline.schedules,
     mesh.mesh,
+    scaling.scaling,
 ]
 
 

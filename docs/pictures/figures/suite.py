@@ -14,12 +14,17 @@ def lab(*arguments):
         raise SystemExit(f"./lab {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
-def rows(*arguments):
-    """The rows that a command writes with --json."""
+def results(*arguments):
+    """The context and the rows that a command writes with --json."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
         lab(*arguments, "--json", str(path))
-        return json.loads(path.read_text())["rows"]
+        found = json.loads(path.read_text())
+        return found["context"], found["rows"]
+
+
+def rows(*arguments):
+    return results(*arguments)[1]
 
 
 class Trace:
