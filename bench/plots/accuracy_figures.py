@@ -4,7 +4,7 @@ import statistics
 
 from accuracy import STEMS, error_of
 from results import load
-from style import look, plt, subplots
+from style import look, plt, subplots, title
 
 
 def predicted_measured(data):
@@ -18,7 +18,7 @@ def predicted_measured(data):
     found = {program: rows for program, rows in found.items() if rows}
     if not found:
         return None
-    figure, axes = subplots(1, 5.5, 5)
+    figure, axes = subplots(1, 6, 5)
     axis = axes[0][0]
     for i, (program, rows) in enumerate(found.items()):
         errors = [error_of(program, r) for r in rows if r.get("quiet") is not False]
@@ -40,7 +40,15 @@ def predicted_measured(data):
     axis.set_yscale("log")
     axis.set_xlabel("predicted, seconds")
     axis.set_ylabel("measured, seconds")
-    axis.legend()
+    axis.legend(loc="upper left")
+    quiet = [error_of(program, r) for program, rows in found.items() for r in rows if r.get("quiet") is not False]
+    title(
+        figure,
+        f"Half of the measured times lie within {100 * statistics.median(quiet):.0f} % of their predictions, on a quiet"
+        " computer"
+        if quiet
+        else "The computer was not quiet: these times say little about the predictions",
+    )
     return figure
 
 

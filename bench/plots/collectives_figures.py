@@ -1,14 +1,17 @@
 """The figure of the collectives beside all-reduce."""
 
 from collectives import NAMES, PANELS, beside_library, curves, simulated
-from style import COLOURS, look, plain_log_axis, size_axis, subplots, whiskers
+from results import bytes_text
+from style import COLOURS, label_ends, look, plain_log_axis, size_axis, subplots, title, whiskers
 
 
 def over_size(axis, found):
     """Bus bandwidth: seen as marks, predicted as lines."""
+    ends = []
     for i, (name, rows) in enumerate(found.items()):
         x = [r["bytes"] for r in rows]
-        axis.plot(x, [r["busbw_gb_per_s"] for r in rows], label=name, **{**look(i), "linestyle": "none"})
+        axis.plot(x, [r["busbw_gb_per_s"] for r in rows], **{**look(i), "linestyle": "none"})
+        ends.append((x[-1], rows[-1]["busbw_gb_per_s"], name.replace(", ", ",\n"), look(i)["color"]))
         axis.plot(
             x,
             [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in rows],
@@ -16,9 +19,20 @@ def over_size(axis, found):
             linestyle=look(i)["linestyle"],
             linewidth=1,
         )
-    size_axis(axis, x, 5)
-    plain_log_axis(axis.yaxis, (1, 2, 5))
-    axis.legend(fontsize=8)
+    size_axis(axis, x, 3)
+    plain_log_axis(axis.yaxis, (1,))
+    label_ends(axis, ends)
+
+
+def broadcasts_said(rows):
+    """Which broadcast is fastest for the smallest array, and which for the largest."""
+    found = {name: mine for name, mine in curves(rows, PANELS[1]).items()}
+    first, last = ({name: mine[at]["seconds"] for name, mine in found.items()} for at in (0, -1))
+    if not first:
+        return ""
+    small, large = min(first, key=first.get), min(last, key=last.get)
+    sizes = [next(iter(found.values()))[at]["bytes"] for at in (0, -1)]
+    return f"For {bytes_text(sizes[0])} the fastest is {small}, for {bytes_text(sizes[1])} {large}"
 
 
 def collectives(data):
@@ -28,27 +42,29 @@ def collectives(data):
         return None
     machine, rows = max(machines.items(), key=lambda item: max(r["ranks"] for r in item[1]))
     panels = len(PANELS) + bool(measured)
-    figure, axes = subplots(panels, 3.9 * panels, 4.2)
+    figure, axes = subplots(panels, 3.9 * panels, 3.6)
+    title(figure, broadcasts_said(rows))
     for axis, names in zip(axes[0], PANELS):
         over_size(axis, curves(rows, names))
-        axis.set_title(f"{machine}, p = {rows[0]['ranks']}", fontsize=10)
-    axes[0][0].set_ylabel("busbw, GB/s")
+        axis.set_title(f"simulated: {machine}, p = {rows[0]['ranks']}")
+        axis.set_ylabel("busbw, GB/s")
     if measured:
-        last = axes[0][-1]
+        last, ends = axes[0][-1], []
         for i, (name, mine) in enumerate(measured.items()):
             last.errorbar(
                 [r["bytes"] for r in mine],
                 [r["times_library"] for r in mine],
                 yerr=whiskers(mine, "times_library"),
                 capsize=2,
-                label=NAMES[name],
                 **look(i),
             )
+            ends.append((mine[-1]["bytes"], mine[-1]["times_library"], NAMES[name], look(i)["color"]))
         last.axhline(1, color="black", linewidth=0.8)
-        size_axis(last, sorted({r["bytes"] for mine in measured.values() for r in mine}), 5)
+        size_axis(last, sorted({r["bytes"] for mine in measured.values() for r in mine}), 4)
         plain_log_axis(last.yaxis, (1, 1.2, 1.5, 2, 3, 5, 7, 8, 9))
-        last.set_title(f"ours over MPI’s own, {next(iter(measured.values()))[0]['ranks']} processes", fontsize=10)
-        last.legend(fontsize=8)
+        last.set_title(f"measured: {next(iter(measured.values()))[0]['ranks']} processes")
+        last.set_ylabel("our time, MPI’s own = 1")
+        label_ends(last, ends)
     return figure
 
 

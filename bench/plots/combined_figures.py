@@ -1,23 +1,12 @@
 """The figures of week 25: everything together."""
 
+import statistics
+
 import folder_figures
 import reading
 from combined_parts import STUDIES, mesh_gaps, meshes, scaling_chart
 from results import by, load, load_all
-from style import (
-    COLOURS,
-    HATCHES,
-    Drawing,
-    doubling_axis,
-    figure_legend,
-    look,
-    plain_legend,
-    plain_log_axis,
-    speedup_axis,
-    stacked_bars,
-    stacked_columns,
-    subplots,
-)
+from style import COLOURS, Drawing, figure_legend, look, stacked_bars, subplots, title
 
 COSTS = {
     "compute": ("compute_seconds",),
@@ -29,6 +18,9 @@ COSTS = {
 }
 KINDS = {"parameters": "parameter", "gradients": "gradient", "optimizer": "optimizer", "activations": "activation"}
 MODELS = {"1t": "1T", "530b": "530B", "175b": "GPT-3 175B"}
+
+
+GPU_GB = 80  # of an A100
 
 
 def plan_name(row):
@@ -46,7 +38,7 @@ def plans(data):
     if not results:
         return None
     rows = by(results["rows"], kind="plan")[:8]
-    figure, axes = subplots(2, 11, bars=14)
+    figure, axes = subplots(2, 8, bars=14)
     labels = [plan_name(r) for r in rows]
     ends = stacked_bars(
         axes[0][0], labels, {part: [sum(r[f] for f in fields) for r in rows] for part, fields in COSTS.items()}
@@ -62,31 +54,45 @@ def plans(data):
                 markersize=20,
                 markeredgewidth=2,
                 color="black",
-                label="simulated",
             )
-    for i, row in enumerate(rows):
-        axes[0][0].annotate(
-            f"largest overhead: {row['largest_overhead']}",
-            (max(ends[i], row.get("simulated_seconds") or 0), i),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=7,
-        )
-    axes[0][0].set_xlim(0, 1.45 * max(ends))
-    axes[0][0].set_xlabel("a step, s")
-    axes[0][1].axvline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
-    axes[0][1].set_xlabel("GB on the fullest GPU (dashed line: 80)")
+    best = rows[0]
+    title(
+        figure,
+        f"The fastest plan of {best['model']} on {best['gpus']:,} GPUs takes {best['step_seconds']:.1f} s a step; of"
+        f" the best {len(rows)}"
+        f" the last takes {100 * (rows[-1]['step_seconds'] / best['step_seconds'] - 1):.0f} % longer",
+    )
+    axes[0][0].set_xlim(0, 1.02 * max([*ends, *(row.get("simulated_seconds") or 0 for row in rows)]))
+    axes[0][0].set_xlabel("a step, s (black: simulated)")
+    axes[0][1].axvline(GPU_GB, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
+    axes[0][1].set_xlim(0, 1.02 * GPU_GB)
+    axes[0][1].annotate(
+        f"an A100’s {GPU_GB} GB",
+        (GPU_GB, 1.01),
+        xycoords=("data", "axes fraction"),
+        ha="right",
+        va="bottom",
+        fontsize=10,
+    )
+    axes[0][1].set_xlabel("GB on the fullest GPU")
     if not Drawing.layout.stacked:
         axes[0][1].set_yticklabels([""] * len(rows))
-    for axis in axes[0]:
-        plain_legend(axis, 3)
+    figure_legend(figure, axes[0][0], 4)
+    axes[0][1].legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2, borderaxespad=0)
     return figure
 
 
-def stage_bars(axis, parts):
-    stacked_columns(axis, parts, 1.0, linewidth=0.2)
+def stage_areas(axis, parts):
+    """{part: a value for each stage}, one flat area above the other, a step wide for each stage."""
     stages = len(next(iter(parts.values())))
+    edges = [k - 0.5 for k in range(stages + 1)]
+    below = [0.0] * (stages + 1)
+    for k, (part, values) in enumerate(parts.items()):
+        above = [b + v for b, v in zip(below, [*values, values[-1]])]
+        axis.fill_between(edges, below, above, step="post", color=COLOURS[k], alpha=0.85, linewidth=0, label=part)
+        axis.step(edges, above, where="post", color="white", linewidth=0.8)
+        below = above
+    axis.set_xlim(-0.5, stages - 0.5)
     axis.set_xticks(range(0, stages, max(1, stages // 4)))
     axis.set_xlabel("stage")
 
@@ -96,15 +102,19 @@ def stage_memory(data):
     runs = {name: r for name, r in load_all(data, "phantom").items() if "stage_memory_bytes_peak" in r["rows"][0]}
     if not runs:
         return None
-    names = [name for name in MODELS if name in runs]
+    names, words = [name for name in MODELS if name in runs], []
     figure, axes = subplots(len(names), 4 * len(names), 3.8, sharey=True)
     for axis, name in zip(axes[0], names):
         (row,) = runs[name]["rows"]
-        stage_bars(axis, {kind: [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]] for kind, stem in KINDS.items()})
-        axis.axhline(80, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
-        axis.set_title(f"{MODELS[name]}: {row['replicas']} × {row['tensor_parallel']} × {row['stages']}", fontsize=10)
-    axes[0][0].set_ylim(0, 100)
-    axes[0][0].set_ylabel("GB on a rank, peaks (dashed line: 80)")
+        stage_areas(axis, {kind: [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]] for kind, stem in KINDS.items()})
+        axis.axhline(GPU_GB, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
+        axis.set_title(f"{MODELS[name]}: {row['replicas']} × {row['tensor_parallel']} × {row['stages']}")
+        first, last = (sum(row[f"stage_{stem}_bytes_peak"][at] / 1e9 for stem in KINDS.values()) for at in (0, -1))
+        words.append(f"{first:.0f} and {last:.0f} GB ({MODELS[name]})")
+    axes[0][0].annotate(f"an A100’s {GPU_GB} GB", (0.03, GPU_GB + 1), xycoords=("axes fraction", "data"), fontsize=10)
+    title(figure, f"The first stage holds more than the last, since it holds more microbatches: {', '.join(words)}")
+    axes[0][0].set_ylim(0, 1.1 * GPU_GB)
+    axes[0][0].set_ylabel("GB on a rank, peaks")
     figure_legend(figure, axes[0][0], 4)
     return figure
 
@@ -114,7 +124,7 @@ def stage_time(data):
     runs = {name: r for name, r in load_all(data, "phantom").items() if "stage_compute_seconds" in r["rows"][0]}
     if not runs:
         return None
-    names = [name for name in MODELS if name in runs]
+    names, words = [name for name in MODELS if name in runs], []
     figure, axes = subplots(len(names), 4 * len(names), 3.8)
     parts = {
         "compute": "compute",
@@ -125,8 +135,11 @@ def stage_time(data):
     }
     for axis, name in zip(axes[0], names):
         (row,) = runs[name]["rows"]
-        stage_bars(axis, {label: row[f"stage_{stem}_seconds"] for label, stem in parts.items()})
-        axis.set_title(f"{MODELS[name]}, m = {row['accumulate']}, MFU {100 * row['mfu']:.0f} %", fontsize=10)
+        stage_areas(axis, {label: row[f"stage_{stem}_seconds"] for label, stem in parts.items()})
+        axis.set_title(f"{MODELS[name]}, m = {row['accumulate']}")
+        axis.set_ylim(0, None)
+        words.append(f"{MODELS[name]} {100 * row['mfu']:.0f} %")
+    title(figure, f"Most of a step is computing on every stage; of the GPUs’ peak it reaches: {', '.join(words)}")
     axes[0][0].set_ylabel("a step, s")
     figure_legend(figure, axes[0][0], 5)
     return figure
@@ -138,7 +151,7 @@ def validated(data):
     if not results:
         return None
     tables = list(dict.fromkeys(r["table"] for r in results["rows"] if r["unit"] == "s"))[::-1]
-    figure, axes = subplots(1, 9, 5.0)
+    figure, axes = subplots(1, 8, 5.0)
     axis = axes[0][0]
     for k, (field, label, lift) in enumerate(
         (
@@ -155,56 +168,49 @@ def validated(data):
     axis.axvspan(-10, 10, color="#888888", alpha=0.15, linewidth=0)
     axis.axvline(0, color="#555555", linewidth=1)
     axis.set_yticks(range(len(tables)))
-    axis.set_yticklabels(tables, fontsize=8)
-    axis.set_xlim(-105, 105)
-    axis.set_xlabel("predicted / published − 1, % (grey: 10; beyond 100 drawn at 100)")
+    axis.set_yticklabels(tables)
+    axis.set_xlim(-102, 102)
+    axis.set_xlabel("predicted / published − 1, % (grey: within 10; at the right edge: beyond 100)")
+    errors = [abs(r["relative_error"]) for t in tables for r in by(results["rows"], table=t)]
+    title(
+        figure,
+        f"{sum(e <= 0.1 for e in errors)} of {len(errors)} published times are predicted within 10 %, the median within"
+        f" {100 * statistics.median(errors):.0f} %",
+    )
     figure_legend(figure, axis, 2)
     return figure
 
 
 def mesh_losses(data):
-    """Left: losses of all meshes on the serial program's. Right: the largest distance of each."""
+    """Losses of all meshes on the serial program's; how far they are apart in the title."""
     runs = meshes(data)
     if (1, 1, 1) not in runs or len(runs) < 2:
         return None
-    figure, axes = subplots(2, 10, 4.4)
+    figure, axes = subplots(1, 8, 3.0)
+    gaps = {mesh: max(gap) for mesh, gap in mesh_gaps(runs).items()}
+    worst = max(gaps, key=gaps.get)
+    title(
+        figure,
+        f"{len(gaps)} meshes of up to {max(m[0] * m[1] * m[2] for m in gaps)} ranks train like the serial program: the"
+        f" largest difference is {gaps[worst]:.2g} nats ({' × '.join(map(str, worst))})",
+    )
+    axis = axes[0][0]
     loss = lambda rows: [float(r["loss"]) for r in rows]
     steps = range(1, len(runs[1, 1, 1]) + 1)
-    axes[0][0].plot(steps, loss(runs[1, 1, 1]), color=COLOURS[5], linewidth=5, alpha=0.5, label="serial")
-    for i, mesh in enumerate(m for m in runs if m != (1, 1, 1)):
-        axes[0][0].plot(
+    axis.plot(steps, loss(runs[1, 1, 1]), color=COLOURS[5], linewidth=5, alpha=0.5, label="serial")
+    for i, mesh in enumerate(gaps):
+        axis.plot(
             steps,
             loss(runs[mesh]),
             color=COLOURS[i % 7],
             linewidth=0.9,
             linestyle=("--", ":", "-.")[i % 3],
-            label=f"{len(runs) - 1} meshes" if i == 0 else None,
+            label=f"{len(gaps)} meshes, dp × tp × pp" if i == 0 else None,
         )
-    axes[0][0].set_xlabel("step")
-    axes[0][0].set_ylabel("loss, nats per token")
-    axes[0][0].legend()
-    gaps = mesh_gaps(runs)
-    largest = [max(g) for g in gaps.values()]
-    for k, ranks in enumerate(sorted({m[0] * m[1] * m[2] for m in gaps})):
-        mine = [i for i, m in enumerate(gaps) if m[0] * m[1] * m[2] == ranks]
-        axes[0][1].barh(
-            mine,
-            [max(largest[i], 1e-9) for i in mine],
-            0.72,
-            color=COLOURS[k],
-            hatch=HATCHES[k],
-            edgecolor="white",
-            alpha=0.85,
-            label=f"{ranks} ranks",
-        )
-    plain_legend(axes[0][1], 3)
-    axes[0][1].set_yticks(range(len(gaps)))
-    axes[0][1].set_yticklabels([f"{m[0]} × {m[1]} × {m[2]}" for m in gaps], fontsize=7)
-    axes[0][1].invert_yaxis()
-    axes[0][1].set_xscale("log")
-    axes[0][1].set_xlim(1e-9, 1.5 * max(1e-8, *largest))
-    axes[0][1].set_xlabel("largest difference from serial, nats (10⁻⁹: none)")
-    axes[0][1].set_ylabel("dp × tp × pp")
+    axis.set_xlim(0, len(steps))
+    axis.set_xlabel("step")
+    axis.set_ylabel("loss, nats per token")
+    axis.legend()
     return figure
 
 
@@ -216,7 +222,8 @@ def why_gains(data):
     runs = {name: by_cost for name in PLANTED for by_cost in [load(data, f"why_{name}")] if by_cost}
     if not runs:
         return None
-    figure, axes = subplots(len(runs), 3 * len(runs), 2.8, sharey=True, sharex=True)
+    figure, axes = subplots(len(runs), 3 * len(runs), 2.5, sharey=True)
+    found = 0
     for axis, (name, results) in zip(axes[0], runs.items()):
         rows = {r["cost"]: r for r in results["rows"] if "gained" in r}
         for i, cost in enumerate(PLANTED):
@@ -233,17 +240,23 @@ def why_gains(data):
             axis.annotate(
                 f"{max(0, 100 * row['gained']):.0f} %" + (", the limit" if row["limit"] else ""),
                 (max(0, 100 * row["gained"]), i),
-                xytext=(3, 0),
+                xytext=(3, 0) if row["gained"] < 0.5 else (-3, 0),
+                ha="left" if row["gained"] < 0.5 else "right",
+                color="black" if row["gained"] < 0.5 else "white",
+                weight="normal" if row["gained"] < 0.5 else "bold",
                 textcoords="offset points",
                 va="center",
-                fontsize=7,
+                fontsize=10,
             )
-        axis.set_title(f"planted: {name}", fontsize=10)
-        axis.set_xlim(0, 130)
+            found += row["limit"] and cost == name
+        axis.set_title(f"planted: {name}")
+        axis.set_xlim(0, 100)
         axis.set_xticks([0, 50, 100])
         axis.set_xlabel("shorter without it, %")
-    axes[0][0].set_yticks(range(len(PLANTED)))
-    axes[0][0].set_yticklabels(PLANTED)
+    title(figure, f"./lab why finds the planted limit in {found} of {len(runs)} runs")
+    for axis in axes[0]:
+        axis.set_yticks(range(len(PLANTED)))
+        axis.set_yticklabels(PLANTED)
     axes[0][0].invert_yaxis()
     return figure
 
@@ -291,7 +304,14 @@ def scaling_losses(data):
         label="the step",
     )
     axes[0][0].set_xlabel("a step, ms")
-    plain_legend(axes[0][0], 3)
+    share, part, ranks = max(
+        ((r.get(field) or 0.0) / r["seconds"], part, r["ranks"])
+        for r in bars.values()
+        for part, field in losses.items()
+        if part != "ideal"
+    )
+    title(figure, f"The largest loss of these studies is {part}: {100 * share:.0f} % of a step on {ranks} ranks")
+    figure_legend(figure, axes[0][0], 4)
     return figure
 
 

@@ -11,8 +11,8 @@ NAMES = {
     "hierarchical": "hierarchical",
 }
 TITLES = {
-    "sim_dgx-a100-hdr": "InfiniBand, a port for each GPU",
-    "sim_dgx-a100-10gbe": "10 GbE, one port per node",
+    "sim_dgx-a100-hdr": "on InfiniBand, a port for each GPU",
+    "sim_dgx-a100-10gbe": "on 10 GbE, one port per node",
     "emulated": "by wall clock (emulated)",
 }
 

@@ -2,7 +2,7 @@
 
 from crossover import NAMES, TITLES, changes, curves, studies
 from results import by, bytes_text
-from style import COLOURS, beside_line, look, plain_log_axis, size_axis, subplots
+from style import COLOURS, beside_line, figure_legend, look, plain_log_axis, size_axis, subplots, title
 
 
 def over_ring(axis, rows):
@@ -16,14 +16,12 @@ def over_ring(axis, rows):
         color="#cccccc",
         linewidth=7,
         solid_capstyle="round",
-        label="auto",
         zorder=1,
     )
     for i, (name, mine) in enumerate(curves(rows).items()):
         x = [r["bytes"] for r in mine]
-        axis.plot(
-            x, [r["seconds"] / ring[r["bytes"]] for r in mine], label=NAMES[name], **{**look(i), "linestyle": "none"}
-        )
+        y = [r["seconds"] / ring[r["bytes"]] for r in mine]
+        axis.plot(x, y, label=NAMES[name], **{**look(i), "linestyle": "none"})
         axis.plot(
             x,
             [r["predicted_seconds"] / predicted_ring[r["bytes"]] for r in mine],
@@ -34,8 +32,7 @@ def over_ring(axis, rows):
     for _, _, size in changes(rows, "predicted_seconds"):
         axis.axvline(size, color="#777777", linewidth=0.8, zorder=0)
         beside_line(axis, size, 0.98, bytes_text(size))
-    size_axis(axis, x, 5)
-    axis.tick_params(axis="x", labelsize=8.5)
+    size_axis(axis, x, 3)
     plain_log_axis(axis.yaxis, (1, 2, 3, 5, 7))
 
 
@@ -43,12 +40,22 @@ def crossovers(data):
     found = studies(data)
     if not found:
         return None
-    figure, axes = subplots(len(found), 4.2 * len(found), 4.2)
+    figure, axes = subplots(len(found), 4.2 * len(found), 4.4)
+    words = []
+    for name, (_, rows) in found.items():
+        largest = by(rows, bytes=max(r["bytes"] for r in rows))
+        last = {r["algorithm"]: r["seconds"] for r in largest if r["algorithm"] != "auto"}
+        best = min(last, key=last.get)
+        where = TITLES.get(name, name).split(",")[0]
+        words.append(f"{last['ring'] / last[best]:.1f} times as fast {where} ({NAMES[best]})")
+    title(figure, f"Beside the flat ring the best all-reduce of the largest array is {', '.join(words)}")
     for axis, (name, (how, rows)) in zip(axes[0], found.items()):
         over_ring(axis, rows)
-        axis.set_title(f"{TITLES.get(name, name)}, p = {rows[0]['ranks']}", fontsize=10)
+        where, _, port = TITLES.get(name, name).partition(", ")
+        axis.set_title(f"{where}, p = {rows[0]['ranks']}" + (f",\n{port}" if port else ""))
     axes[0][0].set_ylabel("time, flat ring = 1")
-    axes[0][0].legend(fontsize=7.5, loc="center left", bbox_to_anchor=(0, 0.72))
+    axes[0][0].plot([], [], color="#cccccc", linewidth=7, label="auto")
+    figure_legend(figure, axes[0][0], 5)
     return figure
 
 

@@ -4,9 +4,19 @@ import findings
 import laws
 import reading
 from results import by, load_all
-from style import COLOURS, doubling_axis, look, plain_log_axis, size_axis, speedup_axis, subplots
+from style import (
+    COLOURS,
+    doubling_axis,
+    figure_legend,
+    label_ends,
+    look,
+    plain_log_axis,
+    size_axis,
+    speedup_axis,
+    subplots,
+)
 
-WIDE, TALL = 4.2, 2.5
+WIDE, TALL = 3.9, 2.5  # inches: on paper two stand beside each other
 
 
 def finding_scaling(data):
@@ -15,22 +25,24 @@ def finding_scaling(data):
         return None
     figure, axes = subplots(1, WIDE, TALL)
     axis, most = axes[0][0], max(r["ranks"] for results in machines.values() for r in results["rows"])
-    ranks = [most ** (k / 40) for k in range(41)]
+    along = lambda low, high: [low * (high / low) ** (k / 40) for k in range(41)]
+    ends = [(most, most, "ideal", "#666666")]
     for i, (machine, results) in enumerate(machines.items()):
         strong = [r for r in by(results["rows"], scaling="strong") if r["speedup"] is not None]
-        axis.plot(
-            [r["ranks"] for r in strong],
-            [r["speedup"] for r in strong],
-            label=machine,
-            **{**look(i), "linestyle": "none"},
-        )
+        x, y = [r["ranks"] for r in strong], [r["speedup"] for r in strong]
+        axis.plot(x, y, **{**look(i), "linestyle": "none"})
         serial = results["context"].get("amdahl_serial_fraction")
+        end = x[-1], y[-1]
         if serial is not None:
-            axis.plot(ranks, [laws.amdahl(serial, p) for p in ranks], color=COLOURS[i], linewidth=1)
+            for span, line in ((along(1, x[-1]), "-"), (along(x[-1], most), (0, (4, 3)))):
+                law = [laws.amdahl(serial, p) for p in span]
+                axis.plot(span, law, color=COLOURS[i], linewidth=1, linestyle=line)
+            end = most, laws.amdahl(serial, most)
+        ends.append((*end, machine, COLOURS[i]))
     axis.plot([1, most], [1, most], color="#cccccc", linewidth=1)
-    doubling_axis(axis, [2**k for k in range(most.bit_length())], "ranks")
+    doubling_axis(axis, [2**k for k in range(most.bit_length())], "ranks (dashed: beyond the points)")
     speedup_axis(axis, most, "speedup")
-    axis.legend(fontsize=7)
+    label_ends(axis, ends)
     return figure
 
 
@@ -40,14 +52,17 @@ def finding_ring(data):
         return None
     results = load_all(data, "all_reduce_sim")[best[2]]
     figure, axes = subplots(1, WIDE, TALL)
+    ends = []
     for i, algorithm in enumerate(("ring", "naive")):
         rows = by(results["rows"], algorithm=algorithm)
-        axes[0][0].plot([r["bytes"] for r in rows], [r["seconds"] * 1e3 for r in rows], label=algorithm, **look(i))
-    size_axis(axes[0][0], [r["bytes"] for r in rows])
+        x, y = [r["bytes"] for r in rows], [r["seconds"] * 1e3 for r in rows]
+        axes[0][0].plot(x, y, **look(i))
+        ends.append((x[-1], y[-1], algorithm, COLOURS[i]))
+    size_axis(axes[0][0], x, 4)
     axes[0][0].set_yscale("log")
     plain_log_axis(axes[0][0].yaxis)
     axes[0][0].set_ylabel("ms")
-    axes[0][0].legend(fontsize=7)
+    label_ends(axes[0][0], ends)
     return figure
 
 
@@ -56,18 +71,17 @@ def finding_overlap(data):
     if not machines:
         return None
     figure, axes = subplots(1, WIDE, TALL)
+    ends = []
     for i, (machine, rows) in enumerate(machines.items()):
-        axes[0][0].plot(
-            [r["bucket_bytes"] for r in rows],
-            [100 * r["hidden_fraction"] if r["hidden_fraction"] is not None else float("nan") for r in rows],
-            label=machine,
-            **look(i),
-        )
+        known = [(r["bucket_bytes"], 100 * r["hidden_fraction"]) for r in rows if r["hidden_fraction"] is not None]
+        if known:
+            axes[0][0].plot(*zip(*known), **look(i))
+            ends.append((*known[-1], machine, COLOURS[i]))
     size_axis(axes[0][0], [r["bucket_bytes"] for r in rows])
     axes[0][0].set_xlabel("bucket")
     axes[0][0].set_ylim(0, 100)
     axes[0][0].set_ylabel("hidden, %")
-    axes[0][0].legend(fontsize=7)
+    label_ends(axes[0][0], ends)
     return figure
 
 
@@ -76,17 +90,15 @@ def finding_memory(data):
     if not stages:
         return None
     figure, axes = subplots(1, WIDE, TALL)
+    ends = []
     for i, (stage, sizes) in enumerate(sorted(stages.items())):
-        axes[0][0].plot(
-            list(sizes),
-            [value / 1e6 for value in sizes.values()],
-            label="DDP" if stage == 0 else f"ZeRO-{stage}",
-            **look(i),
-        )
+        points = [(ranks, value / 1e6) for ranks, value in sizes.items()]
+        axes[0][0].plot(*zip(*points), **look(i))
+        ends.append((*points[-1], "DDP" if stage == 0 else f"ZeRO-{stage}", COLOURS[i]))
     doubling_axis(axes[0][0], sorted({ranks for sizes in stages.values() for ranks in sizes}), "ranks")
     axes[0][0].set_ylim(0, None)
     axes[0][0].set_ylabel("MB per rank")
-    axes[0][0].legend(fontsize=7)
+    label_ends(axes[0][0], ends)
     return figure
 
 
@@ -100,11 +112,11 @@ def finding_bubble(data):
             axes[0], ([100 * r["bubble_of_total"] for r in rows], [r["peak_in_flight"] for r in rows])
         ):
             axis.plot([r["microbatches"] for r in rows], values, label=name, **look(i))
-    for axis, label in zip(axes[0], ("idle, %", "microbatches held")):
-        axis.set_xlabel("microbatches", fontsize=8)
-        axis.set_ylabel(label, fontsize=8)
+    for axis, label in zip(axes[0], ("idle, %", "held")):
+        axis.set_xlabel("microbatches")
+        axis.set_ylabel(label)
         axis.set_ylim(0, None)
-    axes[0][1].legend(fontsize=7)
+    axes[0][1].legend()
     return figure
 
 
@@ -112,14 +124,13 @@ def finding_predictions(data):
     points = findings.predictions(reading.read_folder(data)[0])
     if not points:
         return None
-    figure, axes = subplots(1, WIDE, TALL)
+    figure, axes = subplots(1, WIDE, TALL - 0.4)
     axis = axes[0][0]
     for i, (kind, of_kind) in enumerate(points.items()):
-        error = findings.median_error(findings.quiet_ones(of_kind))
         axis.plot(
             [p for p, _, _ in of_kind],
             [s for _, s, _ in of_kind],
-            label=f"{kind}: {'not quiet' if error is None else f'{100 * error:.1f} %'}",
+            label=findings.spread_of(kind, of_kind),
             **{**look(i), "linestyle": "none", "markersize": 2.5},
         )
     every = [value for of_kind in points.values() for point in of_kind for value in point[:2]]
@@ -128,7 +139,7 @@ def finding_predictions(data):
     axis.set_yscale("log")
     axis.set_xlabel("predicted, s")
     axis.set_ylabel("by clock, s")
-    axis.legend(fontsize=7)
+    figure_legend(figure, axis, 1, "off: half within, nine in ten, the worst")
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from folder import BARS, BREAKDOWN, bars, curves_of, fits_of, left_out, memory_parts
 from gradients_figures import sums_figure
-from laws import draw_law
+from laws import DESCRIBES, draw_law
 from memory import memory as memory_figure
 from results import bytes_text, seconds_text
 from row_words import MESH, breakdown, has_width, n_of, on, what
@@ -12,13 +12,16 @@ from style import (
     distinct,
     doubling_axis,
     figure_legend,
+    label_ends,
     look,
     name_bars,
     plain_log_axis,
     size_axis,
     speedup_axis,
     stacked_bars,
+    stamp,
     subplots,
+    title,
     whiskers,
 )
 from timeline_figures import timeline_figure
@@ -29,12 +32,31 @@ def ranks_axis(axis, rows):
     doubling_axis(axis, ticks, "ranks")
 
 
+def speedup_said(chart, found):
+    """What the figure shows: the best curve's end, or the law that fails to describe its points."""
+    if len(found) == 1 or all(r.get("reported") for rows in found.values() for r in rows):
+        label, rows = max(found.items(), key=lambda item: max(r["ranks"] for r in item[1]))
+        last = max(rows, key=lambda r: r["ranks"])
+        return f"{last['ranks']} ranks are {last['speedup']:.3g} times as fast as one: {100 * last['efficiency']:.0f} %"
+    fits = [fit for rows in found.values() for fit in fits_of(chart, rows) if fit.serial is not None]
+    bad = [fit for fit in fits if abs(fit.worst[1]) > DESCRIBES]
+    if not bad:
+        return ""
+    worst = max(bad, key=lambda fit: abs(fit.worst[1]))
+    ranks, miss = worst.worst
+    return (
+        f"{worst.law.capitalize()}’s law does not describe every curve: it lies {100 * abs(miss):.0f} %"
+        f" {'above' if miss > 0 else 'below'} a point at {ranks} ranks"
+    )
+
+
 def speedup(chart):
     """Panels: speedup, with the law that a file's study fitted; efficiency. Whiskers are 95 % intervals."""
     found = curves_of(chart)
     if not found:
         return None
     figure, axes = subplots(2, 10, 4.2)
+    title(figure, speedup_said(chart, found))
     for i, (label, mine) in enumerate(found.items()):
         most, drawn = max(r["ranks"] for r in mine), 0
         for fit, line in zip(fits_of(chart, mine), (":", "-.")):
@@ -46,6 +68,7 @@ def speedup(chart):
                 [scale * r[field] for r in mine],
                 yerr=whiskers(mine, field, scale) if any(has_width(r, field) for r in mine) else None,
                 capsize=3,
+                clip_on=False,
                 label=label + n_of(mine),
                 **{**distinct(i), "linestyle": line},
             )
@@ -120,14 +143,15 @@ def breakdown_bars(axis, rows):
     shares."""
     parts = [breakdown(r) for r in rows]
     totals = [sum(p.values()) for p in parts]
-    shares = max(totals) > 8 * min(totals)
+    shares = max(totals) > 8 * min(totals)  # as shares the times, with their intervals, are a column at the right
     scales = [100 / t for t in totals] if shares else [1e3 if max(totals) < 1 else 1] * len(rows)
     places = {on(r) for r in rows}
     names = bar_names(rows) if len(places) == 1 else [f"{name}, {on(r)}" for name, r in zip(bar_names(rows), rows)]
     left = stacked_bars(axis, names, {part: [scale * p[part] for scale, p in zip(scales, parts)] for part in BREAKDOWN})
     for i, (row, scale) in enumerate(zip(rows, scales)):
         low, high = row.get("seconds_low"), row.get("seconds_high")
-        if has_width(row, "seconds"):
+        spread = has_width(row, "seconds")
+        if spread and not shares:
             axis.errorbar(
                 [scale * row["seconds"]],
                 [i],
@@ -136,18 +160,25 @@ def breakdown_bars(axis, rows):
                 capsize=3,
                 linewidth=1,
             )
-        words = [seconds_text(totals[i])] if shares else []
+        words = [f"{seconds_text(totals[i])}{f' ({seconds_text(low)} to {seconds_text(high)})' if spread else ''}"]
+        words = words if shares else []
         words += [f"n = {row['samples']}"] if row.get("samples") and kind_of(row) != "simulated" else []
         axis.annotate(
             ", ".join(words),
-            (max(left[i], scale * (high or 0)), i),
+            (100 if shares else max(left[i], scale * (high or 0)), i),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",
-            fontsize=7.5,
+            fontsize=10,
+            annotation_clip=False,
         )
-    axis.margins(x=0.22, y=0.02)
-    axis.set_xlim(0, None)
+    axis.margins(x=0.02, y=0.02)
+    axis.set_xlim(0, 100 if shares else None)
+    worst = max(parts, key=lambda p: p["exposed"] / sum(p.values()))
+    k = parts.index(worst)
+    if worst["exposed"] and len(rows) > 1:
+        share = 100 * worst["exposed"] / totals[k]
+        title(axis.figure, f"Exposed communication is at most {share:.0f} % of a step, of {names[k]}")
     axis.set_xlabel(
         ("share of a step, %" if shares else f"time per step, {'ms' if scales[0] > 1 else 's'}")
         + (f" ({places.pop()})" if len(places) == 1 else "")
@@ -208,7 +239,7 @@ def gains_bars(axis, rows):
                 xytext=(4, 0),
                 textcoords="offset points",
                 va="center",
-                fontsize=7.5,
+                fontsize=10,
             )
     several = len({r["file"] for r in rows}) > 1
     name_bars(axis, [f"{r['cost']}" + (f" [{r['file'].removesuffix('.json')}]" if several else "") for r in rows])
@@ -237,7 +268,25 @@ def bars_figure(chart):
     return figure
 
 
+DIRECT = 9  # curves that have room for their names at their ends
 FEW = 4  # curves beside which others can be told apart
+
+
+def bandwidth_said(found):
+    """The fastest for the largest array, beside the library's own where that is measured."""
+    most = max(r["bytes"] for rows in found.values() for r in rows)
+    last = {label: r for label, rows in found.items() for r in rows if r["bytes"] == most}
+    copy = next((label for label in last if label.startswith("memory copy")), None)
+    ours = {label: r for label, r in last.items() if not label.startswith(("library", "gloo", "memory copy"))}
+    if not ours:
+        return ""
+    best = max(ours, key=lambda label: ours[label]["busbw_gb_per_s"])
+    library = next((r for label, r in last.items() if label.startswith("library")), None)
+    beside = [f"the library’s own {library['busbw_gb_per_s']:.3g}"] if library else []
+    beside += [f"a copy in memory {last[copy]['busbw_gb_per_s']:.3g}"] if copy else []
+    return f"For {bytes_text(most)} {best} reaches {ours[best]['busbw_gb_per_s']:.3g} GB/s" + (
+        f"; {', '.join(beside)}" if beside else ""
+    )
 
 
 def bandwidth(chart):
@@ -246,7 +295,8 @@ def bandwidth(chart):
     found = curves_of(chart)
     if not found:
         return None
-    figure, axes = subplots(2, 10, 4.2)
+    figure, axes = subplots(2, 10, 4.6)
+    title(figure, bandwidth_said(found))
     sizes = sorted({r["bytes"] for rows in found.values() for r in rows})
     dotted = dashed = False
     counts = {n_of(rows) for rows in found.values()}
@@ -280,14 +330,16 @@ def bandwidth(chart):
                 x, [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in said], **look_of_it
             )
     for axis in axes[0]:
-        size_axis(axis, sizes)
+        size_axis(axis, sizes, 4)
     axes[0][0].set_ylabel("busbw, GB/s")
     plain_log_axis(axes[0][0].yaxis)
     plain_log_axis(axes[0][1].yaxis)
     axes[0][1].set_ylabel("time, µs")
-    figure_legend(
-        figure, axes[0][0], 2 if max(map(len, found)) > 28 else 4
-    )  # above the panels, where it covers no curve
+    if len(found) > DIRECT:
+        figure_legend(figure, axes[0][0], 4)  # above the panels, where it covers no curve
+    else:
+        mine = [(rows[-1], label, distinct(i)["color"]) for i, (label, rows) in enumerate(found.items())]
+        label_ends(axes[0][1], [(r["bytes"], 1e6 * r["seconds"], label, colour) for r, label, colour in mine])
     if dotted or dashed:
         axes[0][1].plot(
             [], [], color="#555555", marker="o", label=" and ".join(sorted({kind_of(r) for r in chart.rows}))
@@ -301,7 +353,7 @@ def bandwidth(chart):
             markersize=16 if dashed else None,
             label="predicted",
         )
-        axes[0][1].legend(fontsize=7.5)
+        axes[0][1].legend()
     return figure
 
 
@@ -328,7 +380,7 @@ def throughput(chart):
     ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
     axes[0][0].set_yscale("log")
     axes[0][0].set_ylabel("tokens per second, all ranks")
-    axes[0][0].legend(fontsize=7.5)
+    axes[0][0].legend()
     return figure
 
 
@@ -356,7 +408,7 @@ def bubble(chart):
     )
     axes[0][0].set_ylim(0, None)
     axes[0][0].set_ylabel("idle / total, %")
-    axes[0][0].legend(fontsize=7, ncols=2)
+    axes[0][0].legend(ncols=2)
     return figure
 
 
@@ -385,5 +437,9 @@ def draw(chart):
     """The figure of a Chart, which says what it has no room for; None where its kind has none, or no number to show."""
     figure = DRAW[chart.kind.name](chart) if chart.kind.name in DRAW else None
     if figure and left_out(chart):
-        figure.supxlabel(left_out(chart), fontsize=8)
+        stamp(figure, left_out(chart))
+    if figure:
+        figure.sources = [
+            (results.context, [r for r in chart.rows if r["file"] == results.name]) for results in chart.files
+        ]
     return figure

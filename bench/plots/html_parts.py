@@ -20,20 +20,27 @@ STYLE = """
         --head: #f6f8fa; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --soft: #9aa7b4; --line: #3a424c; --accent: #6cb6ff; --page: #14181d; --head: #1f252c; }
-  .chart, .findings svg { background: #fff; } /* figures are drawn on white */
+  .chart svg, .findings svg { filter: invert(.91) hue-rotate(180deg); } /* drawn on white: dark, with the same hues */
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; color: var(--ink); background: var(--page);
        font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.9rem; margin: .5rem 0; }
 h2 { margin: 3rem 0 .75rem; padding-top: .5rem; border-top: 2px solid var(--line); }
-nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; } a { color: var(--accent); }
+nav { display: flex; gap: .25rem 1.25rem; overflow-x: auto; white-space: nowrap; position: sticky; top: 0; z-index: 2;
+      padding: .6rem 0; background: var(--page); border-bottom: 1px solid var(--line); }
+a { color: var(--accent); } section { scroll-margin-top: 3rem; }
+@media screen and (min-width: 96rem) { /* room for the contents beside the text */
+  body { padding-left: 16rem; max-width: 91rem; }
+  nav { flex-direction: column; white-space: normal; position: fixed; width: 14rem; margin-left: -15.5rem; top: 1.5rem;
+        max-height: 92vh; overflow: auto; border: 0; font-size: .9rem; }
+}
 figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: auto; }
 .chart { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
 .chart svg { min-width: 34rem; }
 @media screen and (max-width: 36rem) {
   .chart::after { content: "the figure goes further to the right →"; position: sticky; left: 0; display: block;
-                  color: #57606a; font-size: .8rem; }
+                  color: var(--soft); font-size: .8rem; }
 }
 figcaption, .note { color: var(--soft); font-size: .93rem; margin: .5rem 0; max-width: 70rem; }
 .where { font-size: .82rem; margin: .3rem 0; }
@@ -65,12 +72,12 @@ button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
   .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; }
   .findings article { break-inside: avoid; }
   .findings h3 { font-size: 10.5pt; }
-  .findings svg { width: auto; max-width: 100%; height: 33mm; }
+  .findings svg { width: 100%; height: auto; max-height: 56mm; }
   .how { font-size: 8pt; }
   .note { font-size: 9pt; margin: .2rem 0; }
   table { font-size: 7.5pt; }
   .chart { border: 0; padding: 0; overflow: visible; }
-  .chart svg { min-width: 0; width: auto !important; max-width: 100% !important; max-height: 52mm; }
+  .chart svg { min-width: 0; width: 100% !important; max-width: 100% !important; max-height: 120mm; }
   figure { margin: .5rem 0; }
   figcaption { font-size: 8.5pt; line-height: 1.3; }
   .where { font-size: 7pt; margin: .1rem 0; }

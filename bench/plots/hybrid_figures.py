@@ -1,7 +1,7 @@
 """The figure of week 22's extra about hybrid sharding (22.8)."""
 
 from results import by, load_all
-from style import COLOURS, HATCHES, figure_legend, subplots
+from style import COLOURS, HATCHES, figure_legend, subplots, title
 
 
 def hybrid_rows(data):
@@ -15,7 +15,8 @@ def hybrid_sharding(data):
     if not found:
         return None
     methods = list(dict.fromkeys(r["method"] for rows in found.values() for r in rows))
-    figure, axes = subplots(len(found), 4 * len(found), 3.8)
+    figure, axes = subplots(len(found), 4 * len(found), 4.0)
+    words = []
     for axis, (machine, rows) in zip(axes[0], found.items()):
         counts = sorted({r["microbatches"] for r in rows})
         here = [m for m in methods if by(rows, method=m)]
@@ -30,7 +31,12 @@ def hybrid_sharding(data):
             axis.bar(places, [mine[m]["seconds"] for m in counts], 0.75 / len(here), **look)
         axis.set_xticks(range(len(counts)))
         axis.set_xticklabels([f"m = {m}" for m in counts])
-        axis.set_title(f"{machine}, p = {rows[0]['ranks']}", fontsize=10)
+        axis.set_title(f"{machine},\np = {rows[0]['ranks']}")
+        last = {r["method"]: r["seconds"] for r in by(rows, microbatches=counts[-1])}
+        best = min(last, key=last.get)
+        times = f" ({last['full'] / last[best]:.1f} times as fast as full)" if best != "full" else ""
+        words.append(f"{best} on {machine}{times}")
+    title(figure, f"Which sharding is fastest depends on the network: {', '.join(words)}")
     for i, method in enumerate(methods):  # for the legend; a method looks the same in all panels
         axes[0][0].bar([0], [0], color=COLOURS[i], hatch=HATCHES[i], edgecolor="white", label=method)
     axes[0][0].set_ylabel("seconds of a step")

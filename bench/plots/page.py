@@ -323,7 +323,7 @@ class Report:
             [
                 self.figure(
                     "amdahl",
-                    "Speedup over ranks, linear and logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9"
+                    "Speedup over ranks, both axes logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9"
                     " beside simulated, emulated and measured points; the fits' residuals; weak-scaling efficiency.",
                     f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g}"
                     " tokens per step in total (strong) or per rank (weak), DDP with overlap; T(1) is the serial step"
@@ -353,25 +353,24 @@ class Report:
         }
         machines = load_all(self.data, "ddp_sim")
         parts = []
-        for variant, words in (
-            ("no_overlap", "without overlap: averaging begins after each bucket and the rank waits"),
-            ("overlap", "with overlap: buckets are averaged on the queue “comm” while the backward pass continues"),
-        ):
-            parts.append(
-                self.figure(
-                    f"timeline_{variant}",
-                    f"Gantt chart of one DDP step {words}.",
-                    f"<b>Simulated</b>, PCIe box, 2 ranks, {words}. Drawn from the run's trace, not from a formula.",
-                    files=["timeline.json", f"timeline_{variant}.trace"],
-                )
+        parts.append(
+            self.figure(
+                "timeline",
+                "Two Gantt charts of one DDP step on one axis: without overlap the rank waits for the average of each"
+                " bucket, with overlap buckets are averaged while the backward pass continues.",
+                "<b>Simulated</b>, PCIe box, 2 ranks. Without overlap averaging begins after each bucket and the rank"
+                " waits; with overlap buckets are averaged on the queue “comm” while the backward pass continues. Drawn"
+                " from the runs' traces, not from a formula.",
+                files=["timeline.json", "timeline_no_overlap.trace", "timeline_overlap.trace"],
             )
+        )
         if machines:
             parts.append(
                 self.figure(
                     "buckets",
-                    "Bars of step time for compute alone, without and with overlap, over bucket size, for two"
+                    "What a step takes beyond its computing, without and with overlap, over bucket size, for two"
                     " machines.",
-                    "<b>Simulated.</b> Dashes: predicted from a serial step and 21.5's price of each bucket. Small"
+                    "<b>Simulated.</b> Predicted: from a serial step and 21.5's price of each bucket. Small"
                     " buckets pay latency, large ones start late; the tied embedding's gradient is ready last and can"
                     " hardly be hidden.",
                     [r for results in machines.values() for r in results["rows"]],

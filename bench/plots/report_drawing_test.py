@@ -74,22 +74,62 @@ class Drawing(unittest.TestCase):
                     json.dumps({"context": context if fit else {}, "rows": [*rows, refused]})
                 )
             figure = figures.amdahl(pathlib.Path(home))
-            linear, doubling, left, weak = figure.axes
+            speedups, left, weak = figure.axes
             words = words_on(figure)
             for label in (
-                "a, simulated, f = 0.900 (0.900 to 0.900)",
-                "m, emulated, f = 0.900 (0.900 to 0.900)",
+                "a, f = 0.900",
+                "m, emulated, f = 0.900",
                 "this computer, measured",
             ):
                 self.assertIn(label, words)
+            self.assertIn("A fixed batch stops scaling: 3.1 times on 4 ranks of a", words)
             residuals = [list(line.get_ydata()) for line in left.lines if len(line.get_ydata()) == 3]
             self.assertEqual(len(residuals), 2, "what was not fitted leaves nothing")
             self.assertTrue(all(abs(y) < 1e-9 for line in residuals for y in line))
-            self.assertTrue(linear.get_xscale() == "linear" and doubling.get_xscale() == "log")
+            self.assertTrue(speedups.get_xscale() == "log" and speedups.get_yscale() == "log")
+            dashed = [line for line in speedups.lines if line.get_linestyle() == "--" and line.get_color() != "#999999"]
+            self.assertTrue(dashed and all(line.get_xdata()[0] == 4 for line in dashed), "dashed beyond the points")
             plt.close(figure)
             for name in ("scaling_emulated", "scaling_mpi"):
                 pathlib.Path(home, f"{name}.json").unlink()
-            self.assertEqual(len(figures.amdahl(pathlib.Path(home)).axes), 4, "a build without MPI")
+            self.assertEqual(len(figures.amdahl(pathlib.Path(home)).axes), 3, "a build without MPI")
+
+    def test_names_of_curves_keep_their_distance(self):
+        from style import apart, label_ends, subplots
+
+        self.assertEqual(apart([0.2, 0.5], 0.1, 0, 1), [0.2, 0.5])
+        for places in (
+            apart([0.5, 0.5, 0.5], 0.1, 0, 1),
+            apart([0.99, 1, 1], 0.1, 0, 1),
+            apart([0, 0, 0.01], 0.1, 0, 1),
+        ):
+            self.assertTrue(all(b - a > 0.099 for a, b in zip(places, places[1:])), places)
+            self.assertTrue(0 <= places[0] and places[-1] <= 1 + 1e-9, places)
+        figure, axes = subplots(1, 8, 4)
+        axes[0][0].plot([1, 2], [1, 5])
+        label_ends(axes[0][0], [(2, 5, "high", "#000000"), (2, 5, "as high", "#000000")])
+        figure.draw_without_rendering()
+        one, other = (text.get_window_extent() for text in axes[0][0].texts)
+        self.assertFalse(one.overlaps(other))
+
+    def test_every_letter_of_a_page_can_be_read(self):
+        import style
+
+        figure, axes = style.subplots(4, 15, 4)
+        self.assertLessEqual(figure.get_figwidth(), style.WIDEST)
+        axes[0][0].plot([1, 2], [1, 2], label="a curve")
+        axes[0][0].set_title("small", fontsize=5)
+        style.title(
+            figure, "A result of 12.3 ms, a sentence that is so long that it needs more than a single line here"
+        )
+        style.figure_legend(figure, axes[0][0], 4)
+        style.stamp(figure, "Reference code, simulated.")
+        with tempfile.TemporaryDirectory() as home:
+            style.save(figure, pathlib.Path(home), "a")
+        sizes = [text.get_fontsize() for text in figure.findobj(style.matplotlib.text.Text) if text.get_text()]
+        self.assertGreaterEqual(min(sizes), 10)
+        top = max(axis.get_tightbbox().y1 for axis in figure.axes)
+        self.assertLess(top, figure.legends[0].get_window_extent().y0, "panels begin below the legend")
 
     def test_predictions_stand_against_measurements(self):
         import accuracy_figures

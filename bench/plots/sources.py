@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 CONTEXT = ("machine", "cores", "compiler", "build", "versions", "commit", "date")
 NUMBERS = (
@@ -218,6 +219,21 @@ def place(context):
         str(context.get("date") or "")[:10],
     ]
     return "; ".join(part for part in parts if part) or "the file names no computer"
+
+
+def source_line(contexts, rows):
+    """'Reference code, simulated on dgx-a100; measured on AMD EPYC, 2 cores, n = 15': whose code, how, and where, for
+    the foot of a figure; "" of nothing."""
+    if not contexts:
+        return ""
+    if rows and all(row.get("reported") for row in rows):
+        return "Reported by you."
+    codes = sorted({code_of(context) for context in contexts})
+    computer = ", ".join(f"{c['machine']}, {c['cores']} cores" for c in contexts[:1] if c.get("cores"))
+    words = re.sub(r" \((mpi|cuda|nccl)\)", "", how([row for row in rows if row]))
+    words = words.replace("measured", f"measured on {computer}" if computer else "measured", 1)
+    code = "Reference code" if codes == ["reference"] else f"Code: {'; '.join(codes)}"
+    return f"{code}, {words}." if words else f"{code}."
 
 
 def provenance(all_results):

@@ -2,6 +2,7 @@
 same data gives the same bytes."""
 
 import math
+import re
 import textwrap
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from results import bytes_text
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
+SOFT = "#4d5661"  # letters that explain
 # Okabe and Ito's palette, darkest first.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
 MORE_COLOURS = [
@@ -66,15 +68,17 @@ class Layout:
     suffix: str = ""
     width: float = None
     text: float = 1.0
+    least: float = 10.0  # points of the smallest letters
     stacked: bool = False  # panels one under the other
     wide: bool = False  # 16:9
+    titled: bool = True  # else the caption below says what is seen, and whose numbers they are
 
 
 LAYOUTS = {
     "page": [Layout("figures", ("svg", "pdf", "png"))],
     "paper": [
-        Layout("paper", ("pdf",), "_column", 3.3, 0.74, stacked=True),
-        Layout("paper", ("pdf",), "_page", 7.0, 0.74),
+        Layout("paper", ("pdf",), "_column", 3.3, 0.74, 7.0, stacked=True, titled=False),
+        Layout("paper", ("pdf",), "_page", 7.0, 0.74, 7.0, titled=False),
     ],
     "slides": [Layout("slides", ("png",), wide=True)],
 }
@@ -89,12 +93,20 @@ class Drawing:
     layout = LAYOUTS["page"][0]
 
 
-def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
-    """`columns` panels beside each other, as axes[0][i]; stacked where the layout is one column of a paper. With `bars`
-    a panel is
-    as high as so many horizontal ones need."""
+WIDEST = 8.0  # inches on the page: letters of 10 points are 9 on a printed sheet, and 14 pixels in a README of 830
+
+
+def subplots(columns=1, width=8.0, height=4.2, bars=0, stacked=False, **options):
+    """`columns` panels, as axes[0][i]: up to three beside each other, more of them in rows of two; one under the other
+    if `stacked`, or where the layout is one column of a paper. With `bars` a panel is as high as so many horizontal
+    ones need."""
     layout = Drawing.layout
     height = max(1.6, 0.9 + 0.3 * bars) if bars else height
+    if stacked:
+        width = layout.width or WIDEST
+        high = width * 9 / 16 if layout.wide else height * columns
+        figure, axes = plt.subplots(columns, 1, figsize=(width, high), squeeze=False, **options)
+        return figure, axes.reshape(1, -1)
     if layout.wide:
         width = max(8.0, width)
         return plt.subplots(1, columns, figsize=(width, width * 9 / 16), squeeze=False, **options)
@@ -105,7 +117,118 @@ def subplots(columns=1, width=8.0, height=4.2, bars=0, **options):
         return figure, axes.reshape(1, -1)
     if layout.width:
         width, height = layout.width, max(2.5, height * layout.width / width)
-    return plt.subplots(1, columns, figsize=(width, height), squeeze=False, **options)
+        return plt.subplots(1, columns, figsize=(width, height), squeeze=False, **options)
+    across = columns if columns <= 3 else 2
+    rows = -(-columns // across)
+    if width > WIDEST:
+        width, height = WIDEST, height if bars else max(2.9, 0.8 * height)
+    figure, axes = plt.subplots(rows, across, figsize=(width, height * rows), squeeze=False, **options)
+    for spare in axes.flat[columns:]:
+        spare.remove()
+    return figure, axes.reshape(1, -1)[:, :columns]
+
+
+def wide_and_two(height=3.2):
+    """(figure, three panels): one as wide as the figure, two beside each other below it."""
+    layout = Drawing.layout
+    if layout.stacked:
+        figure, axes = subplots(3, 8.0, height)
+        return figure, list(axes[0])
+    width = layout.width or WIDEST
+    figure = plt.figure(figsize=(width, 4.5 if layout.wide else 1.7 * height * width / WIDEST))
+    grid = figure.add_gridspec(2, 2, height_ratios=(1.5, 1))
+    return figure, [figure.add_subplot(place) for place in (grid[0, :], grid[1, 0], grid[1, 1])]
+
+
+def from_top(figure):
+    """Where (x, y) are inches from the figure's upper left corner."""
+    return figure.dpi_scale_trans + matplotlib.transforms.ScaledTranslation(0, 1, figure.transFigure)
+
+
+def set_apart(figure, above=0.0, below=0.0):
+    """Adds room above or below the panels, in inches, which they leave free; returns how much was free above."""
+    was_above, was_below = getattr(figure, "apart", (0.0, 0.0))
+    figure.apart = was_above + above, was_below + below
+    if not Drawing.layout.wide:
+        figure.set_figheight(figure.get_figheight() + above + below)
+    high = figure.get_figheight()
+    free_above, free_below = figure.apart
+    figure.get_layout_engine().set(rect=(0, free_below / high, 1, 1 - (free_above + free_below) / high))
+    return was_above
+
+
+def title(figure, sentence):
+    """The figure's result, a sentence, above everything else. Call it before figure_legend."""
+    if not Drawing.layout.titled or not sentence:
+        return
+    sentence = re.sub(r"(\d) (?=(?:[mµ]?s|%|[KMG]i?B|nats)\b|%)", "\\1\u00a0", sentence)  # a number keeps its unit
+    lines = textwrap.wrap(sentence, int(figure.get_figwidth() * 9.4), break_on_hyphens=False)
+    set_apart(figure, above=0.2 * len(lines) + 0.12)
+    place = {"transform": from_top(figure), "ha": "left", "va": "top", "fontsize": 12, "fontweight": "bold"}
+    figure.text(0.06, -0.06, "\n".join(lines), linespacing=1.15, **place)
+
+
+def stamp(figure, words):
+    """Whose code gave these numbers, on which machine, and how: a line below everything else."""
+    if not Drawing.layout.titled or not words:
+        return
+    lines = textwrap.wrap(words, int(figure.get_figwidth() * 12), break_on_hyphens=False)
+    set_apart(figure, below=0.17 * len(lines) + 0.05)
+    figure.text(
+        0.06, 0.04, "\n".join(lines), transform=figure.dpi_scale_trans, ha="left", va="bottom", fontsize=10, color=SOFT
+    )
+
+
+def apart(wanted, least, low, high):
+    """These places in rising order, moved by as little as keeps each `least` from the next, within low and high."""
+    blocks = []  # (sum of places less what lies below them, how many)
+    for k, place in enumerate(wanted):
+        blocks.append((place - k * least, 1))
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            (a, n), (b, m) = blocks[-2:]
+            blocks[-2:] = [(a + b, n + m)]
+    flat = [total / count for total, count in blocks for _ in range(count)]
+    top = max(low, high - (len(wanted) - 1) * least)
+    return [min(max(place, low), top) + k * least for k, place in enumerate(flat)]
+
+
+def label_ends(axis, ends):
+    """Names curves beside their last points: (x, y, words, colour) of each. Call it when the axes' limits are set: a
+    curve's name stands where the curve ends, or as near as other names let it."""
+    if not ends:
+        return
+    letters = Drawing.layout.text * 10
+    high = axis.get_position().height * (axis.figure.get_figheight() - sum(getattr(axis.figure, "apart", (0, 0))))
+    axis.get_xlim(), axis.get_ylim()  # which matplotlib works out when it is asked
+    in_axis = lambda x, y: axis.transAxes.inverted().transform(axis.transData.transform((x, y)))
+    ends = sorted(ends, key=lambda end: in_axis(*end[:2])[1])
+    lines = [words.count("\n") + 1 for _, _, words, _ in ends]
+    step = 1.2 * letters / 72 / high * max(lines)
+    places = apart([in_axis(x, y)[1] for x, y, _, _ in ends], step, 0.02, 0.98)
+    for (x, y, words, colour), place in zip(ends, places):
+        axis.annotate(
+            words,
+            (x, y),
+            xytext=(1.0, place),
+            textcoords=matplotlib.transforms.offset_copy(axis.transAxes, axis.figure, 0.17, 0),
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3},
+            ha="left",
+            va="center",
+            fontsize=10,
+            color=ink(colour),
+        )
+
+
+def ink(colour):
+    """A curve's colour, dark enough for letters on white."""
+    dark = {
+        "#56B4E9": "#2077A8",
+        "#E69F00": "#966400",
+        "#CC79A7": "#A8487E",
+        "#009E73": "#007A59",
+        "#D55E00": "#B34F00",
+    }
+    return dark.get(colour, colour)
 
 
 def doubling_axis(axis, ticks, label):
@@ -166,8 +289,8 @@ def beside_line(axis, x, y, text):
         xytext=(-2, 0),
         textcoords="offset points",
         rotation=90,
-        fontsize=7,
-        color="#555555",
+        fontsize=10,
+        color=SOFT,
         ha="right",
         va="top" if y > 0.5 else "bottom",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6},
@@ -189,8 +312,10 @@ def whiskers(rows, field, scale=1):
 
 def name_bars(axis, names):
     """Horizontal bars from above to below; long names are broken where a column is narrow."""
+    most = 24 if Drawing.layout.stacked else 34
+    broken = [name if "\n" in name else textwrap.fill(name, most) for name in names]
     axis.set_yticks(range(len(names)))
-    axis.set_yticklabels([textwrap.fill(name, 24) for name in names] if Drawing.layout.stacked else names, fontsize=7.5)
+    axis.set_yticklabels(names if Drawing.layout.wide else broken)
     axis.margins(y=0.02)
     axis.invert_yaxis()
 
@@ -236,50 +361,59 @@ def stacked_columns(axis, parts, width, **line):
         bottom = [a + b for a, b in zip(bottom or [0.0] * len(values), values)]
 
 
-def abreast(columns):
-    """So many entries of a legend beside each other, where there is room."""
-    return min(columns, 2) if Drawing.layout.stacked else columns
+def abreast(figure, labels, most):
+    """So many entries of a legend of these labels beside each other, where there is room."""
+    wide = max(map(len, labels), default=1) * 0.078 * Drawing.layout.text + 0.55
+    return max(1, min(most, int((figure.get_figwidth() - 0.1) / wide)))
 
 
 def plain_legend(axis, columns):
     """Above the axis, where it covers nothing."""
-    axis.legend(fontsize=7.5, ncols=abreast(columns), loc="lower center", bbox_to_anchor=(0.5, 1.0), markerscale=0.4)
+    axis.legend(ncols=min(columns, 2), loc="lower left", bbox_to_anchor=(0, 1.0), markerscale=0.6, borderaxespad=0)
 
 
-def figure_legend(figure, axis, columns):
-    """This axis' legend above the whole figure: an empty title keeps the place free."""
+def figure_legend(figure, axis, columns, heading=None):
+    """This axis' legend above all panels, which make room for it."""
     handles, labels = axis.get_legend_handles_labels()
-    columns = 1 if Drawing.layout.stacked and max(map(len, labels)) > 28 else abreast(columns)
-    figure.suptitle("\n".join(" " * -(-len(labels) // columns)), fontsize=10 if columns > 2 else 13)
-    figure.legend(handles, labels, fontsize=7.5, ncols=columns, loc="upper center", markerscale=0.4)
+    columns = abreast(figure, labels, columns)
+    above = set_apart(figure, above=0.2 * (-(-len(labels) // columns) + bool(heading)) + 0.1)
+    figure.legend(
+        handles,
+        labels,
+        title=heading,
+        alignment="left",
+        ncols=columns,
+        loc="upper left",
+        bbox_to_anchor=(0.0, -above),
+        bbox_transform=from_top(figure),
+        markerscale=0.7,
+        borderaxespad=0.1,
+        columnspacing=1.4,
+        handletextpad=0.6,
+    )
 
 
 def losses_figure(serial, others):
-    """Losses of training runs on the serial program's, and their distance: rows of CSV files, the others by name."""
+    """Losses of training runs on the serial program's: rows of CSV files, the others by name; their largest distance
+    in the title."""
     if not serial or not all(others.values()):
         return None
-    figure, axes = subplots(2, 10, 4.0)
+    figure, axes = subplots(1, 8, 3.0)
+    axis = axes[0][0]
     loss = lambda rows: [float(r["loss"]) for r in rows]
-    steps = lambda rows: [int(r["step"]) for r in rows]
-    axes[0][0].plot(steps(serial), loss(serial), color=COLOURS[5], linewidth=4, alpha=0.6, label="serial")
+    steps = [int(r["step"]) for r in serial]
+    gap = max(abs(a - b) for rows in others.values() for a, b in zip(loss(serial), loss(rows)))
+    names = " and ".join(filter(None, (", ".join(list(others)[:-1]), list(others)[-1])))
+    less = f"by at most {gap:.2g} nats" if gap else "nowhere"
+    title(figure, f"The losses of {names} differ from the serial program’s {less} in {len(steps)} steps")
+    axis.plot(steps, loss(serial), color=COLOURS[5], linewidth=4, alpha=0.6, label="serial")
     for i, (name, rows) in enumerate(others.items()):
-        axes[0][0].plot(
-            steps(rows), loss(rows), color=COLOURS[i], linewidth=1.2, linestyle=("--", ":", "-.")[i % 3], label=name
-        )
-        gap = [max(abs(a - b), 1e-9) for a, b in zip(loss(serial), loss(rows))]
-        axes[0][1].plot(
-            steps(rows), gap, color=COLOURS[i], marker=MARKERS[i], linestyle="none", markersize=3, label=name
-        )
-    axes[0][0].set_ylabel("loss, nats per token")
-    axes[0][0].set_title("training loss, the same global batch")
-    axes[0][0].legend()
-    axes[0][1].set_yscale("log")
-    axes[0][1].set_ylabel("difference from serial, nats")
-    axes[0][1].set_title("their difference (at the bottom: none)")
-    if len(others) > 1:
-        axes[0][1].legend()
-    for axis in axes[0]:
-        axis.set_xlabel("step")
+        line = {"color": COLOURS[i], "linewidth": 1.2, "linestyle": ("--", ":", "-.")[i % 3]}
+        axis.plot([int(r["step"]) for r in rows], loss(rows), label=name, **line)
+    axis.set_ylabel("loss, nats per token")
+    axis.set_xlabel("step")
+    axis.set_xlim(0, steps[-1])
+    axis.legend()
     return figure
 
 
@@ -291,11 +425,10 @@ METADATA = {
 
 
 def save(figure, out, name):
-    """Into the layout's folder of `out`, in each of its formats; letters of print are never below 5.5 points."""
+    """Into the layout's folder of `out`, in each of its formats; no letters are smaller than its least."""
     layout = Drawing.layout
-    if layout.text != 1:
-        for text in figure.findobj(matplotlib.text.Text):
-            text.set_fontsize(max(5.5, layout.text * text.get_fontsize()))
+    for text in figure.findobj(matplotlib.text.Text):
+        text.set_fontsize(max(layout.least, layout.text * text.get_fontsize()))
     if layout.stacked:  # panels that shared a label beside each other need one each
         first = figure.axes[0]
         for axis in figure.axes[1:]:

@@ -1,8 +1,19 @@
 """The figures of week 23: tensor parallelism."""
 
 from results import by, load, load_all, load_csv
-from sources import span
-from style import COLOURS, HATCHES, Drawing, abreast, doubling_axis, look, losses_figure, plain_log_axis, subplots
+from style import (
+    COLOURS,
+    HATCHES,
+    SOFT,
+    doubling_axis,
+    figure_legend,
+    label_ends,
+    look,
+    losses_figure,
+    plain_log_axis,
+    subplots,
+    title,
+)
 
 VARIANTS = {
     "compute": "nothing sent",
@@ -17,12 +28,12 @@ def steps(results, **wanted):
 
 
 def share(axis, results, name, i):
-    """Communication's share over d_model: simulated as a curve, predicted as dots in it."""
-    rows = steps(results, algorithm="no_overlap")
+    """Communication's share over d_model: simulated as a curve, predicted as dots in it. Returns the curves' ends."""
+    rows, ends = steps(results, algorithm="no_overlap"), []
     for k, p in enumerate(sorted({r["ranks"] for r in rows})):
         mine = by(rows, ranks=p)
-        x = [r["d_model"] for r in mine]
-        axis.plot(x, [100 * r["communication_share"] for r in mine], label=f"{name}, p = {p}", **look(i + k))
+        x, y = [r["d_model"] for r in mine], [100 * r["communication_share"] for r in mine]
+        axis.plot(x, y, **look(i + k))
         axis.plot(
             x,
             [100 * r["predicted_communication_share"] for r in mine],
@@ -31,7 +42,21 @@ def share(axis, results, name, i):
             markersize=3,
             color="white",
         )
+        ends.append((x[-1], y[-1], f"{name}p = {p}", look(i + k)["color"]))
     doubling_axis(axis, x, "d_model")
+    return ends
+
+
+def share_said(machines, d_model=4096):
+    """'66 % of a step on 4 ranks of pcie-box, …' of each machine at its most ranks."""
+    words = []
+    for machine, results in machines.items():
+        rows = [r for r in steps(results, algorithm="no_overlap") if r["d_model"] == d_model]
+        if rows:
+            last = max(rows, key=lambda r: r["ranks"])
+            words.append((last["communication_share"], last["ranks"], machine))
+    said = [f"{100 * value:.0f} % on {p} ranks of {machine}" for value, p, machine in sorted(words)[::-1]]
+    return f"Communication’s share of a step at d_model {d_model:,}: {', '.join(said)}" if said else ""
 
 
 def tp_share(data):
@@ -40,21 +65,25 @@ def tp_share(data):
     if not machines:
         return None
     emulated, twins = load_all(data, "tp_emulated"), load_all(data, "tp_twin")
-    figure, axes = subplots(3 if emulated else 2, 12 if emulated else 9, 4.2, sharey=True)
-    for axis, title, chosen in (
+    figure, axes = subplots(3 if emulated else 2, 12 if emulated else 9, 4.4, sharey=True)
+    title(figure, share_said(machines))
+    labels = []
+    for axis, words, chosen in (
         (axes[0][0], "PCIe, simulated", ["pcie-box"]),
         (axes[0][1], "NVLink, simulated", ["dgx-a100", "dgx-h100"]),
     ):
+        ends = []
         for i, machine in enumerate(m for m in chosen if m in machines):
-            share(axis, machines[machine], machine, 3 * i)
-        axis.set_title(title)
-        axis.legend(fontsize=7.5, ncols=2 if Drawing.layout.stacked else 1)
+            name = f"{machine.split('-')[-1].upper()}, " if len(chosen) > 1 else ""
+            ends += share(axis, machines[machine], name, 3 * i)
+        axis.set_title(words)
+        labels.append((axis, ends))
+    ends = []
     for i, (name, results) in enumerate(emulated.items()):
         rows, twin = steps(results, algorithm="no_overlap"), steps(twins[name], algorithm="no_overlap")
         machine, ranks = rows[0]["machine"], rows[0]["ranks"]
-        axes[0][2].plot(
-            [r["d_model"] for r in twin], [100 * r["communication_share"] for r in twin], **{**look(i), "marker": None}
-        )
+        x, simulated = [r["d_model"] for r in twin], [100 * r["communication_share"] for r in twin]
+        axes[0][2].plot(x, simulated, **{**look(i), "marker": None})
         share_at = lambda r, seconds: 100 * max(0.0, 1 - r["compute_seconds"] / seconds)
         shares = [share_at(r, r["seconds"]) for r in rows]
         spread = [
@@ -67,16 +96,18 @@ def tp_share(data):
             yerr=spread,
             capsize=3,
             elinewidth=1,
-            label=f"{machine}, p = {ranks}, n = {span([r['samples'] for r in rows])}",
             **{**look(i), "linestyle": "none", "markersize": 7},
         )
+        ends.append((x[-1], simulated[-1], f"{machine},\np = {ranks}", look(i)["color"]))
     if emulated:
-        axes[0][2].set_title("emulated (lines: simulated)")
+        axes[0][2].set_title("emulated (lines: sim.)")
         doubling_axis(axes[0][2], [r["d_model"] for r in rows], "d_model")
-        axes[0][2].legend(fontsize=7.5, ncols=2 if Drawing.layout.stacked else 1)
-    axes[0][0].set_ylim(0, 150)  # above 100 stand the legends
+        labels.append((axes[0][2], ends))
+    axes[0][0].set_ylim(0, 100)
     axes[0][0].set_yticks(range(0, 101, 20))
     axes[0][0].set_ylabel("communication, % of a step")
+    for axis, ends in labels:
+        label_ends(axis, ends)
     return figure
 
 
@@ -115,7 +146,7 @@ def bars(axis, groups):
             else None
         )
     axis.set_xticks(range(len(groups)))
-    axis.set_xticklabels(groups, fontsize=8.5)
+    axis.set_xticklabels(groups)
 
 
 def tp_overlap(data):
@@ -129,8 +160,20 @@ def tp_overlap(data):
         p = max(r["ranks"] for r in rows)
         groups[f"{machine}\np = {p}"] = by(rows, ranks=p)
     bars(axes[0][0], groups)
-    axes[0][0].set_ylabel("a step over its computing alone")
+    axes[0][0].set_ylabel("a step, computing alone = 1")
     axes[0][0].set_title("simulated, d_model 2,048")
+    worst = max(
+        (rows for rows in groups.values()),
+        key=lambda rows: by(rows, algorithm="no_overlap")[0]["seconds"] / rows[0]["compute_seconds"],
+    )
+    beside, main = (by(worst, algorithm=name)[0] for name in ("overlap", "no_overlap"))
+    hidden = (main["seconds"] - beside["seconds"]) / (main["seconds"] - main["compute_seconds"])
+    title(
+        figure,
+        f"On {main['ranks']} ranks of {main['machine']} communication makes a step"
+        f" {main['seconds'] / main['compute_seconds']:.1f} times as long as its computing; overlap hides"
+        f" {100 * hidden:.0f} % of it",
+    )
     if emulated:
         bars(
             axes[0][1],
@@ -140,9 +183,7 @@ def tp_overlap(data):
             },
         )
         axes[0][1].set_title("by wall clock (emulated), d_model 128")
-    for axis in axes[0]:
-        axis.margins(y=0.28)
-        axis.legend(fontsize=7.5, ncols=abreast(3), loc="upper center")
+    figure_legend(figure, axes[0][0], 5)
     return figure
 
 
@@ -151,25 +192,33 @@ def tp_nodes(data):
     clusters = load_all(data, "tp_nodes")
     if not clusters:
         return None
-    figure, axes = subplots(len(clusters), 5 * len(clusters), 4.0, sharey=True)
+    figure, axes = subplots(len(clusters), 5 * len(clusters), 4.2, sharey=True)
+    words = []
     for axis, (machine, results) in zip(axes[0], clusters.items()):
+        ends = []
         for k, (variant, label) in enumerate(VARIANTS.items()):
             rows = steps(results, algorithm=variant)
-            axis.plot([r["ranks"] for r in rows], [1e3 * r["seconds"] for r in rows], label=label, **look(k))
+            x, y = [r["ranks"] for r in rows], [1e3 * r["seconds"] for r in rows]
+            axis.plot(x, y, **look(k))
+            ends.append((x[-1], y[-1], label, look(k)["color"]))
+            if variant == "no_overlap" and {8, 16} <= set(x):
+                words.append(f"{y[x.index(16)] / y[x.index(8)]:.1f} times on {machine}")
         axis.axvspan(8 * 2**0.5, 32 * 2**0.2, color="#eeeeee", zorder=0)
         axis.annotate(
-            "across nodes",
+            "across\nnodes",
             (16 * 2**0.5, 0.02),
             xycoords=("data", "axes fraction"),
             ha="center",
-            fontsize=8,
-            color="#555555",
+            fontsize=10,
+            color=SOFT,
         )
         doubling_axis(axis, [1, 2, 4, 8, 16, 32], "ranks that share each layer")
         plain_log_axis(axis.yaxis)
-        axis.set_title(f"{machine}, d_model {rows[0]['d_model']:,}, simulated", fontsize=10)
+        axis.set_title(f"{machine}, d_model {rows[0]['d_model']:,}")
+    if words:
+        title(figure, f"16 ranks in two nodes take longer for a step than 8 in one: {', '.join(words)}")
     axes[0][0].set_ylabel("step, ms")
-    axes[0][0].legend(fontsize=8)
+    label_ends(axes[0][-1], ends)
     return figure
 
 
@@ -183,16 +232,20 @@ def tp_ring(data):
         return None
     figure, axes = subplots(2, 10, 4.0)
     forward = by(results["rows"], **{"pass": "forward"})
+    ends, last = ([], []), {}
     for k, (cut, label) in enumerate(CUTS.items()):
         rows = by(forward, algorithm=cut)
-        x = [r["positions"] for r in rows]
-        axes[0][0].plot(x, [1e3 * r["seconds"] for r in rows], label=f"{label}, forward", **look(k))
+        x, y = [r["positions"] for r in rows], [1e3 * r["seconds"] for r in rows]
+        axes[0][0].plot(x, y, **look(k))
         axes[0][0].plot(
             x, [1e3 * r["predicted_seconds"] for r in rows], linestyle="none", marker=".", markersize=3, color="white"
         )
+        ends[0].append((x[-1], y[-1], label, look(k)["color"]))
+        last[cut] = y[-1]
     for k, each in enumerate(("forward", "backward")):
         rows = by(results["rows"], algorithm="zigzag", **{"pass": each})
-        axes[0][1].plot(x, [r["peak_bytes"] / 2**20 for r in rows], label=f"{each}, either split", **look(k + 2))
+        y = [r["peak_bytes"] / 2**20 for r in rows]
+        axes[0][1].plot(x, y, **look(k + 2))
         axes[0][1].plot(
             x,
             [r["predicted_peak_bytes"] / 2**20 for r in rows],
@@ -201,11 +254,21 @@ def tp_ring(data):
             markersize=3,
             color="white",
         )
-    for axis, unit in zip(axes[0], ("one layer's attention, ms", "a rank holds at most, MiB")):
+        ends[1].append((x[-1], y[-1], each, look(k + 2)["color"]))
+    title(
+        figure,
+        f"At {x[-1]:,} positions the zig-zag split takes {100 * last['zigzag'] / last['contiguous']:.0f} % of the"
+        " contiguous one’s time",
+    )
+    for axis, unit, words in zip(
+        axes[0], ("one layer's attention, ms", "a rank holds at most, MiB"), ("forward", "either split")
+    ):
         doubling_axis(axis, x, "positions of the sequence")
         plain_log_axis(axis.yaxis)
         axis.set_ylabel(unit)
-        axis.legend(fontsize=8)
+        axis.set_title(words)
+    for axis, named in zip(axes[0], ends):
+        label_ends(axis, named)
     return figure
 
 
