@@ -19,7 +19,7 @@ def over_size(axis, found):
             linestyle=look(i)["linestyle"],
             linewidth=1,
         )
-    size_axis(axis, x, 3)
+    size_axis(axis, x, 2)
     plain_log_axis(axis.yaxis, (1,))
     label_ends(axis, ends)
 
@@ -46,7 +46,7 @@ def collectives(data):
     title(figure, broadcasts_said(rows))
     for axis, names in zip(axes[0], PANELS):
         over_size(axis, curves(rows, names))
-        axis.set_title(f"simulated: {machine}, p = {rows[0]['ranks']}")
+        axis.set_title(f"simulated, p = {rows[0]['ranks']}")
         axis.set_ylabel("busbw, GB/s")
     if measured:
         last, ends = axes[0][-1], []
