@@ -123,22 +123,6 @@ TEST(Library, HalvesOfABackwardAreTheWhole) {
   EXPECT_NEAR(apart / together, 1, 0.05);
 }
 
-TEST(Library, TheSimulatorPlaysItToo) {
-  const Machine machine = find_machine("dgx-a100-hdr", kMachines);
-  const auto seconds = [](const Machine& priced) {
-    RunOptions options{.ranks = 16, .machine = priced, .phantom = true, .check_races = false};
-    const Outcome outcome = run(options, Program([&](Rank me) {
-                                  week21::ring_all_reduce(me, me.allocate(1 << 28, DType::bf16, Category::buffer));
-                                  return Values{me.now()};
-                                }))
-                                .check();
-    return outcome.values[0][0];
-  };
-  const double bytes = 1 << 29, lab = seconds(machine), library = seconds(machine.as_library());
-  EXPECT_NEAR(library / library_all_reduce_seconds(machine, 16, bytes), 1, 0.1) << "a ring over all ports, adding free";
-  EXPECT_GT(lab / library, 7) << "one port of eight, and γ";
-}
-
 /// Seconds of forward and backward of the published layer, whose scatters go on behind products for weights.
 std::array<double, 2> layer(const Machine& machine, bool sequence_parallel) {
   DryRun dry_run(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});

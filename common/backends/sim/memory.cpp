@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <string_view>
 
 #include "common/backends/sim/world.hpp"
 #include "common/runtime/new_block.hpp"
@@ -27,10 +26,8 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
       if (slice) races()->access(queue.component, *slice, true, where, operation.name, moment);
   }
   const Machine& machine = world_.options().machine;
-  // The measured rate of a library's links includes the additions.
-  const bool paid =
-      (queue.library.depth > 0 && !operation.matmul) ||
-      (machine.by_library && recorder_.in_collective(at.queue) && std::string_view(operation.name) == "add");
+  // A library collective's price includes its additions and copies.
+  const bool paid = queue.library.depth > 0 && !operation.matmul;
   const double seconds = (paid ? 0 : machine.seconds(operation, static_cast<double>(recorder_.scratch(0)))) + jitter();
   if (!(operation.flop >= 0 && operation.bytes >= 0 && seconds >= 0) || std::isinf(seconds))
     usage_error(fmt::format("{} takes {} s by its {} FLOP and {} bytes: time passes, and forwards", operation.name,

@@ -45,7 +45,7 @@ struct Machine {
   double launch = 0;                 // seconds, added to each operation
   std::uint64_t eager_bytes = 8192;  // a larger send waits for its receive
   std::optional<LibraryPrices> library;
-  bool by_library = false;  // operations take `library`'s times, additions of a collective none: as_library()
+  bool by_library = false;  // operations take `library`'s times: as_library()
   MeasuredPrices measured;  // tables, which take precedence over the numbers above; may be empty
 
   /// Seconds of an operation: max(FLOP / (peak × efficiency), bytes / memory bandwidth) + launch, with an efficiency of
