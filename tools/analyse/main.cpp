@@ -15,6 +15,7 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
+#include "tools/analyse/pytorch/run.hpp"
 #include "tools/analyse/view/page.hpp"
 
 namespace {
@@ -24,6 +25,7 @@ using namespace lockstep;
 constexpr const char* kHelp =
     "./lab why FILE [--step NAME] [--json FILE]    the critical path of a traced run, and what limits it\n"
     "./lab why train OPTIONS                       the same, of this run of ./lab train\n"
+    "./lab why RANK0.json RANK1.json …             where a run of PyTorch spends its time; traces of torch.profiler\n"
     "./lab view FILE… [--out PAGE.html]            a page that animates the run (view A B --together: side by side)\n"
     "./lab diff A B [--top N] [--json FILE]        two traces, operation by operation\n"
     "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase of the program "
@@ -119,7 +121,19 @@ std::string before_the_stop(const analysis::Stop& stop, const std::string& phase
                      stop.finished == 1 ? "" : "s");
 }
 
+/// Traces of torch.profiler, one per rank.
+void why_pytorch(const Arguments& a) {
+  if (a.step || a.top) throw Error(Verdict::usage, "--step and --top are for traces of ./lab train");
+  if (!a.json.empty()) check_writable(a.json);
+  std::vector<pytorch::RankTrace> traces;
+  for (const std::string& file : a.files) traces.push_back(pytorch::read_trace(file));
+  const pytorch::Run run = pytorch::analyse(std::move(traces));
+  fmt::print("{}", format(run));
+  write_rows(a, rows(run));
+}
+
 void why(const Arguments& a) {
+  if (!a.files.empty() && pytorch::is_pytorch_trace(a.files[0])) return why_pytorch(a);
   want_files(a, 1, "one trace, or train and its options");
   if (a.top) throw Error(Verdict::usage, "--top is for ./lab diff");
   const Trace trace = read_chrome_trace(a.files[0]);

@@ -1,0 +1,58 @@
+// A distributed run of PyTorch, from the traces of its ranks: where each rank's time went, which rank the others wait
+// for, and which collectives do not match.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/support/json/results.hpp"
+#include "tools/analyse/pytorch/trace.hpp"
+
+namespace lockstep::pytorch {
+
+/// Seconds of a step of one rank. computing + moving + waiting + idle = step.
+struct RankTime {
+  int rank = 0;
+  double step = 0;
+  double computing = 0;
+  double hidden = 0;   // collectives behind computing
+  double moving = 0;   // exposed: every rank had arrived
+  double waiting = 0;  // exposed: another rank had not arrived
+  double idle = 0;     // neither computing nor in a collective
+  int last = 0;        // collectives at which it arrived last, by more than kNoticed of a step
+};
+
+/// Collectives of one name, group size and number of bytes.
+struct CollectiveTime {
+  std::string name;
+  double bytes = 0;
+  int members = 0;
+  double each_step = 0;  // how many
+  double moving = 0;     // seconds of one, from the last arrival, median
+  double waiting = 0;    // seconds between the first arrival and the last, median
+};
+
+struct Run {
+  int steps = 0;
+  bool gpu = false;
+  std::string backend;
+  int matched = 0;  // collectives that all ranks of their group have
+  std::vector<RankTime> ranks;
+  std::vector<CollectiveTime> collectives;  // the longest first
+  std::vector<std::string> mismatches;      // one sentence each
+  std::string limit;                        // "straggler", "imbalance", "communication", "idle" or "computing"
+  std::string sentence;                     // names the limit, and what would be saved
+};
+
+/// A share of a step that is worth naming.
+inline constexpr double kNoticed = 0.05;
+
+/// Throws Error(usage) if two files are of the same rank, or of runs of different sizes, or if their steps differ in
+/// number.
+Run analyse(std::vector<RankTrace> traces);
+
+std::string format(const Run& run);
+/// One for each rank, one for each kind of collective (docs/use/output.md).
+std::vector<Row> rows(const Run& run);
+
+}  // namespace lockstep::pytorch
