@@ -114,9 +114,14 @@ void check_zero(const Options3d& o) {
   if (o.shard_group < 0 || (o.shard_group > 0 && o.data_ranks() % o.shard_group != 0))
     refuse(fmt::format("{} ranks along dp are no groups of {} that each hold the state once", o.data_ranks(),
                        o.shard_group));
-  if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.storage)
+  if (o.zero >= 2 && o.model.gradients() != o.model.storage)
     refuse(
-        fmt::format("ZeRO-{} sums gradients in the type they are computed in, {}", o.zero, to_string(o.model.storage)));
+        fmt::format("fp32 gradients of a model in {} with ZeRO-{}: a unit's gradients have the type of its parameters "
+                    "until they are reduced; use ZeRO-0 or 1",
+                    to_string(o.model.storage), o.zero));
+  if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.gradients())
+    refuse(
+        fmt::format("ZeRO-{} sums gradients in the type they are held in, {}", o.zero, to_string(o.model.gradients())));
 }
 
 StageMemory memory_of(week22::Recompute recompute) {

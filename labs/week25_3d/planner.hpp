@@ -27,8 +27,9 @@ struct Strategy {
   int zero = 0;                   ///< stage: 0 and 1, and with pp = 1 also 2 and 3
   bool recompute = false;         ///< full: each block is recomputed from its input
   bool sequence_parallel = false;
-  bool selective = false;  ///< instead of `recompute`: only the probabilities of materialised attention (22.6)
-  int cp = 1;              ///< of dp, ranks that share each sequence (23.6): StageWork is one's part already
+  bool selective = false;       ///< instead of `recompute`: only the probabilities of materialised attention (22.6)
+  int cp = 1;                   ///< of dp, ranks that share each sequence (23.6): StageWork is one's part already
+  bool fp32_gradients = false;  ///< gradients are held, sent and summed in 32 bits, not 16
 };
 
 /// Given: what one stage does with one microbatch, all its chunks together, on one of its t ranks. Added up from the
@@ -101,7 +102,7 @@ Pipeline play(const Strategy& strategy, const std::vector<StageWork>& stages, in
 /// further p.
 Pipeline pipeline(const Strategy& strategy, const Workload& work);
 
-/// Given: the memory of the stage that needs most.
+/// Given: the memory of the stage that needs most; with fp32 gradients twice stage_memory's bytes of them.
 StageBytes largest_memory(const Strategy& strategy, const Workload& work, const Pipeline& pipeline);
 
 // Part c: the step ----------------------------------------------------------------------------------------------------
@@ -118,25 +119,27 @@ struct StepTime {
   double total() const { return compute + recomputed + tensor + bubble + hops + data + update; }
 };
 
-/// Given: once round a ring over dp: p − 1 steps, each of which moves one part.
+inline double bytes_of_gradient(const Strategy& strategy) { return strategy.fp32_gradients ? 4 : 2; }
+/// Given: once round a ring over dp: p − 1 steps, each of which moves one part. Gathered are parameters, of 2 bytes,
+/// and with ZeRO-0 gradients.
 double gather_seconds(const Strategy& strategy, const Workload& work, double elements);   ///< (p − 1)(α + nβ/p)
 double scatter_seconds(const Strategy& strategy, const Workload& work, double elements);  ///< and add it: nγ/p + launch
 
-/// Seconds of a step’s DP all-reduces at `stage` that nothing hides. Gradients and parameters have 2 bytes.
+/// Seconds of a step’s DP all-reduces at `stage` that nothing hides.
 ///   ZeRO-0  a step sums once: a scatter and a gather, behind the backward of the last microbatch
 ///   ZeRO-1  a scatter, behind the backward of the last microbatch; the gather of new parameters, behind nothing
 ///   ZeRO-2  every microbatch a scatter, behind its backward; and the gather, behind nothing
 ///   ZeRO-3  every microbatch a gather behind its forward, a gather and a scatter behind its backward
 /// What a backward hides is its `window`; what a forward does, F/B of that; what the last microbatch's backward does,
 /// w(1 + (v − 1)p)/v: its v chunks begin p turns apart. Nothing hides the collectives of the `late` elements. And a
-/// hidden scatter is not free: its additions (scatter − gather) lengthen what it hides behind.
+/// hidden scatter is not free: its `additions`, which are given, lengthen what it hides behind.
 double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage);
 
 /// `pipeline`: this work's; `without_hops`: the same, if hops took no time. They give bubble and hops. data: the
 /// largest over the stages of `after` plus exposed_data, less the time by which the stage ends before the last one to
 /// end; never less than 0. update: the largest over the stages of norm plus, at the memory's bandwidth, 30 bytes for
 /// each element that this rank updates (its parameters; from ZeRO-1 on 1/dp of them) and 2 for each of its gradients,
-/// to zero them (from ZeRO-2 on 1/dp of them).
+/// to zero them (from ZeRO-2 on 1/dp of them); with fp32 gradients 34 and 4.
 StepTime step_time(const Strategy& strategy, const Workload& work, const Pipeline& pipeline,
                    const Pipeline& without_hops);
 

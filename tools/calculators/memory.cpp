@@ -4,11 +4,14 @@
 //   ./lab memory --params 7e9 --ranks 8
 //   ./lab memory --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024      Table 1 of the ZeRO paper
 //   ./lab memory --model gpt3-175b --batch 1 --zero 3 --plot memory.svg
+//   ./lab memory --model gpt3-13b --ranks 8 --recipe deepspeed     what a tool holds, or says that it does
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "common/error.hpp"
+#include "common/gpt/model/gpt.hpp"
 #include "common/gpt/model/model_file.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/json/repeatable.hpp"
@@ -20,6 +23,7 @@
 #include "common/support/text/storage.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "tools/calculators/plot.hpp"
+#include "tools/calculators/recipes.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -29,7 +33,7 @@ struct MemoryOptions {
   std::string model;
   std::vector<std::string> stages{"0", "1", "2", "3"};
   std::vector<std::string> ranks{"1", "2", "4", "8", "16", "64", "256", "1024"};
-  std::string dtype = "bf16";
+  std::string dtype = "bf16", recipe;
   bool no_master = false;
   int batch = 0;
   int sequence = 0;
@@ -151,8 +155,28 @@ void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe 
       activations ? "" : ", activations");
 }
 
+/// Parameters of the largest tensor that a layer reads at once; 0 without a model.
+double largest_layer(const MemoryOptions& o) {
+  double largest = 0;
+  if (!o.model.empty())
+    for (const Parameter& tensor : gpt_parameter_table(find_model(o.model)))
+      largest = std::max(largest, static_cast<double>(tensor.size));
+  return largest;
+}
+
+/// --recipe: each kind of bytes on a line, by stage.
+void explain(const MemoryOptions& o, const std::vector<Subject>& subjects) {
+  const ToolRecipe& recipe = find_recipe(o.recipe);
+  for (const Subject& subject : subjects)
+    for (const std::string& ranks_text : o.ranks) {
+      const int ranks = count_in("--ranks", ranks_text, 1'000'000'000);
+      fmt::print("{}", format_recipe(recipe, subject.name, subject.parameters, ranks, largest_layer(o)));
+    }
+}
+
 void calculate(const MemoryOptions& o) {
   const std::vector<Subject> subjects = subjects_of(o);
+  if (!o.recipe.empty()) return explain(o, subjects);
   const week22::Recipe recipe = week22::recipe_of(parse_storage(o.dtype), !o.no_master);
   const std::vector<Gpu> gpus = known_gpus(parse_storage(o.dtype));
   check_plot(o.plot);
@@ -204,6 +228,10 @@ int main(int argc, char** argv) {
     line.add("--ranks", o.ranks, "numbers of GPUs");
     line.add("--dtype", o.dtype, "type of values and gradients: fp32, bf16 or fp16");
     line.add("--no-master", o.no_master, "no fp32 copy of 16-bit weights");
+    line.add(
+        "--recipe", o.recipe,
+        "instead: what a tool holds for each parameter, and why tools differ: megatron, deepspeed, fsdp2, nanotron, "
+        "or fp32-grads");
     line.add("--batch", o.batch, "sequences per GPU, for activations (flash attention, no dropout, no recomputation)",
              Whole{});
     line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", Whole{});
@@ -211,6 +239,7 @@ int main(int argc, char** argv) {
     line.add("--csv", o.csv, "rows");
     line.add("--plot", o.plot, "a figure: .svg, .pdf or .png");
     line.exclude("--model", {"--params"});
+    line.exclude("--recipe", {"--zero", "--dtype", "--no-master", "--batch", "--json", "--csv", "--plot"});
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());
       return 0;

@@ -40,7 +40,7 @@ struct PlanOptions {
   int shard_group = 0;
   std::string explain, score, json, csv, table;
   std::string card, answer;
-  bool validate = false, fast = false, overlap_scatter = false, overlap_gather = false;
+  bool validate = false, fast = false, overlap_scatter = false, overlap_gather = false, fp32_gradients = false;
 };
 
 constexpr int kLongest = 1 << 24;  // tokens of a sequence whose positions are rotary
@@ -85,6 +85,7 @@ Task task_of(const PlanOptions& o) {
   task.units = o.units;
   task.overlap_scatter = o.overlap_scatter;
   task.overlap_gather = o.overlap_gather;
+  task.model.fp32_gradients = o.fp32_gradients;
   if (o.prices != "lab" && o.prices != "library")
     refuse(
         fmt::format("--prices {}: lab, with the course's own collectives, or library (NCCL, cuBLAS, "
@@ -147,6 +148,7 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
       .set("zero", s.zero);
   row.set("recompute", recompute_word(s)).set("sequence_parallel", s.sequence_parallel);
   row.set("overlap_gather", task.overlap_gather).set("overlap_scatter", task.overlap_scatter);
+  row.set("fp32_gradients", task.model.fp32_gradients);
   row.set("step_seconds", rated.time.total()).set("mfu", f.mfu).set("days", f.days);
   row.set("compute_seconds", rated.time.compute).set("recompute_seconds", rated.time.recomputed);
   row.set("tensor_seconds", rated.time.tensor).set("bubble_seconds", rated.time.bubble);
@@ -343,6 +345,8 @@ int main(int argc, char** argv) {
   line.add("--units", o.units, "what ZeRO-2 and 3 reduce and gather at once: block, or layer, which needs less memory");
   line.add("--overlap-scatter", o.overlap_scatter, "as of ./lab train, of all plans with sequence parallelism");
   line.add("--overlap-gather", o.overlap_gather, "as of ./lab train, of all plans with ZeRO-1 or 2");
+  line.add("--fp32-gradients", o.fp32_gradients,
+           "gradients are held and summed in fp32, as by Megatron-LM in bf16; of ZeRO-0 and 1");
   line.add("--top", o.top, "how many plans to list");
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "compare a strategy of your own, a JSON file, with the best");
@@ -355,9 +359,9 @@ int main(int argc, char** argv) {
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{
-      "--model",           "--cluster",        "--global-batch", "--sequence",   "--memory", "--top",
-      "--explain",         "--score",          "--simulate",     "--fast",       "--prices", "--attention",
-      "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group"};
+      "--model",           "--cluster",        "--global-batch", "--sequence",    "--memory",        "--top",
+      "--explain",         "--score",          "--simulate",     "--fast",        "--prices",        "--attention",
+      "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group", "--fp32-gradients"};
   line.exclude("--validate", of_a_task);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {

@@ -81,6 +81,8 @@ PublishedRun run_of(const Json& file, const Fields& row) {
                    .gpus = row.get<int>("gpus")};
   const auto model = row.get<std::string>("model");
   run.model = model_of(file, model, run.length);
+  run.two_gradients = row.is("gradients", "both");
+  run.model.fp32_gradients = run.two_gradients || row.is("gradients", "fp32");
   run.name = fmt::format("{}, {} tokens, {} GPU{}", model, run.length, run.gpus, run.gpus == 1 ? "" : "s");
   week25::Strategy& s = run.strategy;
   s.tp = row.get<int>("tp", 1);
@@ -104,6 +106,8 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   run.overlap_scatter = row.get<bool>("overlap_scatter", false) && s.sequence_parallel;
   run.overlap_gather = row.get<bool>("overlap_gather", false);
   run.node_ports = row.get<int>("node_ports", 0);
+  const Json* memory = row.find("memory_gb");
+  if (memory && memory->is_number()) run.memory_bytes = memory->get<double>() * (1 << 30);
   run.seconds = seconds_of(row, run);
   if (run.selective || run.any_microbatch || s.recompute)
     run.name += run.selective ? ", selective" : s.recompute ? ", full" : "";

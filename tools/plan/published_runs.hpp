@@ -27,6 +27,8 @@ struct PublishedRun {
   bool overlap = true;  ///< sums of gradients go on behind the backward, and tensor-parallel ones behind products
   bool overlap_scatter = false, overlap_gather = false;  ///< as week25::Options3d's
   int node_ports = 0;                                    ///< ports of a node, where they are fewer than the file's
+  bool two_gradients = false;                            ///< fp32 sums stay beside the 16-bit gradients they sum
+  double memory_bytes = 0;                               ///< that a GPU used, published; 0: not
   double seconds = 0;                                    ///< of a step, published or from what was
 };
 

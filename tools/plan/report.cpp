@@ -44,6 +44,7 @@ void print_task(const Task& task) {
   if (cluster.machine.by_library)
     fmt::print("With what NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);
   if (task.overlap_gather) fmt::print("ZeRO-1 and 2 gather new values behind the next forward.\n\n");
+  if (task.model.fp32_gradients) fmt::print("Gradients are held and summed in fp32.\n\n");
   if (task.overlap_scatter)
     fmt::print("Sequence parallelism scatters gradients of inputs behind products for weights.\n\n");
 }

@@ -60,7 +60,8 @@ std::vector<Strategy> ways(const PublishedRun& run, const Task& task) {
 struct Predicted {
   double seconds = 0;
   Strategy strategy;
-  double memory_bytes = 0;  ///< of the fullest rank
+  double memory_bytes = 0;    ///< of the fullest rank
+  double gradient_bytes = 0;  ///< of that
 };
 /// Of the ways that fit the memory the fastest; where none fits, of all.
 Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
@@ -69,10 +70,9 @@ Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
   for (const Strategy& strategy : ways) {
     const week25::Rated rated = predictor.rate(strategy);
     const double seconds = rated.time.total();
-    const double memory = rated.memory.total_bytes();
-    if (any.seconds == 0 || seconds < any.seconds) any = {seconds, strategy, memory};
-    if (!predictor.too_large(rated) && (best.seconds == 0 || seconds < best.seconds))
-      best = {seconds, strategy, memory};
+    const Predicted here{seconds, strategy, rated.memory.total_bytes(), rated.memory.state.gradient_bytes};
+    if (any.seconds == 0 || seconds < any.seconds) any = here;
+    if (!predictor.too_large(rated) && (best.seconds == 0 || seconds < best.seconds)) best = here;
   }
   return best.seconds > 0 ? best : any;
 }
@@ -100,10 +100,14 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   if (run.any_microbatch || run.any_schedule)
     row.chosen = fmt::format("microbatch {}, {} chunk{}", library.strategy.microbatch, library.strategy.chunks,
                              library.strategy.chunks == 1 ? "" : "s");
-  row.memory_bytes = library.memory_bytes;
-  if (library.memory_bytes > task.memory_bytes)
-    row.chosen += fmt::format("{}{:.0f} GB of {:.0f}", row.chosen.empty() ? "" : ", ", library.memory_bytes / 1e9,
-                              task.memory_bytes / 1e9);
+  row.memory_bytes = library.memory_bytes + (run.two_gradients ? library.gradient_bytes / 2 : 0);
+  row.published_memory_bytes = run.memory_bytes;
+  const auto add = [&](const std::string& words) { row.chosen += (row.chosen.empty() ? "" : ", ") + words; };
+  if (row.memory_bytes > task.memory_bytes)
+    add(fmt::format("{:.0f} GB of {:.0f}", row.memory_bytes / 1e9, task.memory_bytes / 1e9));
+  if (run.memory_bytes > 0)
+    add(fmt::format("{:.1f} of {:.1f} GB used ({:+.1f}%)", row.memory_bytes / 1e9, run.memory_bytes / 1e9,
+                    100 * row.memory_error()));
   return row;
 }
 
@@ -184,14 +188,29 @@ std::vector<ValidatedTable> validate(const std::string& root, const std::string&
   return all;
 }
 
-Deviation deviation(const ValidatedTable& table, double Validated::*predicted) {
-  std::vector<double> off;
-  for (const Validated& row : table.rows) off.push_back(std::abs(row.*predicted / row.published - 1));
+namespace {
+
+Deviation deviation_of(const std::vector<double>& off) {
   if (off.empty()) return {};
   Deviation result{
       .median = lockstep::median(off).value, .mean = 0, .worst = *std::max_element(off.begin(), off.end())};
   for (const double value : off) result.mean += value / static_cast<double>(off.size());
   return result;
+}
+
+}  // namespace
+
+Deviation deviation(const ValidatedTable& table, double Validated::*predicted) {
+  std::vector<double> off;
+  for (const Validated& row : table.rows) off.push_back(std::abs(row.*predicted / row.published - 1));
+  return deviation_of(off);
+}
+
+Deviation memory_deviation(const ValidatedTable& table) {
+  std::vector<double> off;
+  for (const Validated& row : table.rows)
+    if (row.published_memory_bytes > 0) off.push_back(std::abs(row.memory_error()));
+  return deviation_of(off);
 }
 
 }  // namespace lockstep::plan

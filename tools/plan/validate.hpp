@@ -19,9 +19,11 @@ struct Validated {
                        ///< peak; of an all-reduce, a line α + nβ through the calibration's points
   double file = 0;     ///< by the machine file alone
   double library = 0;  ///< by its libraries' prices
-  double memory_bytes = 0;  ///< that a run needs of a GPU, as we count
-  std::string chosen;       ///< of a run whose source leaves something open; and what it needs, where that is too much
+  double memory_bytes = 0;            ///< that a run needs of a GPU, as we count
+  double published_memory_bytes = 0;  ///< that it used; 0: not published
+  std::string chosen;  ///< of a run whose source leaves something open; and what it needs, where that is too much
   double error() const { return library / published - 1; }
+  double memory_error() const { return memory_bytes / published_memory_bytes - 1; }
 };
 
 struct ValidatedTable {
@@ -38,6 +40,8 @@ struct Deviation {
   double median = 0, mean = 0, worst = 0;
 };
 Deviation deviation(const ValidatedTable& table, double Validated::*predicted);
+/// The same of memory, of the rows that say what they used.
+Deviation memory_deviation(const ValidatedTable& table);
 
 /// The share of the peak that one layer of the 22B model reaches on A100 (arXiv 2205.05198, Table 4, baseline).
 double layer_utilisation(const std::string& root);

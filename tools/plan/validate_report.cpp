@@ -74,6 +74,20 @@ void print_signs(const std::vector<ValidatedTable>& tables) {
   }
 }
 
+/// Memory, of the tables that have it. What a GPU used has more in it than is counted: the context, the library's
+/// buffers, and blocks that the allocator keeps.
+void print_memory(const std::vector<ValidatedTable>& tables) {
+  for (const ValidatedTable& table : tables) {
+    std::size_t all = 0, small = 0;
+    for (const Validated& point : table.rows)
+      if (point.published_memory_bytes > 0) ++all, small += point.memory_error() < 0;
+    if (all == 0) continue;
+    const Deviation off = memory_deviation(table);
+    fmt::print("Memory of {}: {} runs, {} predicted too small; median {:.1f} %, mean {:.1f}, worst {:.1f}.\n",
+               table.name, all, small, 100 * off.median, 100 * off.mean, 100 * off.worst);
+  }
+}
+
 Row row_of(const ValidatedTable& table, const Validated& point) {
   Row row;
   row.set("kind", "validated").set("table", table.name).set("point", point.name).set("unit", table.unit);
@@ -81,7 +95,10 @@ Row row_of(const ValidatedTable& table, const Validated& point) {
   row.set("by_libraries", point.library).set("relative_error", point.error());
   row.set("file_relative_error", point.file / point.published - 1);
   row.set("simple_relative_error", point.simple / point.published - 1);
-  return row.set("memory_bytes", point.memory_bytes).set("chosen", point.chosen);
+  row.set("memory_bytes", point.memory_bytes).set("chosen", point.chosen);
+  if (point.published_memory_bytes > 0)
+    row.set("published_memory_bytes", point.published_memory_bytes).set("memory_relative_error", point.memory_error());
+  return row;
 }
 
 }  // namespace
@@ -95,6 +112,7 @@ void validate_all(const std::string& root, const std::string& only, const std::s
   }
   print_summary(tables);
   print_signs(tables);
+  print_memory(tables);
   Context context = Context::here();
   context.more.set("command", "validate");
   if (!json.empty()) write_results(json, context, rows);

@@ -41,6 +41,7 @@ week21::Compression compression_named(const std::string& name) {
 
 week22::Precision precision_of(const TrainRequest& r) {
   week22::Precision precision = week22::precision_of(r.precision);
+  if (r.fp32_gradients) precision.reduce = DType::f32;
   if (!r.reduce.empty()) precision.reduce = parse_storage(r.reduce, "type of sums");
   return precision;
 }

@@ -93,6 +93,7 @@ Explanation as_deepspeed(const TrainPlan& plan) {
   if (f.half) config.set("fp16", fp16_json(o));
   if (f.half || f.brain)
     config.set("communication_data_type", text_of(o.reduce == DType::f32 ? "fp32" : f.brain ? "bfp16" : "fp16"));
+  if (o.model.fp32_gradients) config.set("data_types", Members().set("grad_accum_dtype", text_of("fp32")).object());
   e.config = config.object().dump(2) + "\n";
   const auto say = [&](bool so, const std::string& sentence) {
     if (so) e.differs.push_back(sentence);

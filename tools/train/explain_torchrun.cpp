@@ -166,6 +166,9 @@ Explanation as_torchrun(const TrainPlan& plan) {
   say(o.zero == 1 && (f.half || f.brain),
       "ZeRO-1 in 16 bits: autocast keeps fp32 parameters on every rank, where ours keeps 16-bit ones and shards the "
       "fp32 copy.");
+  say(o.model.fp32_gradients,
+      "--fp32-gradients: autocast keeps parameters and their gradients in fp32; with 16-bit parameters PyTorch adds "
+      "gradients in 16 bits.");
   say(o.overlap_scatter,
       "--overlap-scatter: parallelize_module waits for each sum; torch.compile's asynchronous tensor parallelism hides "
       "them in the products themselves.");

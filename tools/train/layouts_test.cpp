@@ -86,7 +86,10 @@ Drawn draw(Draws& draws) {
   if (tp > 1 && draws.one_in(2)) layout.emplace_back("--sequence-parallel");
   if (tp > 1 && draws.one_in(3)) layout.emplace_back("--overlap-scatter");
   if (draws.one_in(3)) say(layout, "--recompute", draws.of({"full", "full", "selective"}));
-  if (precision != "fp32" && draws.one_in(3)) say(layout, "--reduce", "fp32");
+  if (precision != "fp32" && zero < 2 && draws.one_in(3))
+    layout.emplace_back("--fp32-gradients");
+  else if (precision != "fp32" && draws.one_in(3))
+    say(layout, "--reduce", "fp32");
   if (draws.one_in(12)) {
     say(layout, "--compress", draws.of({"topk:0.1", "int8", "int8-two-step"}));
     drawn.lossy = true;

@@ -91,7 +91,10 @@ std::vector<Option> training_options() {
 std::vector<Option> memory_options() {
   return {{"--precision", &R::precision,
            "Type of parameters, activations and gradients: fp32, bf16 or fp16; AdamW keeps fp32", "context.precision"},
-          {"--reduce", &R::reduce, "Type in which gradients are summed over ranks (default: --precision)"},
+          {"--fp32-gradients", &R::fp32_gradients,
+           "With --precision bf16 or fp16: gradients are held and summed in fp32, as by Megatron-LM in bf16",
+           "fp32_gradients"},
+          {"--reduce", &R::reduce, "Type in which gradients are summed over ranks (default: the gradients' own)"},
           {"--loss-scale", &R::loss_scale, "For fp16: dynamic (from 65536), a power of two to begin with, or off"},
           {"--loss-scale-interval", &R::loss_scale_interval, "Good steps after which the scale doubles", Whole{1}},
           {"--recompute", &R::recompute,

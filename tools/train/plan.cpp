@@ -34,6 +34,7 @@ GptConfig model_of(const TrainRequest& r, DType storage, std::size_t vocabulary)
   if (r.heads) model.heads = r.heads;
   if (r.untied) model.tied_head = false;
   model.storage = storage;
+  model.fp32_gradients = r.fp32_gradients;
   model.attention = attention_of(r.attention);
   model.context = std::max(model.context, r.sequence);
   // The models for one laptop know bytes; the published ones keep their vocabulary, of which a text may use a part.
@@ -105,10 +106,15 @@ int chunks_of(const TrainRequest& r) {
 
 /// In the words of the command line.
 void check_reduce(const week25::Options3d& o) {
-  if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.storage)
+  if (o.zero >= 2 && o.model.gradients() != o.model.storage)
     refuse(fmt::format(
-        "--zero {} sums gradients in the type they are computed in: leave out --reduce, or take --zero 0 or 3",
-        o.zero));
+        "--fp32-gradients with --zero {}: a unit's gradients have the type of its parameters until they are "
+        "reduced; take --zero 0 or 1{}",
+        o.zero, o.zero == 3 ? ", or sum in fp32 (--reduce fp32)" : ""));
+  if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.gradients())
+    refuse(fmt::format("--zero {} sums gradients in the type they are held in, {}: leave out --reduce, or take {}",
+                       o.zero, to_string(o.model.gradients()),
+                       o.zero == 1 ? "--fp32-gradients, or --zero 0 or 3" : "--zero 0 or 3"));
 }
 
 /// In the words of the command line.
@@ -266,7 +272,7 @@ week25::Options3d step_of(const TrainPlan& plan, const week25::MeshShape& mesh, 
   check_reduce(o);
   check_overlap(r);
   week25::check(o);
-  const std::size_t gradient_bytes = most_parameters(o) * bytes_of(o.model.storage);
+  const std::size_t gradient_bytes = most_parameters(o) * bytes_of(o.model.gradients());
   o.bucket_bytes =
       r.bucket_bytes.empty() ? std::min(o.bucket_bytes, gradient_bytes / 8 + 1) : parse_bytes(r.bucket_bytes);
   if (o.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
@@ -290,7 +296,7 @@ std::size_t TrainPlan::own_parameters() const { return most_parameters(step); }
 
 std::vector<std::size_t> TrainPlan::buckets() const {
   DryRun dry_run(run.machine);  // buckets are cuts of the flat gradient
-  const Slice gradients = dry_run.rank().allocate(own_parameters(), step.model.storage, Category::gradient);
+  const Slice gradients = dry_run.rank().allocate(own_parameters(), step.model.gradients(), Category::gradient);
   std::vector<std::size_t> elements;
   for (const week21::Bucket& bucket : week21::bucket_layout({gpt_parameter_table(step.model), {}, gradients},
                                                             week25::bucket_options(step.bucket_bytes, step.overlap)))

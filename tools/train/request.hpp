@@ -35,6 +35,7 @@ struct TrainRequest {
   double clip = 1.0;
   std::uint64_t seed = 1;
   std::string precision = "fp32";
+  bool fp32_gradients = false;
   std::string reduce;                  // type in which gradients are summed over ranks; by default that of precision
   std::string loss_scale = "dynamic";  // of fp16: dynamic, off, or where the dynamic one begins
   int loss_scale_interval = 2000;

@@ -57,6 +57,7 @@ StageParts stage_parts(const TrainPlan& plan, int stage) {
 double rows_of(const TrainPlan& plan) { return static_cast<double>(plan.tokens_per_step()) / plan.step.data_ranks(); }
 
 double element_bytes(const TrainPlan& plan) { return static_cast<double>(bytes_of(plan.step.model.storage)); }
+double gradient_bytes(const TrainPlan& plan) { return static_cast<double>(bytes_of(plan.step.model.gradients())); }
 
 /// What tensor parallelism sends (week 23): of N × C elements for each half of a sum. A block has two sums forward,
 /// again where it is recomputed, and two backward; with cut rows each begins with a gather, and backward rows are
@@ -70,7 +71,7 @@ double tensor_bytes(const TrainPlan& plan, const StageParts& stage) {
       stage.blocks * (4 * forwards + 4 + 2 * cut) + (stage.embeds ? 2 : 0) + (stage.has_head ? 2 + cut : 0);
   const double norms = cut * 2 * stage.norms / shards_of(plan);  // both halves of the sum of their gradients
   const double loss = stage.has_head ? rows * 2 * o.mesh.tp * 4 : 0;
-  return half(o.mesh.tp) * ((halves * rows * wide + norms) * element_bytes(plan) + loss);
+  return half(o.mesh.tp) * (halves * rows * wide * element_bytes(plan) + norms * gradient_bytes(plan) + loss);
 }
 
 /// What a stage sends its neighbours; and of the first and the last its gradient of the embedding that both have.
@@ -80,7 +81,7 @@ double pipeline_bytes(const TrainPlan& plan, const StageParts& stage) {
   const double boundaries = stage.boundaries * rows_of(plan) * wide / cut;
   const bool shares = o.model.tied_head && stage.embeds != stage.has_head;
   const double embedding = static_cast<double>(o.part(0).own_vocabulary()) * wide;
-  return (boundaries + (shares ? embedding / shards_of(plan) : 0)) * element_bytes(plan);
+  return boundaries * element_bytes(plan) + (shares ? embedding / shards_of(plan) : 0) * gradient_bytes(plan);
 }
 
 /// What context parallelism sends (23.6) for each of the stage's blocks and each row of keys and values: forward

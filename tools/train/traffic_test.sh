@@ -3,7 +3,7 @@
 # type than they are computed in.
 #   traffic_test.sh TRAIN_SIM
 set -eu
-for way in "--precision bf16" "--precision bf16 --reduce fp32" "--precision bf16 --zero 1" \
+for way in "--precision bf16" "--precision bf16 --reduce fp32" "--precision bf16 --fp32-gradients --zero 1" "--precision bf16 --zero 1" \
   "--precision bf16 --reduce fp32 --zero 3" "--precision bf16 --cp 4" "--precision bf16 --cp 2 --zero 1 --recompute full" \
   "--precision bf16 --zero 3 --shard-group 4" "--precision bf16 --zero 3 --shard-group 2 --microbatches 4" \
   "--precision bf16 --cp 4 --model tiny-llama --layers 8 --d-model 512 --sequence 512"; do

@@ -74,13 +74,15 @@ struct GptConfig {
   std::size_t heads = 2;
   std::size_t d_model = 64;
   std::size_t vocabulary = 256;
-  std::size_t context = 64;    // longest sequence, if positions are learned
-  bool tied_head = true;       // the head uses the token embedding
-  DType storage = DType::f32;  // dtype of values, gradients and activations: f32, bf16 or f16; sums are always f32
+  std::size_t context = 64;     // longest sequence, if positions are learned
+  bool tied_head = true;        // the head uses the token embedding
+  DType storage = DType::f32;   // dtype of values, gradients and activations: f32, bf16 or f16; sums are always f32
+  bool fp32_gradients = false;  // gradients of parameters are held and summed in fp32, whatever the storage
   AttentionKind attention = AttentionKind::flash;
   TensorShard tensor;  // the sizes above are those of the whole model
   Architecture architecture;
 
+  DType gradients() const { return fp32_gradients ? DType::f32 : storage; }  // of parameters
   std::size_t head_size() const { return d_model / heads; }
   std::size_t qkv_width() const { return architecture.qkv_width(heads, d_model); }
   std::size_t mlp_width() const { return architecture.mlp_width(d_model); }

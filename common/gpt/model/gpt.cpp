@@ -152,7 +152,7 @@ Gpt::Gpt(Rank me, const GptConfig& config, std::uint64_t seed, Owns owns) : conf
   if (owns == Owns::nothing) return;
   const bool both = owns == Owns::values_and_gradients;
   parameters_.values = me.allocate(config.parameters(), config.storage, Category::parameter);
-  if (both) parameters_.gradients = me.allocate(config.parameters(), config.storage, Category::gradient);
+  if (both) parameters_.gradients = me.allocate(config.parameters(), config.gradients(), Category::gradient);
   for (std::size_t i = 0; i < parameters_.list.size(); ++i) {
     bind(i, parameters_.value(i), both ? parameters_.gradient(i) : Slice{});
     initialise_part(me, config, parameters_.list[i], i, 0, values_[i], seed);

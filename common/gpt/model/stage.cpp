@@ -142,7 +142,7 @@ void GptStage::own_tensors(std::uint64_t seed, Owns owns) {
   const bool both = owns == Owns::values_and_gradients;
   parameters_.values = me_.allocate(size, config.storage, Category::parameter);
   if (both) {
-    parameters_.gradients = me_.allocate(size, config.storage, Category::gradient);
+    parameters_.gradients = me_.allocate(size, config.gradients(), Category::gradient);
     fill(me_, parameters_.gradients, 0);
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

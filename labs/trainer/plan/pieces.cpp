@@ -378,7 +378,8 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int ho
     bytes += unit_bytes(strategy, pieces, options_.by_layer);
     const bool embeds = s == 0 || (s == head_stage(strategy) && pieces.tied_parameters > 0);
     if (strategy.dp > 1)  // a ring's scratch: a chunk of the largest tensor
-      bytes += 2 * (embeds ? pieces.embed_parameters : pieces.largest_parameters) / holders;
+      bytes += week25::bytes_of_gradient(strategy) * (embeds ? pieces.embed_parameters : pieces.largest_parameters) /
+               holders;
     // Boundaries in flight: those sent last, and those received ahead.
     if (strategy.pp > 1) bytes += std::min(3 * microbatches, 6) * pieces.boundary_bytes;
   }
@@ -411,7 +412,8 @@ void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Wo
     work.stages[s].hop_occupied = pieces.boundary_bytes * beta(levels[s]);
     work.stages[s].hop = machine_.alpha(levels[s]) + work.stages[s].hop_occupied;
   }
-  const double tied = 2 * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
+  const double tied =
+      week25::bytes_of_gradient(strategy) * pieces.tied_parameters / (strategy.zero >= 1 ? strategy.dp : 1);
   if (tied == 0 || head_stage(strategy) == 0) return;
   for (StageWork* stage : {&work.stages.front(), &work.stages.back()}) {  // both exchange its gradient, and add
     stage->working_bytes += tied;

@@ -147,6 +147,11 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
         fmt::format("ZeRO-{} would reduce gradients, or gather parameters, for each of {} microbatches on each of "
                     "{} stages: use 0 or 1 with a pipeline",
                     s.zero, m, s.pp)};
+  if (s.zero > 1 && task.model.fp32_gradients)
+    return Refusal{"ZeRO-2 and 3 with fp32 gradients",
+                   fmt::format("ZeRO-{} with fp32 gradients: a unit's gradients have the type of its parameters until "
+                               "they are reduced",
+                               s.zero)};
   if (s.zero == 3 && s.dp % holders(task, s) != 0)
     return Refusal{
         "groups that hold the state do not divide dp",
@@ -206,7 +211,9 @@ const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const
   return played;
 }
 
-Rated Predictor::rate(const Strategy& strategy) {
+Rated Predictor::rate(const Strategy& asked) {
+  Strategy strategy = asked;
+  strategy.fp32_gradients = task_.model.fp32_gradients;
   Strategy group = strategy;  // the ranks that shard the state
   group.dp = holders(task_, strategy);
   week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy), group.dp);

@@ -14,7 +14,7 @@ namespace lockstep::plan {
 
 struct Task {
   std::string model_name;
-  GptConfig model;  ///< stored in 16 bits
+  GptConfig model;  ///< stored in 16 bits; its gradients may be fp32
   Cluster cluster;
   int global_batch = 0;          ///< sequences per step
   std::size_t length = 0;        ///< tokens per sequence
@@ -66,8 +66,8 @@ class Predictor {
       : task_(task),
         pricer_(task.model, task.cluster.machine, task.length,
                 {task.units == "layer", task.overlap, task.overlap_scatter, task.overlap_gather}) {}
-  /// Rates a valid strategy.
-  week25::Rated rate(const week25::Strategy& strategy);
+  /// Rates a valid strategy, with gradients of the model's type.
+  week25::Rated rate(const week25::Strategy& asked);
   /// Returns the reason if the strategy needs too much memory.
   std::optional<Refusal> too_large(const week25::Rated& rated) const;
   const Task& task() const { return task_; }

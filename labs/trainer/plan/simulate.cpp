@@ -27,7 +27,7 @@ week25::Options3d options_of(const Task& task, const week25::Strategy& s) {
   options.overlap = task.overlap;
   options.overlap_scatter = task.overlap_scatter && s.sequence_parallel;
   options.overlap_gather = task.overlap_gather && (s.zero == 1 || s.zero == 2);
-  options.reduce = task.model.storage;
+  options.reduce = task.model.gradients();
   options.wrapping = week25::parse_wrapping(task.units);
   week25::check(options);
   return options;

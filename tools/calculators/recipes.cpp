@@ -1,0 +1,105 @@
+#include "tools/calculators/recipes.hpp"
+
+#include <fmt/format.h>
+
+#include "common/error.hpp"
+#include "common/support/text/nearest.hpp"
+
+namespace lockstep::bench {
+
+const std::vector<ToolRecipe>& tool_recipes() {
+  const RecipeLine copy{"fp32 copy of the parameters", 4, 1}, moments{"m and v", 8, 1};
+  static const std::vector<ToolRecipe> all{
+      {"fp32-grads",
+       "16-bit parameters, with gradients that are held and summed in fp32",
+       {0, 1, 2, 3},
+       {{"parameters, 16 bits", 2, 3}, {"gradients, fp32", 4, 2}, copy, moments},
+       "",
+       "With 16-bit gradients it is 16 bytes per parameter. ./lab train and plan have these gradients in stages 0 and "
+       "1 "
+       "(--fp32-gradients)."},
+      {"megatron",
+       "Megatron-LM in bf16 (Megatron Core, Distributed Optimizer: 18, and 6 + 12/d with it)",
+       {0, 1},
+       {{"parameters, 16 bits", 2, kNever}, {"main gradients, fp32", 4, kNever}, copy, moments},
+       "",
+       "Stage 1 is --use-distributed-optimizer. In fp16 it is 20 bytes, and 4 + 16/d: gradients have 16 bits, and the "
+       "optimizer an fp32 copy of its part of them."},
+      {"deepspeed",
+       "DeepSpeed's estimate_zero2_ and estimate_zero3_model_states_mem_needs, without offloading",
+       {2, 3},
+       {{"parameters, 16 bits", 2, 3}, {"gradients, 16 bits", 2, 2, 2}, {"gradients, fp32", 4, 1}, copy, moments},
+       "16-bit parameters and gradients of the largest layer",
+       "Stage 2 is 2 + 18/N bytes per parameter and stage 3 is 18/N, where the ZeRO paper has 2 + 14/N and 16/N: the "
+       "estimators count fp32 gradients. Stage 3 has 16-bit ones of one layer at a time. Older versions said 4 + 16/N "
+       "for stage 2, which is 6 on 8 GPUs."},
+      {"fsdp2",
+       "PyTorch's fully_shard on fp32 parameters, with MixedPrecisionPolicy(bfloat16, reduce_dtype=float32)",
+       {3},
+       {{"parameters, fp32", 4, 3}, {"gradients, fp32", 4, 3}, moments},
+       "16-bit parameters and gradients of the largest layer",
+       "The sharded parameters are their own fp32 copy. What is gathered is a unit, usually a block, which is more "
+       "than "
+       "the largest layer."},
+      {"nanotron",
+       "nanotron's FP32GradientAccumulator",
+       {0, 1},
+       {{"parameters, 16 bits", 2, kNever},
+        {"gradients, 16 bits", 2, kNever},
+        {"gradients, fp32", 4, kNever},
+        copy,
+        moments},
+       "",
+       "16-bit gradients are freed when a microbatch has been added to the fp32 ones, so between microbatches it is 2 "
+       "bytes less: 18. Its ZeRO-1 keeps fp32 gradients of all parameters on every rank."}};
+  return all;
+}
+
+const ToolRecipe& find_recipe(const std::string& name) {
+  std::vector<std::string> known;
+  for (const ToolRecipe& recipe : tool_recipes()) {
+    if (recipe.name == name) return recipe;
+    known.push_back(recipe.name);
+  }
+  throw Error(Verdict::usage, unknown_name("--recipe", name, known));
+}
+
+namespace {
+
+double line_bytes(const RecipeLine& line, int stage, int ranks) {
+  if (stage > line.last_stage) return 0;
+  return line.bytes / (stage >= line.shared_from ? ranks : 1);
+}
+
+}  // namespace
+
+double recipe_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks, double largest_layer) {
+  double bytes = 0;
+  for (const RecipeLine& line : recipe.lines) bytes += line_bytes(line, stage, ranks) * parameters;
+  return bytes + (stage == 3 && !recipe.largest.empty() ? 4 * largest_layer : 0);
+}
+
+std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,
+                          double largest_layer) {
+  std::string text = fmt::format("{}: {}\n{}: {:.4g} parameters on {} GPU{}, GB on each (bytes per parameter)\n{:<54}",
+                                 recipe.name, recipe.source, model, parameters, ranks, ranks == 1 ? "" : "s", "");
+  for (const int stage : recipe.stages) text += fmt::format(" {:>18}", fmt::format("stage {}", stage));
+  const auto row = [&](const std::string& kind, const auto& bytes_in) {
+    text += fmt::format("\n{:<54}", kind);
+    for (const int stage : recipe.stages) {
+      const double bytes = bytes_in(stage);
+      text += fmt::format(" {:>18}", fmt::format("{:.2f} ({:.4g})", bytes / 1e9, bytes / parameters));
+    }
+  };
+  for (const RecipeLine& line : recipe.lines)
+    row(line.kind, [&](int stage) { return parameters * line_bytes(line, stage, ranks); });
+  if (!recipe.largest.empty() && largest_layer > 0)
+    row(recipe.largest, [&](int stage) { return stage == 3 ? 4 * largest_layer : 0; });
+  row("together", [&](int stage) { return recipe_bytes(recipe, parameters, stage, ranks, largest_layer); });
+  text += fmt::format("\n{}\n", recipe.remark);
+  if (!recipe.largest.empty() && largest_layer == 0)
+    text += "Left out, since it depends on the model (--model): " + recipe.largest + ".\n";
+  return text + "\n";
+}
+
+}  // namespace lockstep::bench

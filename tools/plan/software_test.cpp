@@ -1,0 +1,69 @@
+// What published software does differently, in ./lab plan: fp32 gradients. By formula beside the simulator's step.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "labs/trainer/phantom_step.hpp"
+#include "labs/trainer/plan/simulate.hpp"
+#include "tools/plan/plan_testing.hpp"
+
+namespace lockstep::plan {
+namespace {
+
+using week25::Rated;
+using week25::Strategy;
+
+const Strategy kWays[] = {{.dp = 16},
+                          {.dp = 16, .zero = 1},
+                          {.dp = 4, .tp = 4, .zero = 1, .recompute = true},
+                          {.dp = 2, .tp = 2, .pp = 4, .recompute = true, .sequence_parallel = true},
+                          {.dp = 4, .pp = 4, .microbatch = 2, .zero = 1, .recompute = true}};
+
+/// The predicted and the simulated step of each way; they must agree about as well as for any other plan.
+std::vector<std::pair<Rated, week25::PhantomStep>> both(const Task& task) {
+  std::vector<std::pair<Rated, week25::PhantomStep>> all;
+  for (const Strategy& strategy : kWays) {
+    const Rated rated = Predictor(task).rate(strategy);
+    week25::PhantomStep step = week25::phantom_step(options_of(task, strategy), task.cluster.machine);
+    fmt::print("{:.4f} s, simulated {:.4f}; {:.2f} GB, simulated {:.2f}: {}\n", rated.time.total(), step.seconds,
+               rated.memory.total_bytes() / 1e9, step.peak_bytes() / 1e9, format_strategy(strategy));
+    EXPECT_NEAR(rated.time.total() / step.seconds, 1, 0.15) << format_strategy(strategy);
+    EXPECT_NEAR(rated.memory.total_bytes() / step.peak_bytes(), 1, 0.03) << format_strategy(strategy);
+    all.emplace_back(rated, std::move(step));
+  }
+  return all;
+}
+
+TEST(Fp32Gradients, AreHeldSentAndAddedAsTheSimulatorDoes) {
+  Task task = task_of("gpt2-355m", "dgx-a100-hdrx2", 64);
+  const auto sixteen = both(task);
+  task.model.fp32_gradients = true;
+  const auto fp32 = both(task);
+  for (std::size_t i = 0; i < sixteen.size(); ++i) {
+    const auto& [before, step_before] = sixteen[i];
+    const auto& [after, step_after] = fp32[i];
+    EXPECT_DOUBLE_EQ(after.memory.state.gradient_bytes, 2 * before.memory.state.gradient_bytes);
+    EXPECT_DOUBLE_EQ(after.memory.state.parameter_bytes, before.memory.state.parameter_bytes);
+    // Of 25 MiB of fp32 there are more buckets, whose latencies the formula leaves out.
+    const double longer = after.time.total() / before.time.total(),
+                 simulated = step_after.seconds / step_before.seconds;
+    EXPECT_GT(longer, 1);
+    EXPECT_NEAR(longer / simulated, 1, 0.05) << format_strategy(kWays[i]);
+    double sent_before = 0, sent_after = 0;
+    for (const auto& level : step_before.levels) sent_before += level.all;
+    for (const auto& level : step_after.levels) sent_after += level.all;
+    EXPECT_GT(sent_after, 1.001 * sent_before) << format_strategy(kWays[i]);
+  }
+}
+
+TEST(Fp32Gradients, AreRefusedWhereUnitsShareTheirType) {
+  Task task = task_of("gpt2-355m", "dgx-a100-hdrx2", 64);
+  task.model.fp32_gradients = true;
+  for (const int zero : {2, 3}) {
+    const auto refusal = why_not(task, {.dp = 16, .zero = zero});
+    ASSERT_TRUE(refusal) << zero;
+    EXPECT_TRUE(contains(refusal->sentence, "fp32 gradients"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::plan
