@@ -101,6 +101,8 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   if (row.is("attention", "materialised"))
     run.attention = run.selective ? AttentionKernel::materialised_again : AttentionKernel::materialised;
   run.kernel = row.get<std::string>("kernel", "");
+  if (row.is("host", "ahead")) run.host = HostMode::ahead;
+  if (row.is("host", "waits")) run.host = HostMode::waits;
   run.units = row.get<std::string>("units", "block");
   run.overlap = row.get<bool>("overlap", true);
   run.overlap_scatter = row.get<bool>("overlap_scatter", false) && s.sequence_parallel;

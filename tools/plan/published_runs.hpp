@@ -22,7 +22,8 @@ struct PublishedRun {
   bool any_microbatch = false;  ///< the source does not say: the fastest that fits
   bool any_schedule = false;    ///< likewise
   AttentionKernel attention = AttentionKernel::flash;
-  std::string kernel;   ///< of flash attention, as machine files call it; "": theirs first
+  std::string kernel;  ///< of flash attention, as machine files call it; "": theirs first
+  HostMode host = HostMode::ignored;
   std::string units;    ///< of ZeRO-3
   bool overlap = true;  ///< sums of gradients go on behind the backward, and tensor-parallel ones behind products
   bool overlap_scatter = false, overlap_gather = false;  ///< as week25::Options3d's

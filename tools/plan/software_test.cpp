@@ -1,7 +1,9 @@
-// What published software does differently, in ./lab plan: fp32 gradients. By formula beside the simulator's step.
+// What published software does differently, in ./lab plan: fp32 gradients, and hosts that issue operations one
+// by one. By formula beside the simulator's step.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/plan_testing.hpp"
@@ -62,6 +64,39 @@ TEST(Fp32Gradients, AreRefusedWhereUnitsShareTheirType) {
     const auto refusal = why_not(task, {.dp = 16, .zero = zero});
     ASSERT_TRUE(refusal) << zero;
     EXPECT_TRUE(contains(refusal->sentence, "fp32 gradients"));
+  }
+}
+
+TEST(Host, TakesTheSlowerOfTheTwoOrTheirSum) {
+  Machine machine = find_machine("dgx-a100", kMachines).as_library(AttentionKernel::materialised);
+  LibraryPrices& prices = *machine.library;
+  const double host = prices.host_seconds;
+  ASSERT_GT(host, 0);
+  const Operation small{.name = "add", .bytes = 3e5}, large{.name = "add", .bytes = 3e9};
+  const Operation scores{"attention_backward", 1e12, 1e9, DType::bf16, {}, {}, true, {2048, 2048, 128}};
+  for (const auto& [operation, issued] : {std::pair{small, 1}, {large, 1}, {scores, 7}}) {
+    prices.host = HostMode::ignored;
+    const double gpu = machine.seconds(operation);
+    prices.host = HostMode::ahead;
+    EXPECT_DOUBLE_EQ(machine.seconds(operation), std::max(gpu, issued * host)) << operation.name;
+    prices.host = HostMode::waits;
+    EXPECT_DOUBLE_EQ(machine.seconds(operation), gpu + issued * host) << operation.name;
+  }
+}
+
+// The simulator and the formulas take operations' times from one place.
+TEST(Host, FormulasAndSimulatorAgree) {
+  Task task = task_of("gpt2-355m", "dgx-a100-hdrx2", 64);
+  task.cluster.machine = task.cluster.machine.as_library();
+  const Strategy strategy{.dp = 2, .tp = 2, .pp = 4};
+  double before = 0;
+  for (const HostMode host : {HostMode::ignored, HostMode::ahead, HostMode::waits}) {
+    task.cluster.machine.library->host = host;
+    const double seconds = Predictor(task).rate(strategy).time.total();
+    const double simulated = week25::phantom_step(options_of(task, strategy), task.cluster.machine).seconds;
+    EXPECT_NEAR(seconds / simulated, 1, 0.05);
+    EXPECT_GE(seconds, before);
+    before = seconds;
   }
 }
 

@@ -95,6 +95,7 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   row.simple = simple_seconds(run, task.cluster.machine, utilisation);
   row.file = predict(task, all).seconds;
   task.cluster.machine = task.cluster.machine.as_library(run.attention, run.kernel);
+  task.cluster.machine.library->host = run.host;
   const Predicted library = predict(task, all);
   row.library = library.seconds;
   if (run.any_microbatch || run.any_schedule)

@@ -204,7 +204,7 @@ TEST(Validate, PublishedRatesBecomeSeconds) {
 TEST(Validate, MediansDoNotWorsen) {
   // In %: what they are, rounded up. Goals: 10 of every table, and 3.65 on average of megatron-recomputation.
   const std::map<std::string, double> most{{"bloom-february", 13.5},
-                                           {"bloom-fp32-gradients", 10},
+                                           {"bloom-fp32-gradients", 9.5},
                                            {"bloom-numa", 11},
                                            {"fms-fsdp", 11},
                                            {"llama3", 8},

@@ -50,7 +50,9 @@ double attention_seconds(const LibraryPrices& prices, const Operation& operation
 
 }  // namespace
 
-double library_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation) {
+namespace {
+
+double gpu_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation) {
   const double memory = operation.bytes / prices.memory_bytes_per_second;
   if (!operation.matmul) return memory + machine.launch;
   if (std::string_view(operation.name).starts_with("attention"))
@@ -61,6 +63,25 @@ double library_seconds(const LibraryPrices& prices, const Machine& machine, cons
   const double operands = static_cast<double>((m + n) * k * bytes_of(operation.dtype));
   const double others = std::max(0.0, operation.bytes - operands) / prices.memory_bytes_per_second;
   return std::max(operation.flop / rate + others, memory) + prices.matmul_seconds + machine.launch;
+}
+
+/// Operations that eager software issues for one of ours. Attention with a matrix of scores: a product, masked softmax,
+/// dropout, product and copy; and backward, where each product is two, the copies of three gradients into one
+/// (bigscience-workshop/Megatron-DeepSpeed, megatron/model/transformer.py, ParallelAttention).
+int issued(const LibraryPrices& prices, const Operation& operation) {
+  const std::string_view name = operation.name;
+  if (prices.kernel == AttentionKernel::flash || !name.starts_with("attention")) return 1;
+  if (!name.ends_with("backward")) return 5;
+  return prices.kernel == AttentionKernel::materialised_again ? 12 : 7;
+}
+
+}  // namespace
+
+double library_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation) {
+  const double gpu = gpu_seconds(prices, machine, operation);
+  if (prices.host == HostMode::ignored) return gpu;
+  const double host = issued(prices, operation) * prices.host_seconds;
+  return prices.host == HostMode::waits ? gpu + host : std::max(gpu, host);
 }
 
 namespace {

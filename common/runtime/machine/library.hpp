@@ -22,6 +22,11 @@ struct Machine;
 /// time. `materialised_again`: the backward recomputes them (selective recomputation, arXiv 2205.05198).
 enum class AttentionKernel : std::uint8_t { flash, materialised, materialised_again };
 
+/// The host of software that issues operations one by one ("eager"). It is not counted; or it works ahead, so that an
+/// operation takes as long as the slower of host and GPU; or it waits for each (CUDA_LAUNCH_BLOCKING=1), and both add
+/// up.
+enum class HostMode : std::uint8_t { ignored, ahead, waits };
+
 struct AttentionPoint {
   double positions = 0;
   double forward = 0, backward = 0;  ///< FLOP per second, counting only the half that a causal mask leaves
@@ -40,6 +45,7 @@ struct LibraryPrices {
   double matmul_flop_per_second = 0;  ///< for large products in 16 bits, at the clock rate under sustained load
   double matmul_seconds = 0;          ///< seconds lost by each product while the chip fills and drains
   double memory_bytes_per_second = 0;
+  double host_seconds = 0;                  ///< that eager software needs to issue an operation
   std::vector<FlashKernel> flash;           ///< the first is the default
   int all_reduce_ranks = 0;                 ///< number of ranks in the curve's measurement
   std::vector<CollectivePoint> all_reduce;  ///< seconds for whole arrays, on so many ranks of the innermost level
@@ -47,12 +53,13 @@ struct LibraryPrices {
   int collective_blocks = 0;                ///< multiprocessors that a collective's kernel occupies within a node
   int collective_blocks_across_nodes = 0;   ///< and across nodes
   AttentionKernel kernel = AttentionKernel::flash;
+  HostMode host = HostMode::ignored;
   std::size_t which = 0;  ///< index into `flash`
 };
 
 /// Seconds of an operation. A product takes FLOP / rate, then writes its result to memory, so a small inner dimension
 /// is slow. Attention follows its own curve, or costs the sum of its parts; all other operations take the time to read
-/// and write their operands. Each includes the launch.
+/// and write their operands. Each includes the launch; `host` may make it longer.
 double library_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation);
 
 /// Seconds of a library all-reduce of `bytes` (the whole array) among `ranks` that are `apart` ranks from each other.
