@@ -49,6 +49,7 @@ class BlockLayers final : public Layers {
                    Slice y) const override {
     column(saved.up, saved.norm2, pair(values, P::up_weight, P::up_bias), shape, "mlp forward gather");
     block_activation(me, shape, saved);
+    if (y.empty()) return;
     row(y, saved.gelu, pair(values, P::down_weight, P::down_bias), shape,
         cut_rows_ ? "mlp forward scatter" : "mlp forward");
   }

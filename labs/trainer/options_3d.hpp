@@ -31,6 +31,7 @@ struct Options3d : EngineOptions {
                                    ///< products
   bool overlap_gather = false;     ///< stages 1 and 2: gather new values behind the next forward
   week22::Recompute recompute = week22::Recompute::none;
+  bool stops_early = false;         ///< recomputing a whole block ends when all that its backward reads is there
   std::optional<float> loss_scale;  ///< initial value of the dynamic loss scale, for fp16
   int loss_scale_interval = 2000;
   std::uint64_t seed = 1;

@@ -124,9 +124,13 @@ void check_zero(const Options3d& o) {
         fmt::format("ZeRO-{} sums gradients in the type they are held in, {}", o.zero, to_string(o.model.gradients())));
 }
 
-StageMemory memory_of(week22::Recompute recompute) {
+void rebuild_block(Rank me, const Gpt& gpt, std::size_t layer, Activations& saved) {
+  gpt.rebuild_block(me, layer, saved);
+}
+
+StageMemory memory_of(week22::Recompute recompute, bool stops_early) {
   using Keep = StageMemory::Keep;
-  if (recompute == week22::Recompute::full) return {Keep::inputs, week22::restore_block};
+  if (recompute == week22::Recompute::full) return {Keep::inputs, stops_early ? rebuild_block : week22::restore_block};
   if (recompute == week22::Recompute::selective) return {Keep::all_but_probabilities, week22::restore_probabilities};
   return {};
 }
@@ -313,9 +317,9 @@ Worker make_worker(const Mesh& mesh, const Options3d& o, const DpGroups& groups)
                 .sharded = o.zero > 0 && mesh.dp.size() > 1,
                 .values_sharded = o.zero == 3 && mesh.dp.size() > 1};
   worker.schedule = stage_schedule(o, mesh.here.pp);
-  worker.stage =
-      std::make_unique<GptStage>(mesh.pp, pipeline_shape(o), o.part(mesh.here.tp), stage_pieces(o), worker.batches,
-                                 token_factor(o), o.seed, owned_by_model(o.zero), memory_of(o.recompute));
+  worker.stage = std::make_unique<GptStage>(mesh.pp, pipeline_shape(o), o.part(mesh.here.tp), stage_pieces(o),
+                                            worker.batches, token_factor(o), o.seed, owned_by_model(o.zero),
+                                            memory_of(o.recompute, o.stops_early));
   std::shared_ptr<const Layers> layers;
   if (o.mesh.tp > 1) layers = make_layers(worker.tp, worker.stage->config(), o.overlap_scatter);
   if (o.cp > 1) {

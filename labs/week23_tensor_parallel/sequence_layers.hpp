@@ -43,6 +43,7 @@ class SequenceLayers final : public ShardedLayers {
     column_forward_rows(tp_, saved.up, saved.norm2, pair(values, P::up_weight, P::up_bias), shape.rows(),
                         "mlp forward gather");
     gelu(me, saved.gelu, saved.up);
+    if (y.empty()) return;
     row_forward_rows(tp_, y, saved.gelu, pair(values, P::down_weight, P::down_bias), shape.rows(),
                      "mlp forward scatter");
   }

@@ -36,10 +36,12 @@ class TensorBlockLayers : public ShardedLayers {
     attention_ready(ready);
   }
 
-  void mlp_forward(Rank, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
+  void mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                    Slice y) const override {
     MlpSaved wide = mlp_of(saved);
-    parallel_mlp_forward(tp_, mlp_of(values), wide, y, shape.rows());
+    if (!y.empty()) return parallel_mlp_forward(tp_, mlp_of(values), wide, y, shape.rows());
+    column_forward(tp_, saved.up, saved.norm2, mlp_of(values).up, shape.rows());
+    gelu(me, saved.gelu, saved.up);
   }
 
   void mlp_backward(Rank, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,

@@ -94,6 +94,7 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   s.chunks = row.get<int>("chunks", 1);
   if (s.chunks > 1) s.schedule = "interleaved";
   run.selective = row.is("recompute", "selective");
+  run.stops_early = row.get<bool>("stops_early", false);
   run.any_schedule = row.is("schedule", "best");
   run.any_microbatch = row.is("microbatch", "best");
   if (!run.any_microbatch) s.microbatch = row.get<int>("microbatch");

@@ -19,6 +19,7 @@ struct PublishedRun {
   int gpus = 0, batch = 0;      ///< sequences of a step
   week25::Strategy strategy;    ///< dp, tp, pp, microbatch, ZeRO, recompute: full
   bool selective = false;       ///< recomputation of scores alone
+  bool stops_early = false;     ///< full recomputation of a block skips its last product
   bool any_microbatch = false;  ///< the source does not say: the fastest that fits
   bool any_schedule = false;    ///< likewise
   AttentionKernel attention = AttentionKernel::flash;

@@ -1,11 +1,14 @@
-// What published software does differently, in ./lab plan: fp32 gradients, and hosts that issue operations one
-// by one. By formula beside the simulator's step.
+// What published software does differently, in ./lab plan: fp32 gradients, recomputation that stops early, and hosts
+// that issue operations one by one. By formula beside the simulator's step.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "common/runtime/dry_run/dry_run.hpp"
+#include "common/runtime/run.hpp"
+#include "labs/trainer/block_layers.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
+#include "labs/week23_tensor_parallel/parallel_linear.hpp"
 #include "tools/plan/plan_testing.hpp"
 
 namespace lockstep::plan {
@@ -97,6 +100,69 @@ TEST(Host, FormulasAndSimulatorAgree) {
     EXPECT_NEAR(seconds / simulated, 1, 0.05);
     EXPECT_GE(seconds, before);
     before = seconds;
+  }
+}
+
+/// What a block's backward reads beside its input, after a forward and, from nothing, after rebuild_block.
+std::vector<std::vector<float>> rebuilt(Rank me, const Architecture& architecture, bool sequence_parallel) {
+  GptConfig config{.layers = 2, .heads = 4, .d_model = 32, .vocabulary = 64, .context = 8};
+  config.architecture = architecture;
+  config.tensor = {me.rank(), me.size(), sequence_parallel};
+  Gpt gpt(me, config, /*seed=*/1);
+  if (me.size() > 1) gpt.use(week25::make_layers(week23::make_tensor_parallel(me), config, false));
+  Activations saved = gpt.allocate_activations(me, 2, 8);
+  BlockActivations& block = saved.blocks[0];
+  const std::vector<Slice> all{block.norm1, block.qkv, block.attention, block.residual,
+                               block.norm2, block.up,  block.gelu};
+  random_normal(me, block.input, {.seed = 2}, 0, 1);
+  gpt.forward_block(me, 0, saved);
+  std::vector<std::vector<float>> values;
+  for (const Slice& slice : all) values.push_back(to_host(me, slice));
+  for (const Slice& slice : all) fill(me, slice, 0);
+  fill(me, saved.blocks[1].input, 7);
+  gpt.rebuild_block(me, 0, saved);
+  for (const Slice& slice : all) values.push_back(to_host(me, slice));
+  values.push_back(to_host(me, saved.blocks[1].input));
+  return values;
+}
+
+TEST(StopsEarly, RebuildsAllThatABackwardReadsAndNoMore) {
+  Architecture llama;
+  llama.norm = NormKind::rms_norm, llama.positions = PositionKind::rotary, llama.mlp = MlpKind::swiglu;
+  llama.biases = false;
+  for (const Architecture& architecture : {Architecture(), llama})
+    for (const int ranks : {1, 2})
+      for (const bool sequence_parallel : {false, true}) {
+        if (sequence_parallel && ranks == 1) continue;
+        RunOptions options;
+        options.ranks = ranks;
+        std::vector<std::vector<std::vector<float>>> of(static_cast<std::size_t>(ranks));
+        run(options, [&](Rank me) {
+          of[static_cast<std::size_t>(me.rank())] = rebuilt(me, architecture, sequence_parallel);
+        }).check();
+        for (const auto& values : of) {
+          const std::size_t slices = values.size() / 2;
+          for (std::size_t i = 0; i < slices; ++i) EXPECT_EQ(values[i], values[slices + i]) << ranks << ", slice " << i;
+          EXPECT_EQ(values.back(), std::vector<float>(values.back().size(), 7)) << "the next block's input is written";
+        }
+      }
+}
+
+TEST(StopsEarly, SavesTheLastProductInFormulasAndSimulator) {
+  Task task = task_of("gpt2-355m", "dgx-a100-hdrx2", 64);
+  const auto whole = both(task);
+  task.stops_early = true;
+  const auto early = both(task);
+  for (std::size_t i = 0; i < early.size(); ++i) {
+    const double saved = whole[i].first.time.recomputed - early[i].first.time.recomputed;
+    if (!kWays[i].recompute) {
+      EXPECT_EQ(early[i].second.seconds, whole[i].second.seconds);
+      continue;
+    }
+    // One of the block's four products, with 4 of their 12 C², and its sum over tp.
+    EXPECT_GT(saved, 0.2 * whole[i].first.time.recomputed);
+    EXPECT_LT(saved, 0.6 * whole[i].first.time.recomputed);
+    EXPECT_LT(early[i].second.seconds, whole[i].second.seconds - 0.8 * saved);
   }
 }
 

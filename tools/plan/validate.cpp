@@ -37,6 +37,7 @@ Task task_of(const PublishedRun& run, const std::string& machines) {
   task.overlap = run.overlap;
   task.overlap_scatter = run.overlap_scatter;
   task.overlap_gather = run.overlap_gather;
+  task.stops_early = run.stops_early;
   task.one_pool = true;
   return task;
 }

@@ -132,7 +132,7 @@ void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const
   block_norm(me, shape, saved.norm2, saved.norm2_statistics, saved.residual, values[P::norm2_weight],
              values[P::norm2_bias]);
   layers.mlp_forward(me, shape, values, saved, y);
-  add(me, y, saved.residual);
+  if (!y.empty()) add(me, y, saved.residual);
 }
 
 void block_backward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,

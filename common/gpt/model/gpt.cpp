@@ -260,6 +260,10 @@ void Gpt::forward_block(Rank me, std::size_t layer, Activations& saved) const {
   block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], y);
 }
 
+void Gpt::rebuild_block(Rank me, std::size_t layer, Activations& saved) const {
+  block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], {});
+}
+
 void Gpt::forward_head(Rank me, Activations& saved) const {
   const std::size_t norm = norm_index();
   block_norm(me, block_shape(saved), saved.norm, saved.norm_statistics, saved.output, values_[norm],

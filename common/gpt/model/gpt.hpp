@@ -92,6 +92,9 @@ class Gpt {
   // block's input, or saved.output. All backward pieces update saved.residual_gradient in place.
   void embed(Rank me, const Batch& batch, Activations& saved) const;
   void forward_block(Rank me, std::size_t layer, Activations& saved) const;
+  /// As forward_block, but ends when saved.blocks[layer] is filled: without the last product, whose result no backward
+  /// reads. This is where PyTorch's torch.utils.checkpoint stops (use_reentrant=False, from 2.1 on).
+  void rebuild_block(Rank me, std::size_t layer, Activations& saved) const;
   void forward_head(Rank me, Activations& saved) const;
   void backward_head(Rank me, Activations& saved, const GradientReady& ready) const;
   void backward_block(Rank me, std::size_t layer, Activations& saved, const GradientReady& ready) const;

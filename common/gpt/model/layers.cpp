@@ -45,6 +45,7 @@ void Layers::mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& v
     linear(me, saved.up, saved.norm2, values[P::up_weight], values[P::up_bias], rows);
     block_activation(me, shape, saved);
   }
+  if (y.empty()) return;
   linear(me, y, saved.gelu, values[P::down_weight], values[P::down_bias], rows);
 }
 

@@ -21,7 +21,7 @@ class Layers {
                                   const BlockTensors& gradients, const BlockActivations& saved,
                                   BackwardScratch& scratch, Slice dx, Slice dy, const BlockPartReady& ready) const;
 
-  /// y = down(gelu(up(saved.norm2))); fills saved.up and saved.gelu.
+  /// y = down(gelu(up(saved.norm2))); fills saved.up and saved.gelu. With an empty y it ends when these are filled.
   virtual void mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                            Slice y) const;
   /// Computes dx, the gradient of saved.norm2, from dy; like attention_backward.

@@ -47,7 +47,7 @@ class OneBlock {
     loss_ = me_.allocate(1, DType::f32, Category::buffer);
   }
 
-  Pieces price(DryRun& dry_run) {
+  Pieces price(DryRun& dry_run, bool stops_early) {
     Pieces pieces;
     pieces.embed = cost_of(dry_run, [&] { gpt_.embed(me_, batch_, saved_); });
     pieces.block = cost_of(dry_run, [&] { gpt_.forward_block(me_, 0, saved_); });
@@ -62,6 +62,8 @@ class OneBlock {
     pieces.scratch_bytes = number(dry_run.peak_bytes() - before);
     pieces.embed_back = cost_of(dry_run, [&] { gpt_.backward_embed(me_, batch_, saved_, {}); });
     pieces.probabilities = cost_of(dry_run, [&] { week22::restore_probabilities(me_, gpt_, 0, saved_); }).seconds;
+    pieces.rebuilt = pieces.block.seconds;
+    if (stops_early) pieces.rebuilt = cost_of(dry_run, [&] { gpt_.rebuild_block(me_, 0, saved_); }).seconds;
     const Slice gradient = me_.allocate(saved_.residual_gradient.size(), saved_.output.dtype(), Category::activation);
     pieces.copy = cost_of(dry_run, [&] { copy(me_, saved_.residual_gradient, gradient); }).seconds;
     return pieces;
@@ -191,7 +193,8 @@ const Pieces& Pricer::pieces(const Strategy& strategy) {
   DryRun dry_run(machine_, {strategy.tp, links.alpha, links.beta});
   const week21::CostModel round = ring_of_neighbours(strategy, strategy.cp);
   const Rank sharers = dry_run.rank({.ranks = strategy.cp, .alpha = round.alpha, .beta = round.beta});
-  Pieces pieces = OneBlock(dry_run.rank(), sharers, config, sequences, length, options_).price(dry_run);
+  Pieces pieces =
+      OneBlock(dry_run.rank(), sharers, config, sequences, length, options_).price(dry_run, options_.stops_early);
   if (strategy.tp == 1 && strategy.cp == 1) price_halves(machine_, config, sequences, length, pieces);
   count_parameters(config, pieces);
   count_bytes(config, sequences, length, pieces);
@@ -218,7 +221,7 @@ namespace {
 
 /// Seconds of recomputation in a block's backward.
 double again_seconds(const Strategy& strategy, const Pieces& pieces) {
-  return strategy.recompute ? pieces.block.seconds : strategy.selective ? pieces.probabilities : 0;
+  return strategy.recompute ? pieces.rebuilt : strategy.selective ? pieces.probabilities : 0;
 }
 /// Bytes that a block keeps from a microbatch's forward to its backward.
 double kept_bytes(const Strategy& strategy, const Pieces& pieces) {

@@ -30,6 +30,7 @@ struct Pieces {
   double block_inputs = 0, block_weights = 0, head_inputs = 0, head_weights = 0;
   double copy = 0;           // seconds: copying a boundary's gradient into its place
   double probabilities = 0;  // seconds: recomputing those of materialised attention
+  double rebuilt = 0;        // seconds: recomputing a block, or as much as its backward reads
   double embed_parameters = 0, block_parameters = 0, head_parameters = 0, tied_parameters = 0;
   double largest_parameters = 0;         // elements of a block's largest tensor
   std::array<double, 4> layer_shares{};  // fraction of a block's matrices: qkv, projection, up, down
@@ -57,6 +58,7 @@ struct PriceOptions {
   bool overlap = true;           ///< hide tensor-parallel collectives behind products, like 23.1d and 23.5
   bool overlap_scatter = false;  ///< with sequence parallelism, also hide the scatter of input gradients
   bool overlap_gather = false;   ///< ZeRO-1 and 2: gather new values behind the next forward
+  bool stops_early = false;      ///< recomputing a block skips its last product, which its backward does not read
 };
 
 /// Fraction of a GPU that a library's collectives along the strategy's dp occupy (library_share).

@@ -26,6 +26,7 @@ struct Task {
                                  ///< tensor-parallel collectives behind products, as in 23.1d
   bool overlap_scatter = false;  ///< with sequence parallelism, also hide those of the backward
   bool overlap_gather = false;   ///< ZeRO-1 and 2: gather new values behind the next forward
+  bool stops_early = false;      ///< recomputing a block ends when all that its backward reads is there
   bool one_pool = false;         ///< a stage's chunks share memory, as with PyTorch's allocator; in the labs they never
                                  ///< do
 };
@@ -65,7 +66,7 @@ class Predictor {
   explicit Predictor(const Task& task)
       : task_(task),
         pricer_(task.model, task.cluster.machine, task.length,
-                {task.units == "layer", task.overlap, task.overlap_scatter, task.overlap_gather}) {}
+                {task.units == "layer", task.overlap, task.overlap_scatter, task.overlap_gather, task.stops_early}) {}
   /// Rates a valid strategy, with gradients of the model's type.
   week25::Rated rate(const week25::Strategy& asked);
   /// Returns the reason if the strategy needs too much memory.

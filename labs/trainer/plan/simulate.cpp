@@ -24,6 +24,7 @@ week25::Options3d options_of(const Task& task, const week25::Strategy& s) {
   options.sequence_parallel = s.sequence_parallel;
   using week22::Recompute;
   options.recompute = s.recompute ? Recompute::full : s.selective ? Recompute::selective : Recompute::none;
+  options.stops_early = task.stops_early;
   options.overlap = task.overlap;
   options.overlap_scatter = task.overlap_scatter && s.sequence_parallel;
   options.overlap_gather = task.overlap_gather && (s.zero == 1 || s.zero == 2);
