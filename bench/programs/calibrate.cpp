@@ -54,9 +54,9 @@ void say_who_disagrees(const Readings& readings) {
     for (const Reading& point : *points) {
       if (point.agrees()) continue;
       if (++count == 1)
-        fmt::print("{} passes do not agree within {:.0f} %; something else was running, or the cores' clock changed:\n",
+        fmt::print("{} passes do not agree within {:.0f}%; something else was running, or the cores' clock changed:\n",
                    readings.passes, 100 * Reading::kAgreement);
-      if (count <= 12) fmt::print("  {} {}: ± {:.0f} %\n", kind, name_of(point), 100 * point.spread);
+      if (count <= 12) fmt::print("  {} {}: ± {:.0f}%\n", kind, name_of(point), 100 * point.spread);
     }
   if (count > 12) fmt::print("  and {} more\n", count - 12);
   if (count > 0) fmt::print("calibrate again when the computer is quiet\n");
@@ -74,7 +74,7 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
       row.set("spread", point.spread);
       rows.push_back(row);
       if (is_judge())
-        fmt::print("{:<14} {:<24} {:>10} {:>10} {:>+7.1f} %\n", kind, name_of(point), format_seconds(point.seconds),
+        fmt::print("{:<14} {:<24} {:>10} {:>10} {:>+8.1f}%\n", kind, name_of(point), format_seconds(point.seconds),
                    format_seconds(predicted), std::round(1000 * residual) / 10 + 0.0);
     }
   };

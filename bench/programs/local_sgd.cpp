@@ -217,7 +217,7 @@ void train_all(Bench& bench, const LocalOptions& o, int ranks) {
                  std::isnan(said.seconds) ? "-" : format_seconds(said.seconds), format_bytes(seen[kStateBytes]));
   }
   if (is_judge())
-    fmt::print("communication takes at most {:g} % of the time from H = {} on\n", 100 * o.share,
+    fmt::print("communication takes at most {:g}% of the time from H = {} on\n", 100 * o.share,
                week21::least_every(link, ranks, elements, compute, o.share));
 }
 

@@ -137,7 +137,7 @@ double value(const Row& row, const char* name) {
 
 std::string percent(double share) {
   const double hundredths = std::round(1e4 * share) + 0.0;  // + 0.0: never "−0.00"
-  return std::isnan(share) ? "–" : fmt::format("{:.2f} %", hundredths / 100);
+  return std::isnan(share) ? "–" : fmt::format("{:.2f}%", hundredths / 100);
 }
 
 void print_head(const PipelineOptions& o, double hop, double last_stage) {

@@ -70,7 +70,7 @@ std::string rate_of(const Row& row) {
   }
   if (std::isfinite(tokens)) text = fmt::format("{:.0f} tokens/s  ", tokens);
   if (std::isfinite(flop)) text += fmt::format("{:.3g} TFLOP/s", flop / 1e12);
-  if (std::isfinite(mfu)) text += fmt::format(" = {:.1f} % of peak", 100 * mfu);
+  if (std::isfinite(mfu)) text += fmt::format(" = {:.1f}% of peak", 100 * mfu);
   return text;
 }
 
@@ -94,7 +94,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
 
   bool ReportContext(const Context&) override {
     if (is_judge())
-      fmt::print("{:<{}} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", width_, "median", "95 % interval", "predicted",
+      fmt::print("{:<{}} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", width_, "median", "95% interval", "predicted",
                  "error", "rate");
     return true;
   }
@@ -111,7 +111,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
     double error = std::round(1000 * (predicted / seconds - 1)) / 10 + 0.0;  // + 0.0: never "−0.0"
     fmt::print("{:<{}} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", runs.front().run_name.function_name, width_,
                format_seconds(seconds), interval, has_prediction ? format_seconds(predicted) : "",
-               has_prediction ? fmt::format("{:+.1f} %", error) : "", rate_of(row));
+               has_prediction ? fmt::format("{:+.1f}%", error) : "", rate_of(row));
     std::fflush(stdout);
   }
 

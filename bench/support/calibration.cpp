@@ -72,7 +72,7 @@ MeasuredPrices tables_of(const Readings& readings, double launch) {
   return tables;
 }
 
-std::string per_cent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
+std::string per_cent(double share) { return fmt::format("{:+.1f}%", 100 * share); }
 
 std::string sizes_of(const std::vector<Reading>& readings) {
   return fmt::format("{} sizes from {:.0f} to {:.0f} bytes", readings.size(), readings.front().bytes,

@@ -57,10 +57,10 @@ std::string what_was_not_quiet(const std::vector<Row>& rows) {
     additions = larger(additions, number(row, "additions_against_calibration"));
   }
   if (noisy == 0) return "";
-  std::string text = fmt::format("not quiet in {} of {} rows: within a run, probes changed by up to {:+.0f} %", noisy,
+  std::string text = fmt::format("not quiet in {} of {} rows: within a run, probes changed by up to {:+.0f}%", noisy,
                                  rows.size(), 100 * drift);
   if (links != 0 || additions != 0)
-    text += fmt::format("; against the calibration, messages of 64 KiB by up to {:+.0f} % and additions by {:+.0f} %",
+    text += fmt::format("; against the calibration, messages of 64 KiB by up to {:+.0f}% and additions by {:+.0f}%",
                         100 * links, 100 * additions);
   return text + ". Predictions assume a quiet computer: stop other programs, run ./lab calibrate, and measure again\n";
 }

@@ -174,7 +174,7 @@ TEST(Probes, SayWhichRowsWereNotQuiet) {
   EXPECT_EQ(what_was_not_quiet({quiet}), "");
   const std::string words = what_was_not_quiet({quiet, slower});
   EXPECT_NE(words.find("not quiet in 1 of 2 rows"), words.npos) << words;
-  EXPECT_NE(words.find("messages of 64 KiB by up to +50 %"), words.npos) << words;
+  EXPECT_NE(words.find("messages of 64 KiB by up to +50%"), words.npos) << words;
 }
 
 TEST(LinkStates, AreMeasuredOnceAndRecognised) {

@@ -36,10 +36,10 @@ std::string evidence(const Why& w) {
   for (const RankUse& use : w.use) mean += use.arithmetic / static_cast<double>(w.use.size());
   switch (w.limit) {
     case Cost::communication:
-      return fmt::format("bytes of rank {} are on their way for {} of a step, {:.0f} % of it beside arithmetic", moving,
+      return fmt::format("bytes of rank {} are on their way for {} of a step, {:.0f}% of it beside arithmetic", moving,
                          format_seconds(most_moving.moving), percent(most_moving.hidden, most_moving.moving));
     case Cost::bubble:
-      return fmt::format("rank {} waits for {} of a step, {:.0f} %, until it is its turn", waiting,
+      return fmt::format("rank {} waits for {} of a step, {:.0f}%, until it is its turn", waiting,
                          format_seconds(most_waiting.waiting), percent(most_waiting.waiting, w.seconds));
     case Cost::imbalance:
       return fmt::format("rank {} computes for {} of a step, and the mean of all ranks is {}", working,
@@ -47,7 +47,7 @@ std::string evidence(const Why& w) {
     case Cost::launch:
       if (most_working.launch > 0)
         return fmt::format(
-            "the {} operations of rank {} compute for {} of a step, of which {:.0f} % they would cost with nothing to "
+            "the {} operations of rank {} compute for {} of a step, of which {:.0f}% they would cost with nothing to "
             "do",
             most_working.operations, working, format_seconds(most_working.arithmetic),
             percent(most_working.launch, most_working.arithmetic));
@@ -58,7 +58,7 @@ std::string evidence(const Why& w) {
                          format_seconds(w.use[loading].loading), format_seconds(w.path_host));
     case Cost::arithmetic: break;
   }
-  return fmt::format("rank {} computes for {:.0f} % of a step", working, percent(most_working.arithmetic, w.seconds));
+  return fmt::format("rank {} computes for {:.0f}% of a step", working, percent(most_working.arithmetic, w.seconds));
 }
 
 std::string subject(Cost cost) {
@@ -96,7 +96,7 @@ std::string header(const Why& w) {
       fmt::format("run       {} rank{}, {}: {}{} as recorded, {} replayed\n", w.ranks, w.ranks == 1 ? "" : "s", steps,
                   format_seconds(w.recorded_seconds), unit, format_seconds(w.seconds));
   if (std::abs(w.seconds / w.recorded_seconds - 1) > 0.1)
-    text += fmt::format("          the two differ by more than 10 %: {}\n",
+    text += fmt::format("          the two differ by more than 10%: {}\n",
                         w.modelled ? "this computer could not keep up with the modelled times"
                                    : "the trace does not hold all that took time");
   return text;
@@ -132,10 +132,10 @@ std::string_view to_string(Cost cost) {
 
 std::string sentence_of(const Why& w) {
   if (w.limit == Cost::arithmetic)
-    return fmt::format("{}: nothing else that vanished would make a step {:.0f} % shorter, and {}.",
+    return fmt::format("{}: nothing else that vanished would make a step {:.0f}% shorter, and {}.",
                        limit_in_words(w.limit, w.modelled), 100 * kWorthNaming, evidence(w));
   const Gain& gain = w.gain(w.limit);
-  return fmt::format("{}: {} a step would take {} instead of {} ({:.0f} % less), and {}.",
+  return fmt::format("{}: {} a step would take {} instead of {} ({:.0f}% less), and {}.",
                      limit_in_words(w.limit, w.modelled), subject(w.limit), format_seconds(gain.seconds),
                      format_seconds(w.seconds), 100 * gain.gained, evidence(w));
 }
@@ -144,10 +144,10 @@ std::string format_why(const Why& w) {
   std::string text = header(w) + "limit     " + w.sentence + "\n\n";
   text += fmt::format("{:<46}  {:>10}  {:>8}\n", "a step, replayed", "seconds", "gained");
   for (const Gain& g : w.gains)
-    text += fmt::format("{:<46}  {:>10}  {:>6} %\n", subject(g.cost), format_seconds(g.seconds), gained(g.gained));
+    text += fmt::format("{:<46}  {:>10}  {:>7}%\n", subject(g.cost), format_seconds(g.seconds), gained(g.gained));
   const double path = w.path_transfer + w.path_arithmetic + w.path_launch + w.path_host;
   text += fmt::format(
-      "\ncritical path of a step: arithmetic {:.1f} %, launch {:.1f} %, transfers {:.1f} %, host {:.1f} %; it goes "
+      "\ncritical path of a step: arithmetic {:.1f}%, launch {:.1f}%, transfers {:.1f}%, host {:.1f}%; it goes "
       "from "
       "rank to rank {} times in {} step{}\n",
       percent(w.path_arithmetic, path), percent(w.path_launch, path), percent(w.path_transfer, path),
@@ -155,7 +155,7 @@ std::string format_why(const Why& w) {
   constexpr std::size_t kMost = 8;
   for (std::size_t i = 0; i < std::min(kMost, w.path.size()); ++i) {
     const PathShare& share = w.path[i];
-    text += fmt::format("  {:>5.1f} %  {:>8}  {} × {}{}\n", percent(share.seconds, path), format_seconds(share.seconds),
+    text += fmt::format("  {:>6.1f}%  {:>8}  {} × {}{}\n", percent(share.seconds, path), format_seconds(share.seconds),
                         share.visits, share.name, share.transfer ? " (transfers)" : "");
   }
   if (w.path.size() > kMost) text += fmt::format("  and {} more\n", w.path.size() - kMost);

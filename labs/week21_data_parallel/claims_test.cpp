@@ -71,8 +71,8 @@ TEST(ClaimsWeek21, TwoGpusCommunicationOverhead) {
   for (std::size_t sequences : {4, 8, 16}) {
     const double pcie = overhead(a100_on_pcie(), 2, sequences, false);
     const double nvlink = overhead(machine("dgx-a100"), 2, sequences, false);
-    say("GPT-2 124M in bf16 on 2 A100, {} tokens per rank, no overlap: PCIe +{:.1f} %, NVLink +{:.1f} %; with overlap "
-        "+{:.1f} % and +{:.1f} %",
+    say("GPT-2 124M in bf16 on 2 A100, {} tokens per rank, no overlap: PCIe +{:.1f}%, NVLink +{:.1f}%; with overlap "
+        "+{:.1f}% and +{:.1f}%",
         1024 * sequences, 100 * pcie, 100 * nvlink, 100 * overhead(a100_on_pcie(), 2, sequences, true),
         100 * overhead(machine("dgx-a100"), 2, sequences, true));
     EXPECT_GT(pcie / nvlink, 7) << "the ratio is that of the bandwidths, far from the texts' 4";
@@ -88,7 +88,7 @@ TEST(ClaimsWeek21, FourGpusOnPcie) {
   for (std::size_t sequences : {2, 8}) {
     const double flat = 1 / (1 + overhead(machine("pcie-box"), 4, sequences, false));
     const double overlapped = 1 / (1 + overhead(machine("pcie-box"), 4, sequences, true));
-    say("weak scaling on 4 RTX 4090 without NVLink, {} tokens per rank: {:.0f} % without, {:.0f} % with overlap",
+    say("weak scaling on 4 RTX 4090 without NVLink, {} tokens per rank: {:.0f}% without, {:.0f}% with overlap",
         1024 * sequences, 100 * flat, 100 * overlapped);
     EXPECT_GT(overlapped, flat);
   }
@@ -125,8 +125,8 @@ TEST(ClaimsWeek21, TenAndEightMilliseconds) {
           }));
   const double step = outcome.check().values[0][0];
   const double formula = 10e-3 / 3 + std::max(20e-3 / 3 + 1e-3, kLayerSeconds + 8e-3);
-  say("10 ms of computing and 8 ms of all-reduce: 18 ms without overlap (56 %), {:.2f} ms with it in 8 buckets "
-      "({:.0f} %); formula {:.2f} ms",
+  say("10 ms of computing and 8 ms of all-reduce: 18 ms without overlap (56%), {:.2f} ms with it in 8 buckets "
+      "({:.0f}%); formula {:.2f} ms",
       1e3 * step, 1e3 / step * 10e-3 * 0.1, 1e3 * formula);
   EXPECT_NEAR(step, formula, 0.01 * formula);
 }
@@ -246,7 +246,7 @@ TEST(ClaimsWeek21, AdditionIsNotAssociative) {
     differ += seen[i] != seen[kElements + i];
     largest = std::max(largest, std::abs(seen[i] - seen[kElements + i]));
   }
-  say("sums of 4 numbers from N(0, 1), ring against left to right: {:.0f} % differ in their bits, by at most {:.1e}",
+  say("sums of 4 numbers from N(0, 1), ring against left to right: {:.0f}% differ in their bits, by at most {:.1e}",
       100.0 * static_cast<double>(differ) / kElements, largest);
   EXPECT_GT(differ, kElements / 20);
   EXPECT_LT(largest, 2e-6);

@@ -129,15 +129,15 @@ TEST(Lab21_9, AGptLearnsFromWhatIsLeft) {
               const double part = drops[c.size] / drops[0];
               const bool forgets = c.size == 2;
               const std::string of_ring =
-                  c.size == 0 ? "" : fmt::format(", {:.0f} % of what it falls without compression", 100 * part);
+                  c.size == 0 ? "" : fmt::format(", {:.0f}% of what it falls without compression", 100 * part);
               testing::note(fmt::format("{}{}: the loss falls by {:.3f}{}", name_of(kTrained[c.size].method),
                                         forgets ? " without error feedback" : "", drops[c.size], of_ring));
               if (forgets ? part < 0.6 : part > 0.85) return "";
               return fmt::format(
-                  "trained with {}{} the loss fell by {:.3f}, {:.0f} % of what it falls without compression; "
+                  "trained with {}{} the loss fell by {:.3f}, {:.0f}% of what it falls without compression; "
                   "expected {}",
                   name_of(kTrained[c.size].method), forgets ? " without error feedback" : "", drops[c.size], 100 * part,
-                  forgets ? "less than 60 %: is there error feedback after all?" : "more than 85 %");
+                  forgets ? "less than 60%: is there error feedback after all?" : "more than 85%");
             },
             {.ranks = {4}, .sizes = sizes_of({0, 1, 2, 3, 4}), .which = "method"});
 }

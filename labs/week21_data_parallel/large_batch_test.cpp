@@ -164,17 +164,17 @@ TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
       if (std::abs(linear - 1) > 0.04)
         return fmt::format(
             "after {} samples, in batches {} times as large with the rate scaled linearly, the loss has fallen by "
-            "{:.0f} % of what it falls with small batches; the curves must coincide",
+            "{:.0f}% of what it falls with small batches; the curves must coincide",
             i * kBatch * kTimes, kTimes, 100 * linear);
       if (none > 0.5)
         return fmt::format(
-            "after {} samples in large batches without scaling the loss has fallen by {:.0f} % of that; "
+            "after {} samples in large batches without scaling the loss has fallen by {:.0f}% of that; "
             "with one step for {} it cannot fall so far",
             i * kBatch * kTimes, 100 * none, kTimes);
       const double root = share(seen, RateRule::square_root, i);
       if (root <= none || root >= linear)
         return fmt::format(
-            "√k lies between the other rules, but the losses have fallen by {:.0f}, {:.0f} and {:.0f} % of that",
+            "√k lies between the other rules, but the losses have fallen by {:.0f}, {:.0f} and {:.0f}% of that",
             100 * none, 100 * root, 100 * linear);
     }
     const auto end_of = [&](RateRule rule) {
@@ -193,11 +193,11 @@ TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
 TEST(Lab21_8, UntilTheRateIsTooLarge) {
   check_curves(0.2, [](const Values& seen) -> std::string {
     const double linear = share(seen, RateRule::linear, kLargeSteps);
-    testing::note(fmt::format("with a rate of 0.2 the linear rule reaches {:.0f} % of the small batches' decrease",
-                              100 * linear));
+    testing::note(
+        fmt::format("with a rate of 0.2 the linear rule reaches {:.0f}% of the small batches' decrease", 100 * linear));
     if (linear < 0.8) return "";
     return fmt::format(
-        "with a rate of 0.2 · {} the loss fell by {:.0f} % of what it falls with small batches: the linear rule is "
+        "with a rate of 0.2 · {} the loss fell by {:.0f}% of what it falls with small batches: the linear rule is "
         "expected to fail here. Is the rate scaled?",
         kTimes, 100 * linear);
   });

@@ -79,12 +79,12 @@ TEST(Lab21_12, AGptLearnsWithASixthOfTheBytes) {
         if (!apart.empty()) return "replicas after the last outer step: " + apart;
         drops[c.size] = seen[0] - seen[1];
         const double part = drops[c.size] / drops[0];
-        testing::note(fmt::format("{}: the loss falls by {:.3f}, {:.0f} % of what it falls by averaging every step",
+        testing::note(fmt::format("{}: the loss falls by {:.3f}, {:.0f}% of what it falls by averaging every step",
                                   kTrained[c.size].name, drops[c.size], 100 * part));
         if (drops[0] > 0.5 && part > 0.8) return "";
         return fmt::format(
-            "{}: the loss fell by {:.3f}, {:.0f} % of what it falls when every step is averaged; "
-            "expected more than 80 %",
+            "{}: the loss fell by {:.3f}, {:.0f}% of what it falls when every step is averaged; "
+            "expected more than 80%",
             kTrained[c.size].name, drops[c.size], 100 * part);
       },
       {.ranks = {4}, .sizes = sizes_of({0, 1, 2}), .which = "method"});

@@ -114,7 +114,7 @@ TEST(Lab21_11, IsFasterThanTheRing) {
     ASSERT_GT(mine, 0) << race.words() << ": an all-reduce takes time";
     const std::string times = fmt::format("{:.1f} µs, the ring {:.1f} µs", mine * 1e6, ring * 1e6);
     ASSERT_LT(mine, 0.95 * ring) << race.words() << ": " << times
-                                 << ". At most 95 % of the ring's time counts as faster: count the steps, and what "
+                                 << ". At most 95% of the ring's time counts as faster: count the steps, and what "
                                     "each carries over the slowest link";
     note_score(race.words(), ring / mine, times);
     logarithms += std::log(ring / mine);

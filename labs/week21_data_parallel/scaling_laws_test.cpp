@@ -45,7 +45,7 @@ TEST(Lab21_10, Amdahl) {
                  "without a serial part p ranks are p times faster. Is s the serial fraction, not the parallel one?");
     expect_value(fmt::format("amdahl_speedup(1, {})", p), amdahl_speedup(1, p), 1,
                  "where all is serial, more ranks change nothing");
-    expect_that(amdahl_speedup(0.05, p) < 20, "a serial part of 5 % limits the speedup to 1/s = 20");
+    expect_that(amdahl_speedup(0.05, p) < 20, "a serial part of 5% limits the speedup to 1/s = 20");
   }
   expect_value("amdahl_speedup(0.05, 8)", amdahl_speedup(0.05, 8), 5.925925925925926, "1/(0.05 + 0.95/8)");
   expect_value("karp_flatt(5.93, 8)", karp_flatt(5.925925925925926, 8), 0.05, "and back");
@@ -147,7 +147,7 @@ TEST(Lab21_10, TheFitIsThatOfTheContractOnAnyTimes) {
         amdahl_times(0.45 + 0.4 * at_random(), 0.01 * seed, ranks, [&] { return noise(); });
     const SerialFraction fit = fit_amdahl(times);
     const ByHand expected(times);
-    const std::string where = fmt::format("{} times with 20 % noise: ", times.size());
+    const std::string where = fmt::format("{} times with 20% noise: ", times.size());
     expect_value("the fit's value", fit.value, expected.s,
                  where + "least squares over s and T(1), residuals relative to the measured times, weights 1/T²", 1e-9);
     const double half = printed_t95(expected.freedom) * expected.error;

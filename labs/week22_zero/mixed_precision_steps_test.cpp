@@ -152,7 +152,7 @@ TEST(Lab22_5, GradientsOfALargeBatchVanishInFp16AndAScaleBringsThemBack) {
       [](const Case&, const Outcome& outcome) -> std::string {
         const Values& lost = outcome.values[0];
         const std::string seen =
-            fmt::format("share of gradients that became 0: fp16 {:.1f} %, with a scale of 2^16 {:.2f} %, bf16 {:.2f} %",
+            fmt::format("share of gradients that became 0: fp16 {:.1f}%, with a scale of 2^16 {:.2f}%, bf16 {:.2f}%",
                         100 * lost[0], 100 * lost[1], 100 * lost[2]);
         return lost[0] > 0.9 && lost[1] < 0.01 && lost[2] < 0.01 ? "" : seen + ", expected over 90, under 1, under 1";
       },

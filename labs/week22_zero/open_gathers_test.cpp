@@ -236,7 +236,7 @@ TEST(Lab22_7, HidesNineTenthsOfItsGathers) {
     const std::string words =
         fmt::format("{:.2f} of {:.2f} ms of gathers are exposed", exposed * 1e3, gathers.seconds * 1e3);
     ASSERT_GE(hidden, 0.9) << race.name << ": " << words << ", " << fmt::format("{:.1f}", 100 * hidden)
-                           << " % are hidden. At least 90 % must be: where does main wait for a gather that could have "
+                           << "% are hidden. At least 90% must be: where does main wait for a gather that could have "
                               "begun before?";
     note_score(race.name, hidden, words);
     sum += hidden;

@@ -87,7 +87,7 @@ TEST(ClaimsWeek22, CheckpointingCostsAThirdOfTheBlocks) {
   for (const Row& row : {Row{"gpt2-124m", 0.22, 0.26}, Row{"gpt2-1.5b", 0.28, 0.33}, Row{"gpt3-13b", 0.31, 0.34}}) {
     const SerialStep kept = step_of(row.model, DType::bf16, Recompute::none, a100(), 1);
     const SerialStep again = step_of(row.model, DType::bf16, Recompute::full, a100(), 1);
-    say("{}: {:.1f} % more FLOP, {:.1f} % more time, activations {:.2f} of what they were", row.model,
+    say("{}: {:.1f}% more FLOP, {:.1f}% more time, activations {:.2f} of what they were", row.model,
         100 * (again.flop / kept.flop - 1), 100 * (again.seconds / kept.seconds - 1),
         static_cast<double>(again.memory.peak_of(Category::activation)) /
             static_cast<double>(kept.memory.peak_of(Category::activation)));

@@ -70,16 +70,16 @@ Machine pcie_of_the_text() {
 
 TEST(ClaimsWeek23, TwentyFourSumsOfFourMegabytes) {
   const Seen seen = forward(pcie_of_the_text(), 2, course_model());
-  say("12 layers, d_model 512, 8 × 512 tokens, bf16, p = 2: {} sums, {:.1f} MB, {:.2f} ms at 32 GB/s; {:.1f} % of a 50 "
+  say("12 layers, d_model 512, 8 × 512 tokens, bf16, p = 2: {} sums, {:.1f} MB, {:.2f} ms at 32 GB/s; {:.1f}% of a 50 "
       "ms pass, "
-      "{:.0f} % of the {:.2f} ms that this pass takes on an A100",
+      "{:.0f}% of the {:.2f} ms that this pass takes on an A100",
       seen.sums, static_cast<double>(seen.bytes) / 1e6, seen.communication * 1e3, seen.communication / 50e-3 * 100,
       seen.communication / seen.pass * 100, seen.pass * 1e3);
   EXPECT_EQ(seen.sums, 24u);
   EXPECT_EQ(seen.bytes, 24u * 8 * 512 * 512 * 2);
   EXPECT_NEAR(seen.communication, 3.15e-3, 0.15e-3);  // and the additions
   EXPECT_LT(seen.pass, 10e-3) << "an A100 does not need the text's 50 ms";
-  EXPECT_GT(seen.communication / seen.pass, 0.5) << "so that it is more than half of the pass, not 6 %";
+  EXPECT_GT(seen.communication / seen.pass, 0.5) << "so that it is more than half of the pass, not 6%";
 }
 
 TEST(ClaimsWeek23, CommunicationIsLinearInDModelAndComputingQuadratic) {
@@ -93,7 +93,7 @@ TEST(ClaimsWeek23, CommunicationIsLinearInDModelAndComputingQuadratic) {
   };
   const double flop = blocks(4096) / blocks(1024);
   say("d_model 4096 against 1024: {:.0f} times the bytes, {:.1f} times the FLOP; share of communication {:.1f} → "
-      "{:.1f} %",
+      "{:.1f}%",
       bytes, flop, narrow.communication / narrow.pass * 100, wide.communication / wide.pass * 100);
   EXPECT_EQ(bytes, 4);
   EXPECT_NEAR(flop, 16, 1.5) << "the matrices' 16, and attention's scores and norms, which grow with d alone";
@@ -155,7 +155,7 @@ TEST(ClaimsWeek23, SplitByInputFeaturesASumIsRegroupedAndByOutputFeaturesNone) {
     differ += sum[i] != whole[i];
     largest = std::max(largest, std::abs(sum[i] - whole[i]));
   }
-  say("x·Wᵀ with 300 input features, split by them over 2 ranks: {:.0f} % of the elements differ in their bits, by at "
+  say("x·Wᵀ with 300 input features, split by them over 2 ranks: {:.0f}% of the elements differ in their bits, by at "
       "most {:.0e}",
       100.0 * static_cast<double>(differ) / static_cast<double>(whole.size()), largest);
   EXPECT_GT(differ, whole.size() / 10) << "two partial sums, added: floating-point addition is not associative";
@@ -168,7 +168,7 @@ TEST(ClaimsWeek23, TheCliffBetweenNodes) {
   config.heads = 32;
   const Seen four = forward(machine, 4, config), node = forward(machine, 8, config), two = forward(machine, 16, config);
   say("d_model 4096, forward pass on 4 / 8 A100 of a node and on 16 in two: {:.1f} / {:.1f} / {:.1f} ms, of which sums "
-      "{:.0f} / {:.0f} / {:.0f} %",
+      "{:.0f} / {:.0f} / {:.0f}%",
       four.pass * 1e3, node.pass * 1e3, two.pass * 1e3, four.communication / four.pass * 100,
       node.communication / node.pass * 100, two.communication / two.pass * 100);
   EXPECT_LT(node.pass, four.pass);

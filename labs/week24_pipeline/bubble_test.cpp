@@ -116,7 +116,7 @@ TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
     const Bubble bubble = measured_bubble(run_timed(runnable(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
     EXPECT_NEAR(100 * (1 - bubble.of_total), percent, 0.001) << "per cent of the time that two stages work, m = " << m;
     testing::note(
-        fmt::format("p = 2, m = {}: stages work {:.1f} % of the time; bubble {:.1f} % of the ideal, {:.1f} % "
+        fmt::format("p = 2, m = {}: stages work {:.1f}% of the time; bubble {:.1f}% of the ideal, {:.1f}% "
                     "of the total",
                     m, 100 * (1 - bubble.of_total), 100 * bubble.of_ideal, 100 * bubble.of_total));
   }
@@ -131,7 +131,7 @@ TEST(Lab24_6b, HowManyMicrobatchesForATenth) {
     if (bubble.of_total < 0.1) total = m;
     if (bubble.of_ideal < 0.1) ideal = m;
   }
-  testing::note(fmt::format("p = 4: less than 10 % of the total from m = {}, of the ideal from m = {}", total, ideal));
+  testing::note(fmt::format("p = 4: less than 10% of the total from m = {}, of the ideal from m = {}", total, ideal));
   EXPECT_EQ(total, 28) << "p = 4: (p − 1)/(m + p − 1) < 0.1 from m = 28";
   EXPECT_EQ(ideal, 31) << "p = 4: (p − 1)/m < 0.1 from m = 31";
 }

@@ -26,7 +26,7 @@ Bubble run_bubble(MakeStage make, const PipelineShape& shape, const StepTimes& t
 TEST(ClaimsWeek24, TwoStages50And80And89Percent) {
   for (const auto& [m, percent] : {std::pair{1, 50.0}, {4, 80.0}, {8, 800.0 / 9}}) {
     const double used = 100 * (1 - run_bubble(gpipe, {2, m}).of_total);
-    say("p = 2, m = {}: {:.2f} % used", m, used);
+    say("p = 2, m = {}: {:.2f}% used", m, used);
     EXPECT_NEAR(used, percent, 1e-6);
   }
 }
@@ -35,14 +35,14 @@ TEST(ClaimsWeek24, TwoStages50And80And89Percent) {
 TEST(ClaimsWeek24, ABubbleOf20PercentIsNoLossAgainstOneGpu) {
   const double alone = run_bubble(gpipe, {1, 4}, {2e-3, 2e-3, 2e-3, 0}).makespan;
   const double two = run_bubble(gpipe, {2, 4}).makespan;
-  say("m = 4: one GPU {:.0f} ms, two stages {:.0f} ms: {:.2f} times as fast; {:.0f} % less than two ideal GPUs",
+  say("m = 4: one GPU {:.0f} ms, two stages {:.0f} ms: {:.2f} times as fast; {:.0f}% less than two ideal GPUs",
       alone * 1e3, two * 1e3, alone / two, 100 * (1 - alone / two / 2));
   EXPECT_NEAR(alone / two, 1.6, 1e-9);
 }
 
 TEST(ClaimsWeek24, FourStagesAnd32Microbatches) {
   const Bubble bubble = run_bubble(gpipe, {4, 32});
-  say("p = 4, m = 32: idle {:.2f} % of the whole, {:.2f} % of the ideal", 100 * bubble.of_total, 100 * bubble.of_ideal);
+  say("p = 4, m = 32: idle {:.2f}% of the whole, {:.2f}% of the ideal", 100 * bubble.of_total, 100 * bubble.of_ideal);
   EXPECT_NEAR(bubble.of_total, 3.0 / 35, 1e-9);
   EXPECT_NEAR(bubble.of_ideal, 3.0 / 32, 1e-9);
 }
@@ -93,7 +93,7 @@ TEST(ClaimsWeek24, ThePictureOfFourStagesAndFourMicrobatches) {
   Drawn picture = read_picture({"F1 F2 F3 F4 . . . . B4 B3 B2 B1", ". F1 F2 F3 F4 . . B4 B3 B2 B1",
                                 ". . F1 F2 F3 F4 B4 B3 B2 B1", ". . . F1 F2 F3 F4 B3 B2 B1"});
   const std::string wrong = check_schedule(picture.schedule, shape);
-  say("the picture: {} of {} slots busy, {:.0f} %; the checker: \"{}\"", picture.busy, 4 * picture.length,
+  say("the picture: {} of {} slots busy, {:.0f}%; the checker: \"{}\"", picture.busy, 4 * picture.length,
       100.0 * picture.busy / (4 * picture.length), wrong);
   EXPECT_EQ(picture.busy, 31);
   EXPECT_EQ(picture.length, 12);
@@ -107,8 +107,8 @@ TEST(ClaimsWeek24, ThePictureOfFourStagesAndFourMicrobatches) {
   const std::vector<std::string> early = too_early(picture, shape);
   ASSERT_FALSE(early.empty());
   const Bubble bubble = run_bubble(gpipe, shape, {1e-3, 0.5e-3, 0.5e-3, 0});  // a backward as long as a forward
-  say("with B4: {} of its 16 backward steps are too early ({}); run, it takes {:.0f} slots, {:.1f} % used",
-      early.size(), early.back(), bubble.makespan * 1e3, 100 * (1 - bubble.of_total));
+  say("with B4: {} of its 16 backward steps are too early ({}); run, it takes {:.0f} slots, {:.1f}% used", early.size(),
+      early.back(), bubble.makespan * 1e3, 100 * (1 - bubble.of_total));
   EXPECT_EQ(early.size(), 12u) << "all backward steps but the last stage's";
   EXPECT_NEAR(bubble.makespan, 14e-3, 1e-9);
   EXPECT_NEAR(1 - bubble.of_total, 4.0 / 7, 1e-9);
@@ -121,7 +121,7 @@ TEST(ClaimsWeek24, TheNaivePictureIsGPipe) {
   EXPECT_EQ(picture.schedule, all_stages(gpipe, {3, 4}));
   for (int p : {3, 4}) {
     const double without = 1 - run_bubble(naive, {p, 1}).of_total, with = 1 - run_bubble(gpipe, {p, 4}).of_total;
-    say("p = {}: without microbatches {:.0f} % used, with four {:.0f} %", p, 100 * without, 100 * with);
+    say("p = {}: without microbatches {:.0f}% used, with four {:.0f}%", p, 100 * without, 100 * with);
     EXPECT_NEAR(without, 1.0 / p, 1e-9);
     EXPECT_NEAR(with, 4.0 / (p + 3), 1e-9);
   }
@@ -159,7 +159,7 @@ TEST(ClaimsWeek24, OneFOneBSavesMemoryAndNotTime) {
   const StepTimes hop = {1e-3, 1e-3, 1e-3, 0.1e-3};
   const double gpipe_bubble = run_bubble(gpipe, {4, 32}, hop).of_total,
                bubble = run_bubble(one_f_one_b, {4, 32}, hop).of_total;
-  say("p = 4, m = 32, a hop a tenth of a forward: idle {:.2f} % with GPipe, {:.2f} % with 1F1B", 100 * gpipe_bubble,
+  say("p = 4, m = 32, a hop a tenth of a forward: idle {:.2f}% with GPipe, {:.2f}% with 1F1B", 100 * gpipe_bubble,
       100 * bubble);
   EXPECT_GT(bubble, gpipe_bubble) << "1F1B waits for two hops each time a microbatch turns round";
 }

@@ -65,10 +65,9 @@ TEST(Lab24_7, IsFasterThan1F1B) {
     const std::string times =
         fmt::format("{}, 1F1B {}, lower bound {}", ms(mine), ms(theirs), ms(least_seconds(pipeline)));
     ASSERT_GE(mine, least_seconds(pipeline) - 1e-9) << pipeline.name << ": " << times << ": the bound is wrong";
-    ASSERT_LE(mine, 0.9 * theirs)
-        << pipeline.name << ": " << times
-        << ". At most 90 % of 1F1B's time counts: which steps does the stage before wait for, "
-           "and what could a stage do while it waits?";
+    ASSERT_LE(mine, 0.9 * theirs) << pipeline.name << ": " << times
+                                  << ". At most 90% of 1F1B's time counts: which steps does the stage before wait for, "
+                                     "and what could a stage do while it waits?";
     testing::note_score(pipeline.name, theirs / mine, times);
     logarithms += std::log(theirs / mine);
   }

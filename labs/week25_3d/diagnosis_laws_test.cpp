@@ -34,7 +34,7 @@ void expect_fraction(const week21::SerialFraction& found, double s, const std::s
   EXPECT_NEAR(found.value, s, 0.01) << law;
   EXPECT_LE(found.low, s) << law << ": the interval contains the true value";
   EXPECT_GE(found.high, s) << law << ": the interval contains the true value";
-  EXPECT_LT(found.high - found.low, 0.1) << law << ": 1 % of noise, but an interval too wide to be useful";
+  EXPECT_LT(found.high - found.low, 0.1) << law << ": 1% of noise, but an interval too wide to be useful";
 }
 
 TEST(Lab25_4c, RecoversAFractionThatIsKnown) {

@@ -211,11 +211,11 @@ TEST(Lab25_4b, MessagesThatArithmeticCannotHideAreAnotherLimit) {
 TEST(Lab25_4b, LittleLossIsNoLimit) {
   const Decomposition serial{.compute = 40e-3};
   const Diagnosis d = name_limit({.compute = 10e-3, .bubble = 0.5e-3}, serial, 4, Scaling::strong);
-  expect_limit(d, Limit::none, "0.5 ms of the step of 10.5 are less than 5 %");
+  expect_limit(d, Limit::none, "0.5 ms of the step of 10.5 are less than 5%");
   expect_seconds(d.lost, 0.5e-3) << "lost is given, however little it is";
   expect_seconds(d.most, 0) << "most: no limit, so it costs nothing";
   expect_limit(name_limit({.compute = 18.9, .bubble = 1.1}, {.compute = 75.6}, 4, Scaling::strong), Limit::bubble,
-               "1.1 s of 20 are more than 5 %");
+               "1.1 s of 20 are more than 5%");
 }
 
 /// T(p) beside T(1): for weak scaling the serial step is what one rank does of the parallel one.

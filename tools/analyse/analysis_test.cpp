@@ -132,8 +132,8 @@ TEST(Why, NothingGainedIsNotLessThanNothing) {
   analysis::Why why{.ranks = 1, .steps = 1, .recorded_seconds = 1, .seconds = 1, .use = {{}}};
   why.gains = {{analysis::Cost::bubble, 1, -1e-7}, {analysis::Cost::data, 1.004, -0.004}};
   const std::string text = format_why(why);
-  EXPECT_EQ(text.find("-0.0 %"), text.npos) << text;
-  EXPECT_NE(text.find("-0.4 %"), text.npos) << "a replay may take longer, and says so: " << text;
+  EXPECT_EQ(text.find("-0.0%"), text.npos) << text;
+  EXPECT_NE(text.find("-0.4%"), text.npos) << "a replay may take longer, and says so: " << text;
 }
 
 TEST(Diff, RanksDifferencesAndCountsWhatIsOnlyInOne) {

@@ -130,7 +130,7 @@ std::string ranking(std::vector<Entry> entries) {
     if (entry.seconds > last + 1e-12) shown = place;  // equal times share a place
     last = entry.seconds;
     const double over = std::round(1000 * (entry.seconds / entry.least - 1)) / 10 + 0.0;  // + 0.0: never "−0.0"
-    text += fmt::format("{:>5}  {:<{}} {:>10} {:>12} {:>8.1f} %  {:>9}\n", shown, entry.name, wide,
+    text += fmt::format("{:>5}  {:<{}} {:>10} {:>12} {:>9.1f}%  {:>9}\n", shown, entry.name, wide,
                         format_seconds(entry.seconds), format_seconds(entry.least), over, entry.in_flight);
   }
   return text;

@@ -145,10 +145,10 @@ Row row_of(const Pipe& pipe, const StepTimes& times, const week24::TimedRun& run
 void print(const Pipe& pipe, const week24::TimedRun& run, const Numbers& n) {
   const PipelineShape& shape = pipe.shape;
   const auto line = [](const std::string& name, double value, const std::string& formula) {
-    fmt::print("  {:<22} {:>8.2f} %{}\n", name, 100 * value, formula);
+    fmt::print("  {:<22} {:>9.2f}%{}\n", name, 100 * value, formula);
   };
   const auto beside = [&](const char* text, double value) {
-    return has_formula(pipe) ? fmt::format("   {} = {:.2f} % without hops", text, 100 * value) : std::string();
+    return has_formula(pipe) ? fmt::format("   {} = {:.2f}% without hops", text, 100 * value) : std::string();
   };
   fmt::print("  {:<22} {:>10}\n  {:<22} {:>10}   of a stage, from its own first step to its own last\n", "makespan",
              format_seconds(n.bubble.makespan), "longest span", format_seconds(n.bubble.longest_span));

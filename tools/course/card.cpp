@@ -30,7 +30,7 @@ constexpr const char* kForm =
     "# overhead: your strategy's largest cost besides compute: recomputation, tensor parallelism, bubble,\n"
     "#   pipeline hops, data parallelism (including the tied embedding's gradient, which two stages all-reduce) or "
     "optimizer.\n"
-    "# more memory: yes if the best step of all strategies, not only yours, would be at least 2 % faster on GPUs with\n"
+    "# more memory: yes if the best step of all strategies, not only yours, would be at least 2% faster on GPUs with\n"
     "#   unlimited memory, else no.\n"
     "# because: one sentence, for the person who pays for the GPUs.\n"
     "strategy: dp=, tp=, pp=, microbatch=, zero=\n"

@@ -104,7 +104,7 @@ std::string off_by(const Prediction& p) {
   if (p.measured.value_or(0) == 0) return "";
   const double ratio = p.guess / *p.measured;
   return ratio > 3 ? fmt::format(" (yours is {:.3g} times that)", ratio)
-                   : fmt::format(" ({:+.0f} %)", 100 * (ratio - 1));
+                   : fmt::format(" ({:+.0f}%)", 100 * (ratio - 1));
 }
 
 }  // namespace

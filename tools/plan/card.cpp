@@ -185,7 +185,7 @@ CardFinding judge_card(const Task& task, const CardAnswer& answer) {
   const bool close = score >= kCloseEnough, named = week25::largest_overhead(time).name == answer.overhead;
   const bool helps = found.unlimited.front().time.total() < kFaster * best.rated.time.total();
   std::string words =
-      fmt::format("strategy     {}: {} per step, {:.0f} % of the best known ({})\n", close ? "right" : "not yet",
+      fmt::format("strategy     {}: {} per step, {:.0f}% of the best known ({})\n", close ? "right" : "not yet",
                   format_seconds(mine.best->seconds()), 100 * score, format_strategy(mine.best->rated.strategy));
   words += fmt::format("overhead     {}\n",
                        named ? "right" : "wrong: ./lab card explain shows where your strategy's time goes");

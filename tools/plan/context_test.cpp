@@ -80,8 +80,8 @@ TEST(SharedSequences, FormulasAgreeWithTheSimulator) {
     const week25::PhantomStep step = week25::phantom_step(options_of(task, s), task.cluster.machine);
     const double time = rated.time.total() / step.seconds, memory = rated.memory.total_bytes() / step.peak_bytes();
     fmt::print(
-        "{:<18} {:>6} tokens: {:>7.3f} s, simulated {:>7.3f} ({:+.1f} %); {:>5.1f} GB, simulated {:>5.1f} "
-        "({:+.1f} %): {}\n",
+        "{:<18} {:>6} tokens: {:>7.3f} s, simulated {:>7.3f} ({:+.1f}%); {:>5.1f} GB, simulated {:>5.1f} "
+        "({:+.1f}%): {}\n",
         row.cluster, row.length, rated.time.total(), step.seconds, 100 * (time - 1), rated.memory.total_bytes() / 1e9,
         step.peak_bytes() / 1e9, 100 * (memory - 1), format_strategy(s));
     // Sums of gradients behind the last backward also wait for ports that keys and values hold, on slow links longest.

@@ -78,7 +78,7 @@ void print_token(const Subject& s) {
   const double sum = s.token.sum();
   fmt::print("one token of a sequence of {}, forward and backward        FLOP  share\n", s.length);
   const auto line = [&](const char* what, const char* formula, double flop) {
-    fmt::print("  {:<24} {:<10} {:>22} {:>5.1f} %\n", what, formula, scaled(flop), 100 * flop / sum);
+    fmt::print("  {:<24} {:<10} {:>22} {:>6.1f}%\n", what, formula, scaled(flop), 100 * flop / sum);
   };
   line("attention's matrices", s.gpt2 ? "24 L C²" : "", s.token.attention_matrices);
   line("MLP", s.gpt2 ? "48 L C²" : "", s.token.mlp);
@@ -124,15 +124,15 @@ void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
   double mfu = o.mfu;
   if (o.tokens_per_second > 0) {
     mfu = o.tokens_per_second * s.flop_per_token() / all;
-    fmt::print("{} tokens/s are {:.1f} % MFU", scaled(o.tokens_per_second), 100 * mfu);
-    if (s.length > 0) fmt::print(", {:.1f} % as PaLM counts", 100 * o.tokens_per_second * s.token.palm() / all);
+    fmt::print("{} tokens/s are {:.1f}% MFU", scaled(o.tokens_per_second), 100 * mfu);
+    if (s.length > 0) fmt::print(", {:.1f}% as PaLM counts", 100 * o.tokens_per_second * s.token.palm() / all);
     fmt::print("\n");
     if (mfu > 1)
       throw Error(Verdict::usage, "which is more than the hardware has: check --ranks, --dtype and --sequence");
   }
   const double seconds = s.flop() / (all * mfu), days = seconds / 86400;
   const std::string time = days < 1 ? fmt::format("{:.3g} hours", 24 * days) : fmt::format("{:.3g} days", days);
-  fmt::print("{} at {:.1f} % MFU{}: {:.3g} GPU-days, {} tokens/s\n", time, 100 * mfu,
+  fmt::print("{} at {:.1f}% MFU{}: {:.3g} GPU-days, {} tokens/s\n", time, 100 * mfu,
              o.tokens_per_second > 0 ? "" : " (--mfu for another)", days * ranks, scaled(s.tokens / seconds));
   row.set("machine", machine.name).set("ranks", ranks).set("peak_flop_per_second", peak).set("mfu", mfu);
   row.set("seconds", seconds).set("gpu_days", days * ranks);

@@ -56,7 +56,7 @@ TEST(Flops, DaysOfMegatronsTrainings) {
   // arXiv 2104.04473, section 5.1: 34 days for 300 G tokens at 140 TFLOP/s a GPU, and 84 days for 450 G at 163; a
   // quarter of these FLOP recompute, which is no useful work.
   const std::string gpt3 = told("--params 175e9 --tokens 300e9 --machine dgx-a100 --ranks 1024 --mfu 0.3365");
-  EXPECT_TRUE(contains(gpt3, "33.9 days at 33.7 % MFU")) << gpt3;
+  EXPECT_TRUE(contains(gpt3, "33.9 days at 33.7% MFU")) << gpt3;
   const std::string trillion = told("--params 1.008e12 --tokens 450e9 --machine dgx-a100 --ranks 3072 --mfu 0.3918");
   EXPECT_TRUE(contains(trillion, "83.9 days")) << trillion;
 }

@@ -31,8 +31,8 @@ TEST(HybridSharding, FormulasAgreeWithTheSimulator) {
     const week25::PhantomStep step = phantom_step(options_of(task, s), task.cluster.machine);
     const double time = rated.time.total() / step.seconds, memory = rated.memory.total_bytes() / step.peak_bytes();
     fmt::print(
-        "{:<18} {:<9} groups of {}: {:>7.3f} s, simulated {:>7.3f} ({:+.1f} %), all as one {:>7.3f}; {:>5.1f} GB, "
-        "simulated {:>5.1f} ({:+.1f} %)\n",
+        "{:<18} {:<9} groups of {}: {:>7.3f} s, simulated {:>7.3f} ({:+.1f}%), all as one {:>7.3f}; {:>5.1f} GB, "
+        "simulated {:>5.1f} ({:+.1f}%)\n",
         row.cluster, row.model, row.group, rated.time.total(), step.seconds, 100 * (time - 1), full,
         rated.memory.total_bytes() / 1e9, step.peak_bytes() / 1e9, 100 * (memory - 1));
     EXPECT_LT(step.seconds, full) << row.cluster << ": gathers across nodes would hide as well";

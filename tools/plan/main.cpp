@@ -209,7 +209,7 @@ void explain(Predictor& predictor, const std::string& text, const std::vector<St
   if (!found.best.empty()) {
     const Rated& here = found.best.front();
     print_account(predictor.task(), here);
-    fmt::print("beside the best plan, {:+.1f} %:\n", 100 * (here.time.total() / best.time.total() - 1));
+    fmt::print("beside the best plan, {:+.1f}%:\n", 100 * (here.time.total() / best.time.total() - 1));
     print_difference(here.time, best.time);
   }
   if (!found.refused.empty()) print_refused(found);

@@ -155,7 +155,7 @@ TEST(Simulated, FormulasAgreeOnEveryMachine) {
     const double first = off[0], worst = *std::max_element(off.begin(), off.end());
     std::nth_element(off.begin(), off.begin() + static_cast<std::ptrdiff_t>(off.size() / 2), off.end());
     EXPECT_LT(off[off.size() / 2], 0.05) << name << ": the median of the five best";
-    fmt::print("{:<22} {:.1f} %, median {:.1f}, worst {:.1f}\n", name, 100 * first, 100 * off[off.size() / 2],
+    fmt::print("{:<22} {:.1f}%, median {:.1f}, worst {:.1f}\n", name, 100 * first, 100 * off[off.size() / 2],
                100 * worst);
     ++machines;
   }

@@ -244,7 +244,7 @@ TEST(Prices, WhatAnOverlapSavesIsTheSimulators) {
     const Both behind = seconds_of(task, row.strategy);
     const std::string what = fmt::format("{} on {}: {}", row.model, row.cluster, format_strategy(row.strategy));
     const double saved = before.formula - behind.formula, played = before.played - behind.played;
-    fmt::print("{}: {:.2f} -> {:.2f} %\n", what, 100 * saved / before.played, 100 * played / before.played);
+    fmt::print("{}: {:.2f} -> {:.2f}%\n", what, 100 * saved / before.played, 100 * played / before.played);
     EXPECT_NEAR(behind.formula / behind.played, before.formula / before.played, 0.03) << what;
     EXPECT_GT(played, row.least * before.played) << what;
     EXPECT_NEAR(saved / before.played, played / before.played, 0.015) << what;
@@ -275,7 +275,7 @@ TEST(Prices, WhatCollectivesHoldIsTheSimulators) {
     const Both free = seconds_of(task, row.strategy);
     const std::string what = fmt::format("{}: {}", row.cluster, format_strategy(row.strategy));
     const double added = held.formula / free.formula - 1, played = held.played / free.played - 1;
-    fmt::print("{}: {:.2f} %, simulated {:.2f} %\n", what, 100 * added, 100 * played);
+    fmt::print("{}: {:.2f}%, simulated {:.2f}%\n", what, 100 * added, 100 * played);
     EXPECT_GT(played, row.least) << what;
     EXPECT_NEAR(added / played, 1, 0.1) << what;
   }

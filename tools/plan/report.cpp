@@ -55,7 +55,7 @@ namespace {
 std::string format_share(const week25::Share& share, const Rated& rated) {
   const week25::Strategy& s = rated.strategy;
   const bool shared = s.cp > 1 && share.name == "tensor parallelism";
-  return fmt::format("{} {:.1f} %",
+  return fmt::format("{} {:.1f}%",
                      !shared    ? share.name
                      : s.tp > 1 ? "tensor and context parallelism"
                                 : "context parallelism",
@@ -113,7 +113,7 @@ template <class Format>
 void print_shares(std::span<const Line> lines, double all, const Format& format) {
   for (const Line& line : lines) {
     const auto bar = static_cast<std::size_t>(40 * line.value / all + 0.5);
-    fmt::print("  {:<28} {:>9} {:>6.1f} %  {}\n", line.name, format(line.value), 100 * line.value / all,
+    fmt::print("  {:<28} {:>9} {:>7.1f}%  {}\n", line.name, format(line.value), 100 * line.value / all,
                std::string(bar, '#'));
   }
 }
@@ -124,7 +124,7 @@ void print_account(const Task& task, const Rated& rated) {
   const StepTime& t = rated.time;
   const Figures f = figures(task, rated);
   fmt::print("{}\n", format_strategy(rated.strategy));
-  fmt::print("step {}, MFU {:.1f} %, {} days to 20 tokens per parameter\n", format_seconds(t.total()), 100 * f.mfu,
+  fmt::print("step {}, MFU {:.1f}%, {} days to 20 tokens per parameter\n", format_seconds(t.total()), 100 * f.mfu,
              days(f.days));
   fmt::print("limited by {}; largest overhead: {}\n", format_share(week25::limit(t), rated), overhead_of(rated));
   const week25::Strategy& s = rated.strategy;
@@ -152,7 +152,7 @@ void print_difference(const StepTime& mine, const StepTime& best) {
 void print_unlimited(const Search& search) {
   const Rated &best = search.best.front(), &free = search.unlimited.front();
   if (free.time.total() >= best.time.total()) return;
-  fmt::print("without a memory limit: {}, {:.1f} % less, with {:.1f} GB ({})\n", format_seconds(free.time.total()),
+  fmt::print("without a memory limit: {}, {:.1f}% less, with {:.1f} GB ({})\n", format_seconds(free.time.total()),
              100 * (1 - free.time.total() / best.time.total()), free.memory.total_bytes() / 1e9,
              format_strategy(free.strategy));
 }

@@ -44,7 +44,7 @@ void print_summary(const std::vector<ValidatedTable>& tables) {
     points += table.rows.size();
   }
   fmt::print(
-      "{} points. For comparison: Calculon (SC '23) is off by 3.65 % on average and 8.9 % at worst for the runs of "
+      "{} points. For comparison: Calculon (SC '23) is off by 3.65% on average and 8.9% at worst for the runs of "
       "megatron-recomputation.\n",
       points);
 }
@@ -64,7 +64,7 @@ void print_signs(const std::vector<ValidatedTable>& tables) {
     return std::abs(a.second->error()) > std::abs(b.second->error());
   };
   std::sort(points.begin(), points.end(), worse);
-  fmt::print("Of {} durations {} are predicted too short and {} too long; half are within {:.1f} %.\n", points.size(),
+  fmt::print("Of {} durations {} are predicted too short and {} too long; half are within {:.1f}%.\n", points.size(),
              fast, points.size() - fast, 100 * std::abs(points[points.size() / 2].second->error()));
   fmt::print("The worst five:\n");
   for (std::size_t i = 0; i < std::min<std::size_t>(5, points.size()); ++i) {

@@ -231,7 +231,7 @@ TEST(Validate, MediansDoNotWorsen) {
   for (const ValidatedTable& table : validate(kRoot)) {
     ASSERT_TRUE(most.contains(table.name)) << table.name << ": what is its median?";
     const Deviation off = deviation(table, &Validated::library);
-    fmt::print("{:<24} {:>3} points: median {:.1f} %, mean {:.1f} %, worst {:.1f} %\n", table.name, table.rows.size(),
+    fmt::print("{:<24} {:>3} points: median {:.1f}%, mean {:.1f}%, worst {:.1f}%\n", table.name, table.rows.size(),
                100 * off.median, 100 * off.mean, 100 * off.worst);
     EXPECT_LE(100 * off.median, most.at(table.name)) << table.name;
     if (table.name == "megatron-recomputation") {

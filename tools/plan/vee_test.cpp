@@ -41,7 +41,7 @@ Ratios compare(const Row& row, const Strategy& s) {
   const week25::PhantomStep step = week25::phantom_step(options_of(task, s), task.cluster.machine);
   const Ratios ratios{rated.time.total() / step.seconds, rated.memory.total_bytes() / step.peak_bytes()};
   fmt::print(
-      "{:<18} {:<9}: {:>6.3f} s, simulated {:>6.3f} ({:+.1f} %); {:>5.1f} GB, simulated {:>5.1f} ({:+.1f} %): {}\n",
+      "{:<18} {:<9}: {:>6.3f} s, simulated {:>6.3f} ({:+.1f}%); {:>5.1f} GB, simulated {:>5.1f} ({:+.1f}%): {}\n",
       row.cluster, row.model, rated.time.total(), step.seconds, 100 * (ratios.time - 1),
       rated.memory.total_bytes() / 1e9, step.peak_bytes() / 1e9, 100 * (ratios.memory - 1), format_strategy(s));
   return ratios;

@@ -31,7 +31,7 @@ LawFit fit_law(bool weak, double serial_seconds, const std::vector<week21::Measu
                                            : "ranks are faster than their share, so that each does less than the "
                                              "serial program (caches, memory, other products)")};
   const std::string range =
-      interval ? fmt::format("95 %: {:.4f} – {:.4f}", fraction.low, fraction.high) : "too few for an interval";
+      interval ? fmt::format("95%: {:.4f} – {:.4f}", fraction.low, fraction.high) : "too few for an interval";
   return {fraction, fmt::format("{}: serial fraction {:.4f}, from {} numbers of ranks ({})", law, fraction.value,
                                 numbers, range)};
 }

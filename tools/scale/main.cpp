@@ -134,7 +134,7 @@ void print_study(const Study& study, const LawFit& fit) {
   fmt::print("\n");
   fmt::print("{}\n", fit.sentence);
   if (!study.weak && fit.fraction.value > 0)
-    fmt::print("By that fraction, efficiency stays at least 50 % on up to {} ranks\n",
+    fmt::print("By that fraction, efficiency stays at least 50% on up to {} ranks\n",
                week25::most_ranks(fit.fraction.value, 0.5));
   for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
 }

@@ -176,7 +176,7 @@ TEST_F(AClass, SimilarAnswersAreFoundWhateverTheirVariablesAreCalled) {
   EXPECT_EQ(pairs[0].shared[0].exercise, "21.2");
   EXPECT_DOUBLE_EQ(pairs[0].shared[0].share, 1);
   const std::string page = class_page(data, "");
-  EXPECT_NE(page.find("<td><bdi>s1</bdi></td><td class=\"mid\"><bdi>s2</bdi></td><td class=\"mid\">21.2 <b>100 %</b>"),
+  EXPECT_NE(page.find("<td><bdi>s1</bdi></td><td class=\"mid\"><bdi>s2</bdi></td><td class=\"mid\">21.2 <b>100%</b>"),
             page.npos)
       << page;
   EXPECT_EQ(count_of(page.substr(page.find("Similar answers"), 900), "<bdi>s3</bdi>"), 0u);
@@ -273,7 +273,7 @@ TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
   EXPECT_EQ(page.find("7777777777 "), page.find("seed 7777777777") + 5);  // the instructor may see it
   EXPECT_LT(page.find("handed in, but there are no results"), page.find("<svg"));
   EXPECT_LT(page.find("is no archive"), page.find("<svg"));
-  EXPECT_NE(page.find(">80 % fail<"), std::string::npos) << page;
+  EXPECT_NE(page.find(">80% fail<"), std::string::npos) << page;
   for (const char* outside : {"http://", "https://", "src=\"", "url("})
     EXPECT_EQ(count_of(page, outside), 0u) << outside;
 }
@@ -360,12 +360,12 @@ TEST_F(AClass, LatenessCostsWhatThePolicySays) {
       data.unknown,
       (std::vector<std::pair<std::string, std::string>>{{"nobody", "has an extension, but there are no results"}}));
   const std::string page = class_page(data, "");
-  EXPECT_NE(page.find("late by 1 d 23 h, 1 of 1 grace days, −10 %</td><td class=\"n\">12.6</td>"), page.npos) << page;
+  EXPECT_NE(page.find("late by 1 d 23 h, 1 of 1 grace days, −10%</td><td class=\"n\">12.6</td>"), page.npos) << page;
   EXPECT_NE(page.find("2 d of extension</td><td class=\"n\">9</td>"), page.npos) << page;
-  EXPECT_NE(class_csv(data).find("\"anna\",14,14,yes,\"late by 1 d 23 h, 1 of 1 grace days, −10 %\",1,12.6,"),
+  EXPECT_NE(class_csv(data).find("\"anna\",14,14,yes,\"late by 1 d 23 h, 1 of 1 grace days, −10%\",1,12.6,"),
             std::string::npos)
       << class_csv(data);
-  EXPECT_NE(feedback_page(anna, course()).find("That costs 10 % of the points, and 12.6 count."), std::string::npos);
+  EXPECT_NE(feedback_page(anna, course()).find("That costs 10% of the points, and 12.6 count."), std::string::npos);
   EXPECT_THROW(add_extensions(data, "submission,days\nanna,two\n", "e"), Error);
   EXPECT_THROW(add_policy(data, {}, {{"submission,points\nanna,1\n", "old"}}), Error);
   data.rows.front().late = 86'400 * 30;

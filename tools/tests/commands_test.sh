@@ -40,8 +40,8 @@ says 'all_gather' diff "$work/a.json" "$work/b.json"
 says 'page\.html' view --out "$work/page.html" "$work/a.json"
 says '^    3 +8 +43\.8 +43\.8 +262 +350' memory --params 175e9 --ranks 1,8
 says '^step +1 sequence × 32 tokens on 1 rank .*, 1 microbatch each' train --phantom --machine dgx-a100 --model tiny --batch 1 --steps 1
-says 'bubble of the total +27\.27 %' pipeline --schedule 1f1b --stages 4 --microbatches 8
-says '^all_reduce/ring/4 ranks/256 KiB .*\+0\.0 %' bench all_reduce --machine dgx-a100 --ranks 4 --bytes 256KiB --algorithm ring
+says 'bubble of the total +27\.27%' pipeline --schedule 1f1b --stages 4 --microbatches 8
+says '^all_reduce/ring/4 ranks/256 KiB .*\+0\.0%' bench all_reduce --machine dgx-a100 --ranks 4 --bytes 256KiB --algorithm ring
 says ' 797\.8 M ' flops --model gpt2-124m --machine dgx-a100 --ranks 8
 says '3192 candidates' plan --model gpt2-355m --cluster dgx-a100 --global-batch 64 --fast
 says '^ +2 .*%|^ +2 .* 0\.5' scale --strong --ranks 1,2 --machine pcie-box-10gbe

@@ -438,7 +438,7 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
     EXPECT_EQ(predict(paths_, "1.1"), 0);
   }
   const std::string seen =
-      "  you predicted 2.5 ms, formula 4, measured 2 (+25 %): how long?\n    by formula: 2 n of the total\n";
+      "  you predicted 2.5 ms, formula 4, measured 2 (+25%): how long?\n    by formula: 2 n of the total\n";
   EXPECT_EQ(format_predictions(paths_, first()), seen);
   {
     const Typed typed("2\n");

@@ -91,7 +91,7 @@ TEST(Train, OuterStepsLearnWithAFractionOfTheBytes) {
     const std::string what = fmt::format("H = {}, rate {}, momentum {}", row.every, row.rate, row.momentum);
     const double part = (seen.losses.front() - seen.validation) / falls;
     const double bytes = 2 * 3.0 / 4 * 4 * static_cast<double>(make_plan(outer, 0).step.model.parameters());
-    fmt::print("{}: the loss falls by {:.0f} % as much, with {:.1f} % of the bytes\n", what, 100 * part,
+    fmt::print("{}: the loss falls by {:.0f}% as much, with {:.1f}% of the bytes\n", what, 100 * part,
                100 * seen.bytes_sent.at(40) / summed.bytes_sent.at(40));
     EXPECT_GT(part, 0.8) << what;
     EXPECT_NEAR(seen.bytes_sent.at(40) * row.every / bytes, 1, 2e-3) << what;

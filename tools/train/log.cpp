@@ -243,7 +243,7 @@ double TrainLog::median_loading_seconds() const {
 /// What the loader read for rank 0, and how much of a step that took.
 std::string TrainLog::loading_line() const {
   const double typical = median_loading_seconds();
-  return fmt::format("data      {} per step for rank 0, loaded in {} (median), {:.1f} % of a step\n",
+  return fmt::format("data      {} per step for rank 0, loaded in {} (median), {:.1f}% of a step\n",
                      format_bytes(records_.back().loaded_bytes), format_seconds(typical),
                      100 * typical / median_step_seconds());
 }

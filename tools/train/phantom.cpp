@@ -44,7 +44,7 @@ void print_memory(const PhantomStep& step, const TrainPlan& plan) {
 std::string bubble_by_formula(const week25::Options3d& o) {
   if (week24::splits_backwards(o.schedule)) return "";
   const double less = o.mesh.pp - 1, parts = o.chunks * o.microbatches;
-  return fmt::format("; by formula {:.1f} and {:.1f} %", 100 * less / parts, 100 * less / (parts + less));
+  return fmt::format("; by formula {:.1f} and {:.1f}%", 100 * less / parts, 100 * less / (parts + less));
 }
 
 void print_report(const TrainPlan& plan, const PhantomStep& step) {
@@ -65,10 +65,10 @@ void print_report(const TrainPlan& plan, const PhantomStep& step) {
              o.cp == 1 ? "" : "those that share sequences, ");
   // Of long sequences attention is most of the FLOP, and published figures count what its mask hides.
   const double causal = step.mfu * static_cast<double>(o.batch) * o.model.step_flop(o.sequence) / step.model_flop;
-  fmt::print("time      {} per step (virtual), {:.4g} tokens/s, {:.1f} % of peak FLOP (MFU{})\n",
+  fmt::print("time      {} per step (virtual), {:.4g} tokens/s, {:.1f}% of peak FLOP (MFU{})\n",
              format_seconds(step.seconds), step.tokens_per_second, 100 * step.mfu,
-             causal > 0.9 * step.mfu ? "" : fmt::format("; {:.1f} % without what the mask hides", 100 * causal));
-  fmt::print("bubble    {:.1f} % of the ideal, {:.1f} % of the whole{}\n", 100 * step.bubble_of_ideal,
+             causal > 0.9 * step.mfu ? "" : fmt::format("; {:.1f}% without what the mask hides", 100 * causal));
+  fmt::print("bubble    {:.1f}% of the ideal, {:.1f}% of the whole{}\n", 100 * step.bubble_of_ideal,
              100 * step.bubble_of_total, bubble_by_formula(plan.step));
   fmt::print("exposed   {} of communication: TP and DP collectives{} that the slowest stage waited for\n",
              format_seconds(step.exposed_seconds()), o.cp == 1 ? "" : ", and keys and values,");

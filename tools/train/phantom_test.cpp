@@ -172,8 +172,8 @@ TEST(Train, TheBubblesFormulaIsOfWholeBackwards) {
     EXPECT_EQ(report_phantom(make_plan(options, 0)), 0);
     return testing::internal::GetCapturedStdout();
   };
-  EXPECT_NE(report_of("1f1b").find("of the whole; by formula 37.5 and 27.3 %"), std::string::npos);
-  EXPECT_NE(report_of("interleaved").find("of the whole; by formula 18.8 and 15.8 %"), std::string::npos);
+  EXPECT_NE(report_of("1f1b").find("of the whole; by formula 37.5 and 27.3%"), std::string::npos);
+  EXPECT_NE(report_of("interleaved").find("of the whole; by formula 18.8 and 15.8%"), std::string::npos);
   for (const char* halves : {"zb-h1", "zb-h2", "zb-v"})
     EXPECT_NE(report_of(halves).find("of the whole\n"), std::string::npos) << halves;
 }

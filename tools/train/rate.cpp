@@ -100,9 +100,9 @@ std::string rate_line(const Rate& rate) {
   const bool tera = rate.flop_per_second >= 1e12;
   std::string line = fmt::format("rate      {:.3g} {}FLOP/s per rank, of the model as PaLM counts",
                                  rate.flop_per_second / (tera ? 1e12 : 1e9), tera ? 'T' : 'G');
-  if (std::isfinite(rate.mfu)) line += fmt::format(": {:.1f} % of the GPU's peak (MFU)", 100 * rate.mfu);
+  if (std::isfinite(rate.mfu)) line += fmt::format(": {:.1f}% of the GPU's peak (MFU)", 100 * rate.mfu);
   if (std::isfinite(rate.product_share))
-    line += fmt::format(": {:.1f} % of the fastest fp32 product that ./lab calibrate measured here",
+    line += fmt::format(": {:.1f}% of the fastest fp32 product that ./lab calibrate measured here",
                         100 * rate.product_share);
   return line + "\n";
 }

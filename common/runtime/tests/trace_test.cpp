@@ -118,9 +118,9 @@ TEST(GanttText, OneLetterForWhatAQueueMostlyDoes) {
   std::ostringstream out;
   write_gantt_text(sample(), out, 31);
   EXPECT_EQ(out.str(),
-            "rank 0 main |··CCCCwww·|  40 %\n"
-            "rank 0 comm |···ttttt··|   0 %\n"
-            "rank 1 main |CCCCCCCCCC| 100 %\n"
+            "rank 0 main |··CCCCwww·|  40%\n"
+            "rank 0 comm |···ttttt··|   0%\n"
+            "rank 1 main |CCCCCCCCCC| 100%\n"
             "             0 s  10.0 µs\n"
             "C computing  B computing while bytes move  t bytes moving  w waiting  · idle;  % = share computing\n");
 }

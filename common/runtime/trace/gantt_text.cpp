@@ -62,7 +62,7 @@ class TextChart {
   void write(const std::string& label, const Cells& line) const {
     out_ << fmt::format("{:<{}} |{}|", label, label_width_, fmt::join(line, ""));
   }
-  void write_share(double seconds) const { out_ << fmt::format(" {:3.0f} %", 100 * seconds / span_.length()); }
+  void write_share(double seconds) const { out_ << fmt::format(" {:3.0f}%", 100 * seconds / span_.length()); }
   void write_end(const std::string& meaning) const {
     const std::string begin = format_seconds(span_.begin), end = format_seconds(span_.end);
     const std::size_t width = static_cast<std::size_t>(width_),

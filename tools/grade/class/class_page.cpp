@@ -23,14 +23,14 @@ const GradedRow* part_of(const ClassRow& row, const std::string& id) {
   return nullptr;
 }
 
-std::string share(int of, int all) { return fmt::format("{:.0f} %", all == 0 ? 0.0 : 100.0 * of / all); }
+std::string share(int of, int all) { return fmt::format("{:.0f}%", all == 0 ? 0.0 : 100.0 * of / all); }
 
 std::string late_words(const ClassRow& row) {
   std::string text = row.late > 0 ? "late by " + describe_delay(row.late) : "";
   const auto add = [&](const std::string& words) { text += (text.empty() ? "" : ", ") + words; };
   if (row.extension_days > 0) add(fmt::format("{:g} d of extension", row.extension_days));
   if (row.grace_used > 0) add(fmt::format("{} of {} grace days", row.grace_used, row.grace_left));
-  if (row.lost_share > 0) add(fmt::format("−{:g} %", 100 * row.lost_share));
+  if (row.lost_share > 0) add(fmt::format("−{:g}%", 100 * row.lost_share));
   return text;
 }
 
@@ -240,7 +240,7 @@ std::string similar(const ClassData& data) {
   for (std::size_t i = 0; i < std::min(kMostPairs, pairs.size()); ++i) {
     std::string shared;
     for (const auto& each : pairs[i].shared)
-      shared += fmt::format("{}{} <b>{:.0f} %</b> <span class=\"soft\">({} of {})</span>", shared.empty() ? "" : ", ",
+      shared += fmt::format("{}{} <b>{:.0f}%</b> <span class=\"soft\">({} of {})</span>", shared.empty() ? "" : ", ",
                             for_html(each.exercise), 100 * each.share, each.common, each.of);
     rows += fmt::format("<tr><td>{}</td><td class=\"mid\">{}</td><td class=\"mid\">{}</td></tr>\n",
                         name_in_html(data.rows[pairs[i].first].name), name_in_html(data.rows[pairs[i].second].name),
@@ -248,7 +248,7 @@ std::string similar(const ClassData& data) {
   }
   if (rows.empty()) return "";
   return fmt::format(
-      "<h2>Similar answers</h2>\n<p>Pairs with at least {:.0f} % of the shorter answer in common, whatever their "
+      "<h2>Similar answers</h2>\n<p>Pairs with at least {:.0f}% of the shorter answer in common, whatever their "
       "variables are called, beside the skeleton and what a third of the class has. Compare the files before you "
       "judge: a short answer leaves little choice.</p>\n<div class=\"wide\"><table>\n<tr><th>submission</th>"
       "<th>and</th><th>exercise, and share in common</th></tr>\n{}</table></div>\n",

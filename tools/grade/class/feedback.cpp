@@ -162,7 +162,7 @@ std::string lateness(const ClassRow& row) {
   text += ".";
   if (row.grace_used > 0) text += fmt::format(" {} of your {} grace days used.", row.grace_used, row.grace_left);
   if (row.lost_share > 0)
-    text += fmt::format(" That costs {:g} % of the points, and {:g} count.", 100 * row.lost_share, row.counted());
+    text += fmt::format(" That costs {:g}% of the points, and {:g} count.", 100 * row.lost_share, row.counted());
   return fmt::format("<p class=\"bad\">{}</p>\n", text);
 }
 
