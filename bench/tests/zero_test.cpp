@@ -106,17 +106,18 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
   EXPECT_NE(out_.find("V100"), std::string::npos) << out_;
   EXPECT_EQ(start("--params 7e9 --no-master", "memory"), 0);
   EXPECT_NE(out_.find("12 bytes per parameter"), std::string::npos) << out_;
-  for (const auto& [arguments, says] : {std::pair{"--params 7e9 --zero 4", "--zero"},
-                                        {"", "--params"},
-                                        {"--params seven", "--params"},
-                                        {"--params 7e9 --ranks 0", "--ranks"},
-                                        {"--params 7e9 --batch 2", "--model"},
-                                        {"--params 7e9 --model gpt3-175b", "--params does nothing beside --model"},
-                                        {"--params 7e9 --zero 1.5", "--zero counts: not '1.5'"},
-                                        {"--params 7e9 --ranks 2.5", "--ranks counts: not '2.5'"},
-                                        {"--model tiny --sequence 9", "add --batch"},
-                                        {"--params 7e9 --plot x.bmp", "ends in .svg, .pdf or .png"},
-                                        {"--model gpt4", "gpt4"}}) {
+  for (const auto& [arguments, says] :
+       {std::pair{"--params 7e9 --zero 4", "--zero"},
+        {"", "--params"},
+        {"--params seven", "--params"},
+        {"--params 7e9 --ranks 0", "--ranks"},
+        {"--params 7e9 --batch 2", "--model"},
+        {"--params 7e9 --model gpt3-175b", "--params has no effect together with --model"},
+        {"--params 7e9 --zero 1.5", "--zero counts: not '1.5'"},
+        {"--params 7e9 --ranks 2.5", "--ranks counts: not '2.5'"},
+        {"--model tiny --sequence 9", "add --batch"},
+        {"--params 7e9 --plot x.bmp", "ends in .svg, .pdf or .png"},
+        {"--model gpt4", "gpt4"}}) {
     expect_refused(start(arguments, "memory"), arguments, says);
   }
 }

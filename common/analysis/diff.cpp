@@ -116,9 +116,10 @@ std::string signed_seconds(double seconds) { return (seconds < 0 ? "−" : "+") 
 Diff diff(const Trace& a, const Trace& b) {
   Diff result{.ranks = ranks_of(a), .seconds_a = time_span(a).length(), .seconds_b = time_span(b).length()};
   if (result.ranks != ranks_of(b))
-    throw Error(Verdict::usage,
-                fmt::format("the traces have different shapes, {} and {} ranks: compare runs on as many", result.ranks,
-                            ranks_of(b)));
+    throw Error(
+        Verdict::usage,
+        fmt::format("the traces have different shapes, {} and {} ranks: compare two runs on the same number of ranks",
+                    result.ranks, ranks_of(b)));
   const std::vector<double> steps_a = phase_seconds(a, "step"), steps_b = phase_seconds(b, "step");
   const std::size_t steps = std::min(steps_a.size(), steps_b.size());
   if (steps > 0) {
@@ -126,11 +127,11 @@ Diff diff(const Trace& a, const Trace& b) {
     result.seconds_a = mean_of(steps_a, steps), result.seconds_b = mean_of(steps_b, steps);
     result.rest_a = rest_of(a, steps_a), result.rest_b = rest_of(b, steps_b);
   } else if (a.stopped || b.stopped) {
-    throw Error(Verdict::usage, fmt::format("{} stopped before a step had ended on all ranks: there is nothing to "
-                                            "compare",
-                                            a.stopped && b.stopped ? "both runs"
-                                            : a.stopped            ? "A"
-                                                                   : "B"));
+    throw Error(Verdict::usage,
+                fmt::format("{} stopped before all ranks had completed a step, so there is nothing to compare",
+                            a.stopped && b.stopped ? "both runs"
+                            : a.stopped            ? "A"
+                                                   : "B"));
   }
   const Durations of_a = durations_of(a, steps), of_b = durations_of(b, steps);
   std::map<std::pair<EventKind, std::string>, Difference> by_name;
@@ -150,7 +151,7 @@ Diff diff(const Trace& a, const Trace& b) {
     any = any || (difference.pairs > 0 && difference.kind != EventKind::wait);
     result.differences.push_back(std::move(difference));
   }
-  if (!any) throw Error(Verdict::usage, "the traces have not one operation in common: they are of different programs");
+  if (!any) throw Error(Verdict::usage, "the traces have no operation in common: they are of different programs");
   std::stable_sort(result.differences.begin(), result.differences.end(), [](const Difference& x, const Difference& y) {
     return std::abs(x.seconds()) > std::abs(y.seconds());
   });
@@ -167,8 +168,8 @@ std::string format_diff(const Diff& d, std::size_t most) {
                   format_seconds(d.seconds_a), format_seconds(d.seconds_b), ratio(d.seconds_a, d.seconds_b));
   if (d.steps > 0)
     text += fmt::format(
-        "beside its steps (set-up, validation, a sample, an unfinished step) the run took {} in A and {} in B: left "
-        "out below\n",
+        "outside its steps (set-up, validation, a sample, an unfinished step) the run took {} in A and {} in B, which "
+        "is left out below\n",
         format_seconds(d.rest_a), format_seconds(d.rest_b));
   text += '\n';
   text += fmt::format("{:<12}  {:>9}  {:>9}  {:>7}  {:>10}  {:>10}\n", "all ranks", "A", "B", "B / A", "only in A",

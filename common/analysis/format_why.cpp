@@ -36,25 +36,24 @@ std::string evidence(const Why& w) {
   for (const RankUse& use : w.use) mean += use.arithmetic / static_cast<double>(w.use.size());
   switch (w.limit) {
     case Cost::communication:
-      return fmt::format("bytes of rank {} are on their way for {} of a step, {:.0f}% of it beside arithmetic", moving,
-                         format_seconds(most_moving.moving), percent(most_moving.hidden, most_moving.moving));
+      return fmt::format("rank {} has messages in flight for {} per step, and {:.0f}% of that overlaps arithmetic",
+                         moving, format_seconds(most_moving.moving), percent(most_moving.hidden, most_moving.moving));
     case Cost::bubble:
-      return fmt::format("rank {} waits for {} of a step, {:.0f}%, until it is its turn", waiting,
+      return fmt::format("rank {} idles for {} per step ({:.0f}%), waiting for other ranks", waiting,
                          format_seconds(most_waiting.waiting), percent(most_waiting.waiting, w.seconds));
     case Cost::imbalance:
-      return fmt::format("rank {} computes for {} of a step, and the mean of all ranks is {}", working,
+      return fmt::format("rank {} computes for {} per step, and all ranks for {} on average", working,
                          format_seconds(most_working.arithmetic), format_seconds(mean));
     case Cost::launch:
       if (most_working.launch > 0)
         return fmt::format(
-            "the {} operations of rank {} compute for {} of a step, of which {:.0f}% they would cost with nothing to "
-            "do",
+            "the {} operations of rank {} compute for {} per step, and {:.0f}% of that is launch overhead",
             most_working.operations, working, format_seconds(most_working.arithmetic),
             percent(most_working.launch, most_working.arithmetic));
-      return fmt::format("the {} operations of rank {} take {} of a step; the rest passes between them",
+      return fmt::format("the {} operations of rank {} take {} per step, and the rest of the step passes between them",
                          most_working.operations, working, format_seconds(most_working.arithmetic));
     case Cost::data:
-      return fmt::format("rank {} loads for {} of a step, and {} of the critical path is host time", loading,
+      return fmt::format("rank {} loads data for {} per step, and {} of the critical path is host time", loading,
                          format_seconds(w.use[loading].loading), format_seconds(w.path_host));
     case Cost::arithmetic: break;
   }
@@ -64,10 +63,10 @@ std::string evidence(const Why& w) {
 std::string subject(Cost cost) {
   switch (cost) {
     case Cost::communication: return "if messages took no time";
-    case Cost::bubble: return "if no rank waited for another's turn";
+    case Cost::bubble: return "if no rank waited for another's work";
     case Cost::imbalance: return "if all ranks shared the arithmetic equally";
     case Cost::launch: return "if launching operations cost nothing";
-    case Cost::data: return "if data were there at once";
+    case Cost::data: return "if data were ready at once";
     case Cost::arithmetic: break;
   }
   return "";
@@ -91,14 +90,14 @@ std::string header(const Why& w) {
   if (w.steps_in_run > 0)
     steps = fmt::format("step{} {}{} of {}", w.steps == 1 ? "" : "s", w.first_step + 1,
                         w.steps == 1 ? "" : fmt::format(" to {}", w.first_step + w.steps), w.steps_in_run);
-  const std::string unit = w.steps_in_run > 0 ? " a step" : "";
+  const std::string unit = w.steps_in_run > 0 ? " per step" : "";
   std::string text =
       fmt::format("run       {} rank{}, {}: {}{} as recorded, {} replayed\n", w.ranks, w.ranks == 1 ? "" : "s", steps,
                   format_seconds(w.recorded_seconds), unit, format_seconds(w.seconds));
   if (std::abs(w.seconds / w.recorded_seconds - 1) > 0.1)
     text += fmt::format("          the two differ by more than 10%: {}\n",
                         w.modelled ? "this computer could not keep up with the modelled times"
-                                   : "the trace does not hold all that took time");
+                                   : "something that took time is not in the trace");
   return text;
 }
 
@@ -132,10 +131,10 @@ std::string_view to_string(Cost cost) {
 
 std::string sentence_of(const Why& w) {
   if (w.limit == Cost::arithmetic)
-    return fmt::format("{}: nothing else that vanished would make a step {:.0f}% shorter, and {}.",
+    return fmt::format("{}: without any other cost a step would be less than {:.0f}% shorter, and {}.",
                        limit_in_words(w.limit, w.modelled), 100 * kWorthNaming, evidence(w));
   const Gain& gain = w.gain(w.limit);
-  return fmt::format("{}: {} a step would take {} instead of {} ({:.0f}% less), and {}.",
+  return fmt::format("{}: {}, a step would take {} instead of {} ({:.0f}% less), and {}.",
                      limit_in_words(w.limit, w.modelled), subject(w.limit), format_seconds(gain.seconds),
                      format_seconds(w.seconds), 100 * gain.gained, evidence(w));
 }

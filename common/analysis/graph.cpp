@@ -96,7 +96,7 @@ class Maker {
     steps_ = steps_of(trace_, name).by_rank;
     for (const TraceClosure& c : trace_.closures)
       if (!steps_.contains(c.rank))
-        throw Error(Verdict::usage, fmt::format("this trace lacks what rank {} did beside its closures", c.rank));
+        throw Error(Verdict::usage, fmt::format("this trace lacks what rank {} did outside its closures", c.rank));
     graph_.ranks = static_cast<int>(steps_.size());
     const std::size_t count = name.empty() ? 0 : common_count(steps_);
     graph_.steps_in_run = static_cast<int>(count);

@@ -65,7 +65,7 @@ class Follower {
     for (const TraceEvent& e : trace_.events) {
       ranks.insert(e.rank);
       if (e.kind == EventOf::transfer && ++batches[e.rank] > kMostSteps)
-        return give_up(fmt::format("only of runs with at most {} batches of messages a rank", kMostSteps));
+        return give_up(fmt::format("only of runs with at most {} batches of messages per rank", kMostSteps));
       for (const TraceMessage& m : e.messages)
         if (m.sends) sent.insert({e.rank, m.block});
     }

@@ -116,7 +116,7 @@ std::string message_table(const Trace& trace, std::size_t most_lines) {
   const std::vector<Line> lines = lines_of(trace);
   if (lines.empty()) return "";
   if (lines.size() > kMostMessages)
-    return fmt::format("{} messages, too many for a table: ./lab view in place of ./lab shows them\n", lines.size());
+    return fmt::format("{} messages are too many for a table: ./lab view in place of ./lab shows them\n", lines.size());
   std::vector<std::string> rows = written(lines);
   std::string table =
       fmt::format("{} message{}, by steps (a rank's batches)\n  {:>4}  {:<22} {:>9}   {}\n", lines.size(),

@@ -53,8 +53,9 @@ class Reader {
     try {
       head(Json::parse(text, 2, [this](const Json& event) { take(event); }));
     } catch (const JsonError& error) {
-      refuse(path_, fmt::format("this is no trace that ./lab train --trace FILE.json wrote, or it was cut short ({})",
-                                error.what()));
+      refuse(path_,
+             fmt::format("this is not a trace that ./lab train --trace FILE.json wrote, or it was cut short ({})",
+                         error.what()));
     }
     if (trace_.events.empty() && trace_.stuck.empty() && trace_.races.empty())
       refuse(path_, "it is empty: nothing happened in that run");

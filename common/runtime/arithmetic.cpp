@@ -146,9 +146,9 @@ namespace {
 
 void need_matrix(const char* operation, const char* name, const Matrix& x, Location where) {
   if (x.slice.size() != x.rows * x.columns)
-    usage_error(
-        fmt::format("{}: {} is called {} × {} and has {} elements", operation, name, x.rows, x.columns, x.slice.size()),
-        where);
+    usage_error(fmt::format("{}: {} is declared as {} × {}, but has {} elements", operation, name, x.rows, x.columns,
+                            x.slice.size()),
+                where);
   need_floating(operation, name, x.slice, where);
 }
 
@@ -162,8 +162,8 @@ void need_product(const char* operation, const char* name, const Matrix& c, cons
     usage_error(fmt::format("{}: {} is transposed; give a and b transposed and swapped instead", operation, name),
                 where);
   if (a.n() != b.m() || c.m() != a.m() || c.n() != b.n())
-    usage_error(fmt::format("{}: {} ({} × {}) = a ({} × {}) · b ({} × {}) do not fit", operation, name, c.m(), c.n(),
-                            a.m(), a.n(), b.m(), b.n()),
+    usage_error(fmt::format("{}: the shapes do not match in {} ({} × {}) = a ({} × {}) · b ({} × {})", operation, name,
+                            c.m(), c.n(), a.m(), a.n(), b.m(), b.n()),
                 where);
   if (!bias.empty()) {
     need_size(operation, "bias", bias, c.n(), "columns of the product", where);

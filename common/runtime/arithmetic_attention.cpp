@@ -65,7 +65,7 @@ void rotate_positions(Rank me, Slice x, RotaryShape shape, float base, Turn way,
   need_floating("rotate_positions", "x", x, where);
   if (shape.head_size % 2 != 0)
     usage_error(fmt::format("rotate_positions: heads of {} channels are not whole pairs", shape.head_size), where);
-  if (!(base > 1)) usage_error(fmt::format("rotate_positions: a base of {}, which is not above 1", base), where);
+  if (!(base > 1)) usage_error(fmt::format("rotate_positions: the base must be above 1, not {}", base), where);
   if (x.empty()) return;
   const double turned = number(rows * shape.turning * shape.head_size);
   const Operation operation{"rotate_positions", 3 * turned, 2 * turned * number(bytes_of(x.dtype())),

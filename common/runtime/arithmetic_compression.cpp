@@ -13,7 +13,8 @@ void top_k(Rank me, Slice values, Slice indices, Slice x, Location where) {
   need_dtype("top_k", "values", values, x.dtype(), where);
   need_dtype("top_k", "indices", indices, DType::i32, where);
   need_size("top_k", "indices", indices, values.size(), "as values", where);
-  if (values.size() > x.size()) usage_error(fmt::format("top_k: {} of {} elements", values.size(), x.size()), where);
+  if (values.size() > x.size())
+    usage_error(fmt::format("top_k: cannot choose {} of {} elements", values.size(), x.size()), where);
   if (x.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
     usage_error(fmt::format("top_k: x has {} elements, more than an int32 can index", x.size()), where);
   need_distinct("top_k", "values", values, "x", x, where);
@@ -42,8 +43,8 @@ void need_blocks(const char* operation, const Slice& q, const Slice& scales, con
                  std::size_t block, Location where) {
   need_floating(operation, name, x, where);
   need_dtype(operation, "q", q, DType::i8, where);
-  need_size(operation, "q", q, x.size(), "one an element", where);
-  if (block == 0) usage_error(fmt::format("{}: blocks of 0 elements", operation), where);
+  need_size(operation, "q", q, x.size(), "one per element", where);
+  if (block == 0) usage_error(fmt::format("{}: a block needs at least one element", operation), where);
   need_dtype(operation, "scales", scales, DType::f32, where);
   need_size(operation, "scales", scales, x.size() / block + (x.size() % block != 0 ? 1 : 0), "one per block", where);
 }

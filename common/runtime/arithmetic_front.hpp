@@ -75,7 +75,8 @@ inline void need_distinct(const char* operation, const char* name_a, const Slice
                           Location where) {
   need_apart(operation, name_a, a, name_b, b, where);
   if (a.block() != b.block() || a.empty() || b.empty() || a.offset_bytes() != b.offset_bytes()) return;
-  usage_error(fmt::format("{}: {} and {} are the same memory, and it cannot work in place", operation, name_a, name_b),
+  usage_error(fmt::format("{}: {} and {} are the same memory, and this operation cannot work in place", operation,
+                          name_a, name_b),
               where);
 }
 

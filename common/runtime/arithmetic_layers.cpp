@@ -34,7 +34,7 @@ void layer_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Slice
   const std::size_t rows = rows_of("layer_norm", "x", x, weight.size(), "elements of weight", where);
   need_same("layer_norm", "y", y, "x", x, where);
   need_same("layer_norm", "bias", bias, "weight", weight, where);
-  need_size("layer_norm", "statistics", statistics, 2 * rows, "two a row of x", where);
+  need_size("layer_norm", "statistics", statistics, 2 * rows, "two per row of x", where);
   need_dtype("layer_norm", "statistics", statistics, DType::f32, where);
   need_floating("layer_norm", "x", x, where);
   need_floating("layer_norm", "weight", weight, where);
@@ -53,7 +53,7 @@ void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy
   need_same("layer_norm_backward", "dy", dy, "x", x, where);
   need_same("layer_norm_backward", "dbias", dbias, "dweight", dweight, where);
   need_size("layer_norm_backward", "dweight", dweight, weight.size(), "as weight", where);
-  need_size("layer_norm_backward", "statistics", statistics, 2 * rows, "two a row of x", where);
+  need_size("layer_norm_backward", "statistics", statistics, 2 * rows, "two per row of x", where);
   need_dtype("layer_norm_backward", "statistics", statistics, DType::f32, where);
   need_floating("layer_norm_backward", "x", x, where);
   need_floating("layer_norm_backward", "weight", weight, where);
@@ -76,7 +76,7 @@ void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy
 void rms_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Location where) {
   const std::size_t rows = rows_of("rms_norm", "x", x, weight.size(), "elements of weight", where);
   need_same("rms_norm", "y", y, "x", x, where);
-  need_size("rms_norm", "statistics", statistics, rows, "one a row of x", where);
+  need_size("rms_norm", "statistics", statistics, rows, "one per row of x", where);
   need_dtype("rms_norm", "statistics", statistics, DType::f32, where);
   need_floating("rms_norm", "x", x, where);
   need_floating("rms_norm", "weight", weight, where);
@@ -93,7 +93,7 @@ void rms_norm_backward(Rank me, Slice dx, Slice dweight, Slice dy, Slice x, Slic
   need_same("rms_norm_backward", "dx", dx, "x", x, where);
   need_same("rms_norm_backward", "dy", dy, "x", x, where);
   need_size("rms_norm_backward", "dweight", dweight, weight.size(), "as weight", where);
-  need_size("rms_norm_backward", "statistics", statistics, rows, "one a row of x", where);
+  need_size("rms_norm_backward", "statistics", statistics, rows, "one per row of x", where);
   need_dtype("rms_norm_backward", "statistics", statistics, DType::f32, where);
   need_floating("rms_norm_backward", "x", x, where);
   need_floating("rms_norm_backward", "weight", weight, where);
@@ -160,9 +160,9 @@ std::size_t need_embedding(const char* operation, const Slice& y, const Slice& t
   if (sequence == 0 || tokens.size() % sequence != 0)
     usage_error(fmt::format("{}: {} tokens are not whole sequences of {}", operation, tokens.size(), sequence), where);
   const std::size_t width = rows_of(operation, "y", y, tokens.size(), "tokens", where);
-  rows_of(operation, "table", table, width, "elements a token of y", where);
+  rows_of(operation, "table", table, width, "elements per token of y", where);
   if (!positions.empty() &&
-      rows_of(operation, "positions", positions, width, "elements a token of y", where) < sequence)
+      rows_of(operation, "positions", positions, width, "elements per token of y", where) < sequence)
     usage_error(fmt::format("{}: {} positions for sequences of {}", operation, positions.size() / width, sequence),
                 where);
   return width;

@@ -27,7 +27,7 @@ void need_adamw(const char* name, const AdamWOperands& x, const AdamW& options, 
   for (const auto& [operand, slice] :
        {std::pair{"gradient_factor", &x.gradient_factor}, {"skip", &x.skip}, {"skipped", &x.skipped}})
     if (!slice->empty()) need_scalar(name, operand, *slice, where);
-  if (options.step < 1) usage_error(fmt::format("{}: step {} (they count from 1)", name, options.step), where);
+  if (options.step < 1) usage_error(fmt::format("{}: step {}, but steps count from 1", name, options.step), where);
   need_apart(name, "parameter", x.parameter, "master", x.master, where);
   need_distinct(name, "m", x.m, "v", x.v, where);
   need_distinct(name, "master", x.master, "gradient", x.gradient, where);

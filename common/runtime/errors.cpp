@@ -8,19 +8,22 @@
 namespace lockstep {
 
 std::string main_inside_closure(std::string_view queue) {
-  return fmt::format("main's Rank was used inside a closure on queue \"{}\": use the Rank that the closure is given",
-                     queue);
+  return fmt::format(
+      "main's Rank was used inside a closure on queue \"{}\": use the Rank that the closure gets as its argument",
+      queue);
 }
 
 std::string queue_outside_closure(std::string_view queue) {
-  return fmt::format("the Rank of queue \"{}\" was used outside its closure: give the work to run(queue, …)", queue);
+  return fmt::format("the Rank of queue \"{}\" was used outside its closure: pass the work to run(queue, …)", queue);
 }
 
 std::string not_in_group(int world_rank) {
   return fmt::format("rank {} is not in this group: it passed a negative colour to split", world_rank);
 }
 
-std::string not_on_main(std::string_view verb) { return fmt::format("{} is set-up: call it on main", verb); }
+std::string not_on_main(std::string_view verb) {
+  return fmt::format("{} is a set-up call: make it on main, outside of closures", verb);
+}
 
 std::string waited_on_wrong_queue(std::string_view started, std::string_view waited) {
   return fmt::format(
@@ -31,11 +34,16 @@ std::string waited_on_wrong_queue(std::string_view started, std::string_view wai
 
 std::string scratch_left(std::uint64_t bytes) {
   return fmt::format(
-      "the closure ends with {} bytes of scratch alive: release them in the closure, or allocate them on main", bytes);
+      "the closure ended with {} bytes of scratch still allocated: release them in the closure, or allocate them on "
+      "main",
+      bytes);
 }
 
 std::string closure_not_waited_for(std::string_view queue) {
-  return fmt::format("the program ends, and nobody waited for the closure run here on queue \"{}\"", queue);
+  return fmt::format(
+      "the program ended without waiting for the closure run here on queue \"{}\": wait for the ticket that run "
+      "returned",
+      queue);
 }
 
 std::string slices_outlive_program(std::uint64_t allocations) {

@@ -21,9 +21,9 @@ std::string slices_outlive_program(std::uint64_t allocations);
 /// ": sizes are unsigned, …" if a number of elements is so large that a subtraction must have made it, or "".
 std::string below_zero(std::uint64_t elements);
 inline constexpr const char* kTicketOfAnotherRank = "this ticket belongs to another rank";
-inline constexpr const char* kClosureTicketOnMain = "a closure's ticket is waited for on main";
+inline constexpr const char* kClosureTicketOnMain = "a closure's ticket can only be waited for on main";
 inline constexpr const char* kTransfersNotWaitedFor =
-    "the program ends, and nobody waited for the transfers started here";
+    "the program ended without waiting for the transfers started here: wait for the ticket that start returned";
 
 // MISMATCH errors.
 /// " in region "all_reduce"", or "" if the name is empty.

@@ -23,7 +23,7 @@ Ticket Rank::start(std::span<const Transfer> batch, Location where) {
   for (const Transfer& transfer : batch) {
     const char* verb = transfer.kind == Transfer::Kind::send ? "send to" : "receive from";
     if (transfer.peer < 0 || transfer.peer >= size_)
-      usage_error(fmt::format("{} rank {} in a group of {}{}", verb, transfer.peer, size_,
+      usage_error(fmt::format("{} rank {}, but the ranks of this group are 0 to {}{}", verb, transfer.peer, size_ - 1,
                               transfer.peer < 0 ? " (in C++ a negative number % p is not positive: add p first)" : ""),
                   where);
     if (transfer.peer == rank_)
@@ -47,7 +47,7 @@ Rank Rank::stream(std::string_view name, Location where) const { return backend_
 
 Ticket Rank::run(Rank queue, std::function<void(Rank)> f, Location where) {
   if (queue_ != 0) usage_error("run can only be called on main: a closure cannot run another", where);
-  if (queue.backend_ != backend_) usage_error("run on a queue of another rank", where);
+  if (queue.backend_ != backend_) usage_error("run: this queue belongs to another rank", where);
   if (queue.queue_ == 0) usage_error("run needs a queue made by stream(name): this one is main", where);
   return backend_->run(key_of(*this), queue, std::move(f), where);
 }
@@ -70,9 +70,9 @@ RankLedger ledger_of(Rank me) { return me.backend().ledger(); }
 
 void upload(Rank me, Slice slice, std::span<const float> values, Location where) {
   if (values.size() != slice.size())
-    usage_error(fmt::format("upload of {} values into a slice of {} elements", values.size(), slice.size()), where);
+    usage_error(fmt::format("cannot upload {} values into a slice of {} elements", values.size(), slice.size()), where);
   if (slice.dtype() == DType::i32 || slice.dtype() == DType::i8)
-    usage_error(fmt::format("upload of floats into a slice of {}", to_string(slice.dtype())), where);
+    usage_error(fmt::format("cannot upload floats into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;
   need_allocated(slice, "upload", where);
   if (slice.dtype() == DType::f32) return me.backend().upload(key_of(me), slice, values.data(), where);
@@ -84,9 +84,9 @@ void upload(Rank me, Slice slice, std::span<const float> values, Location where)
 
 void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location where) {
   if (values.size() != slice.size())
-    usage_error(fmt::format("upload of {} values into a slice of {} elements", values.size(), slice.size()), where);
+    usage_error(fmt::format("cannot upload {} values into a slice of {} elements", values.size(), slice.size()), where);
   if (slice.dtype() != DType::i32)
-    usage_error(fmt::format("upload of integers into a slice of {}", to_string(slice.dtype())), where);
+    usage_error(fmt::format("cannot upload integers into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;
   need_allocated(slice, "upload", where);
   me.backend().upload(key_of(me), slice, values.data(), where);
@@ -94,8 +94,9 @@ void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location
 
 float read(Rank me, Slice scalar, float if_phantom, Location where) {
   if (scalar.size() != 1 || scalar.dtype() != DType::f32)
-    usage_error(fmt::format("read takes one fp32 element, not {} of {}", scalar.size(), to_string(scalar.dtype())),
-                where);
+    usage_error(
+        fmt::format("read needs a slice of one fp32 element, not {} of {}", scalar.size(), to_string(scalar.dtype())),
+        where);
   need_allocated(scalar, "read", where);
   float value = if_phantom;
   me.backend().download(key_of(me), scalar, &value, where);

@@ -118,8 +118,8 @@ std::string report(const Case& the_case, const CasePlan& plan, const Outcome& ou
   else if (!plan.unit.empty())
     text += " and " + counted(the_case.size, plan.unit);
   if (perturb)
-    text += fmt::format(", queued work run early or late (--perturb {}): the result depends on luck, a wait is missing",
-                        *perturb);
+    text += fmt::format(
+        ", queued work run early or late (--perturb {}): the result depends on timing, so a wait is missing", *perturb);
   std::string seen = outcome.passed() ? wrong : outcome.message;
   const std::string cause = plan.cause ? plan.cause() : "";
   if (!cause.empty()) seen = fmt::format("{} Seen here: {}", cause, seen);

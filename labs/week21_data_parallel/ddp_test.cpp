@@ -262,7 +262,7 @@ TEST(Lab21_7c, CommunicationHidesBehindTheBackward) {
     return "";
   };
   CasePlan plan{.ranks = {2, 4, 8}, .sizes = sizes_of({kLayers}), .unit = "layer"};
-  plan.simulator_only = "how much is hidden is measured in virtual time";
+  plan.simulator_only = "overlap is measured in virtual time";
   plan.adjust = [&](const Case& c, RunOptions& options) {
     options.phantom = true;
     options.perturb.reset();  // its delays would be measured

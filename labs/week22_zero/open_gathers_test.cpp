@@ -196,7 +196,7 @@ struct Seen {
 Seen seen(const Race& race, const std::vector<Moment>& plan, Run how) {
   const ShardedStep step = race.step();
   testing::CasePlan cases{.ranks = {kRanks}, .sizes = sizes_of({step.units()}), .unit = "unit"};
-  cases.simulator_only = "how much is hidden is measured in virtual time";
+  cases.simulator_only = "overlap is measured in virtual time";
   cases.adjust = [](const Case&, RunOptions& options) {
     options.phantom = true;
     options.perturb.reset();  // its delays would be measured

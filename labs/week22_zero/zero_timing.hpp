@@ -83,9 +83,8 @@ inline std::string too_much_shows(const Timed& t, std::size_t exposed, std::size
   const double one = t.communication / static_cast<double>(all);
   if (t.waiting <= (static_cast<double>(exposed) + more) * one) return "";
   return fmt::format(
-      "{:.2f} ms of communication, and main waited for {:.2f} ms of it: {} of {} gathers and reductions should "
-      "show, "
-      "{:.2f} ms. Is each started before main goes on with its work, and waited for as late as possible?",
+      "{:.2f} ms of communication, and main waited for {:.2f} ms of it: {} of {} gathers and reductions should show, "
+      "{:.2f} ms. Is each started before main continues with its work, and waited for as late as possible?",
       t.communication * 1e3, t.waiting * 1e3, exposed, all, static_cast<double>(exposed) * one * 1e3);
 }
 
@@ -127,8 +126,8 @@ inline void averages_its_own_chunk_alone(const std::function<void(Rank)>& reduce
         for (int rank = 0; rank < c.ranks; ++rank)
           if (const Values& seen = outcome.values[rank]; seen[0] > seen[1])
             return fmt::format(
-                "rank {}: to reduce a unit takes {:.3f} ms, more than the reduce-scatter and six times the arithmetic "
-                "on this rank's chunk, {:.3f} ms: is more than that chunk averaged? The other chunks hold partial "
+                "rank {}: reducing a unit takes {:.3f} ms. The reduce-scatter and six times the arithmetic on this "
+                "rank's chunk take only {:.3f} ms. Is more than that chunk averaged? The other chunks hold partial "
                 "sums that are not needed",
                 rank, seen[0] * 1e3, seen[1] * 1e3);
         return "";
@@ -141,7 +140,7 @@ inline void run_timed(const testing::CaseProgram& program,
                       const std::function<std::string(const Case&, const Timed&)>& judge,
                       Location where = Location::current()) {
   testing::CasePlan plan{.ranks = {2, 4, 8}, .sizes = testing::sizes_of({kTimedLayers}), .unit = "layer"};
-  plan.simulator_only = "how much is hidden is measured in virtual time";
+  plan.simulator_only = "overlap is measured in virtual time";
   plan.adjust = [](const Case& c, RunOptions& options) {
     constexpr double kFlop = 2.0 * kTimedSide * kTimedSide * kTimedSide;
     const double gather = (c.ranks - 1) * (1e-6 + kTimedElements * 4.0 / c.ranks * 1e-9);

@@ -130,7 +130,7 @@ inline testing::CasePlan timed_plan(double flop, double bytes) {
   testing::CasePlan timed;
   timed.ranks = {2, 4, 8};
   timed.sizes = testing::sizes_of({1});
-  timed.simulator_only = "how much is hidden is measured in virtual time";
+  timed.simulator_only = "overlap is measured in virtual time";
   timed.adjust = [=](const testing::Case& c, RunOptions& options) {
     options.phantom = true;
     options.perturb.reset();

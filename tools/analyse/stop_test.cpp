@@ -59,7 +59,7 @@ TEST(Stop, DiffComparesTheStepsThatBothHaveEnded) {
     diff(whole, steps(4, 1));
     FAIL() << "no step to compare";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "B stopped before a step had ended on all ranks: there is nothing to compare");
+    EXPECT_STREQ(error.what(), "B stopped before all ranks had completed a step, so there is nothing to compare");
   }
 }
 

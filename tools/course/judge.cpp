@@ -38,7 +38,7 @@ struct Output {
 };
 
 Output read_output(const std::string& text) {
-  constexpr std::string_view kEnd = "The run did not end by itself after that; the job ends.";
+  constexpr std::string_view kEnd = "The run did not stop on its own after that. The job is terminated.";
   if (text.find(kEnd) == text.npos) return {.hang = "", .rest = text};
   Output output;
   std::istringstream lines(text);

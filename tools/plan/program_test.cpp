@@ -76,8 +76,8 @@ TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
       {"--global-batch 1536 --explain dp=9", "dp × tp × pp must be 1024 GPUs"},
       {"--global-batch 1536 --score no_such_file.json", "cannot read no_such_file.json"},
       {"--global-batch 8 --prices nccl", "--prices nccl: lab, with the course's own collectives, or library"},
-      {"--cluster pcie-boxx4 --model gpt2-355m --global-batch 8 --prices library", "has no prices of libraries"},
-      {"--validate --top 3", "--top does nothing beside --validate"},
+      {"--cluster pcie-boxx4 --model gpt2-355m --global-batch 8 --prices library", "has no library cost model"},
+      {"--validate --top 3", "--top has no effect together with --validate"},
       {"--global-batch 8 --modle tiny", "did you mean '--model'?"}};
   for (const auto& [arguments, words] : wrong) {
     const std::string text = said(arguments);
@@ -95,7 +95,7 @@ TEST(Program, ScoresAWrittenStrategy) {
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "zero": 1, "recompute": "full"})"), "score 65 of 100"));
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "schedule": "gpipe"})"),
                    "score 0 of 100: it does not fit the memory"));
-  EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "dp": 4})"), "column 23: \"dp\" is there twice"));
+  EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "dp": 4})"), "column 23: \"dp\" occurs twice"));
   EXPECT_TRUE(
       says(score(R"({"dp": 4294967304, "tp": 8, "pp": 16})"), "dp is 4294967304; it must be a whole number from 1"));
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 8})"), "score 0 of 100: dp 8 × tp 8 × pp 8 is 512 GPUs"));

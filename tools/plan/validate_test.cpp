@@ -37,7 +37,7 @@ TEST(Library, IsOnlyForThoseWhoAsk) {
   }
   EXPECT_EQ(with.gamma(), without.gamma());
   EXPECT_EQ(with.as_library().gamma(), 0) << "NCCL was timed with its additions";
-  EXPECT_TRUE(contains(error_of([&] { (void)without.as_library(); }), "has no prices of libraries"));
+  EXPECT_TRUE(contains(error_of([&] { (void)without.as_library(); }), "has no library cost model"));
   EXPECT_TRUE(contains(error_of([&] { (void)with.as_library(AttentionKernel::flash, "Tritton"); }), "Triton"));
 }
 

@@ -292,7 +292,7 @@ grade 'time that runs backwards' "$work/time that runs backwards" --only 21.2
 row 21.2a 0/9 REFUSED
 grade 'time that runs backwards' "$work/time that runs backwards" --only 21.2 --without-language
 row 21.2a 0/9 USAGE
-says 'time passes, and forwards'
+says 'finite and not negative'
 attack 'a function of the runtime, declared by hand' - REFUSED 'it calls lockstep::symmetric_group' <<'ANSWER'
 namespace lockstep { Rank symmetric_group(Rank me, int size, int level, double share); }
 lockstep::Rank alone(lockstep::Rank me) { return lockstep::symmetric_group(me, 1000, 0, 1); }

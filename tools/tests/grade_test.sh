@@ -138,7 +138,7 @@ grep -A1 '^21.2a .* DOES NOT COMPILE' "$work/out" | grep -q '^       .*21.2 does
   fail 'mixed: the report does not say why'
 grep -q '<testcase .*name="21.1 .*/>' "$work/junit.xml" || fail 'mixed: junit.xml'
 
-# Entries that cost their own exercise: one that is too long, and one that is there twice.
+# Entries that cost their own exercise: one that is too long, and one that occurs twice.
 python3 - "$work/entries.zip" "$work/mixed/$week/naive_all_reduce.cpp" <<'PACK'
 import sys, warnings, zipfile
 warnings.simplefilter("ignore")

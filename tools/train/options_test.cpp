@@ -240,7 +240,7 @@ TEST(Train, WrongOptionsAreAnsweredInOneSentence) {
        std::vector<Case>{{{"--modle", "tiny"}, "unknown option '--modle': did you mean '--model'?"},
                          {{"--text", "a.txt"}, "unknown option '--text': did you mean '--data'?"},
                          {{"--qwzzk=4"}, "unknown option '--qwzzk'; --help lists them all."},
-                         {{"--steps", "two"}, "--steps needs a whole number from 1 to a thousand million, not 'two'"},
+                         {{"--steps", "two"}, "--steps needs a whole number from 1 to 1,000,000,000, not 'two'"},
                          {{"--lr", "fast"}, "--lr needs a number from 1e-12 to 10, not 'fast'"},
                          {{"--lr", "-1"}, "--lr needs a number from 1e-12 to 10, not '-1'"},
                          {{"--clip", "nan"}, "--clip needs a number from 0 to 1e+09, not 'nan'"},

@@ -89,8 +89,8 @@ void require_same_call(int ranks) {
   int bounds[] = {ranks, -ranks};
   check(MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
   if (bounds[0] != -bounds[1])
-    throw Error(Verdict::usage, fmt::format("a process calls run with ranks = {} while another has ranks = {}: every "
-                                            "process makes the same calls of run, also after one that failed",
+    throw Error(Verdict::usage, fmt::format("one process called run with ranks = {} and another with ranks = {}: every "
+                                            "process must make the same calls of run, even after one that failed",
                                             -bounds[1], bounds[0]));
 }
 
@@ -129,8 +129,9 @@ Outcome run(const RunOptions& options, const Program& program) {
   if (!(options.timeout_seconds > 0))
     throw Error(Verdict::usage, fmt::format("a time-out of {} s: it must be above 0", options.timeout_seconds));
   if (options.emulate && !(options.emulate_scale > 0 && options.emulate_scale <= kLongestScale))
-    throw Error(Verdict::usage, fmt::format("modelled times {} times as long: above 0 and at most {}",
-                                            options.emulate_scale, kLongestScale));
+    throw Error(Verdict::usage,
+                fmt::format("modelled times cannot last {} times as long: the factor must be above 0 and at most {}",
+                            options.emulate_scale, kLongestScale));
   if (options.phantom) throw Error(Verdict::usage, "phantom runs are for the simulator: MPI has real memory");
   require_same_call(options.ranks);
   const bool takes_part = world_rank() < options.ranks;

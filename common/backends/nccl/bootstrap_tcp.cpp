@@ -49,7 +49,7 @@ class Rank0 final : public Tcp {
       while (!callers_[from] && Clock::now() < until) let_in();
       callers_[from].wait_at_most(whole_seconds(environment_.timeout_seconds));
       if (!callers_[from] || !callers_[from].receive_text(all[from]))
-        throw Error(Verdict::fail, fmt::format("rank 0 waited {:g} s at {} for rank {} of {}, which has not come",
+        throw Error(Verdict::fail, fmt::format("rank 0 waited {:g} s at {} for rank {} of {}, which did not connect",
                                                environment_.timeout_seconds, environment_.store, from, size()));
     }
     for (std::size_t to = 1; to < all.size(); ++to)
@@ -80,8 +80,8 @@ class Caller final : public Tcp {
     const auto until = in_seconds(seconds);
     while (!(socket_ = connect_to(host, port, seconds))) {
       if (Clock::now() > until)
-        throw Error(Verdict::fail, fmt::format("nobody answers at {} ({} waited {:g} s): rank 0 listens there; does it "
-                                               "run, and does a firewall let others in?",
+        throw Error(Verdict::fail, fmt::format("no answer from {}, where rank 0 listens ({} waited {:g} s): is rank 0 "
+                                               "running, and does a firewall block that port?",
                                                environment.store, host_name(), seconds));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -93,7 +93,7 @@ class Caller final : public Tcp {
     std::vector<std::string> all(static_cast<std::size_t>(size()));
     bool heard = socket_.send_text(mine);
     for (std::string& text : all) heard = heard && socket_.receive_text(text);
-    if (!heard) throw Error(Verdict::fail, fmt::format("rank 0 at {} has gone", environment_.store));
+    if (!heard) throw Error(Verdict::fail, fmt::format("the connection to rank 0 at {} was lost", environment_.store));
     return all;
   }
 

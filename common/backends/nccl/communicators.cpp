@@ -144,8 +144,8 @@ void Communicators::connect_all(Communicator& of, int rank, const Limit& limit) 
     if (Clock::now() > until)
       throw Error(
           Verdict::timeout,
-          fmt::format("TIMEOUT: ranks {} are connected, but for {:g} s no byte has come from each to each ({}); "
-                      "NCCL_P2P_DISABLE=1 and NCCL_IB_DISABLE=1 show which way between them is broken",
+          fmt::format("TIMEOUT: ranks {} are connected, but within {:g} s data did not arrive between all of them "
+                      "({}). Set NCCL_P2P_DISABLE=1 or NCCL_IB_DISABLE=1 to find out which path between them is broken",
                       fmt::join(of.members, ", "), limit.seconds, cuda::place()));
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

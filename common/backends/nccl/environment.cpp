@@ -29,7 +29,7 @@ constexpr Launcher kLaunchers[] = {
 
 int whole_number(const char* name, std::string_view text) {
   const std::optional<int> value = parse_number<int>(text);
-  if (!value) throw Error(Verdict::usage, fmt::format("{}={}: a whole number, please", name, text));
+  if (!value) throw Error(Verdict::usage, fmt::format("{}={}: must be a whole number", name, text));
   return *value;
 }
 
@@ -71,7 +71,7 @@ Environment read_launcher(const Variables& variables) {
 Environment read_environment(const Variables& variables) {
   Environment found = from_torchrun(variables) ? read_torchrun(variables) : read_launcher(variables);
   if (found.ranks < 1 || found.rank < 0 || found.rank >= found.ranks)
-    throw Error(Verdict::usage, fmt::format("{}={} is no rank of {}", found.launcher, found.rank, found.ranks));
+    throw Error(Verdict::usage, fmt::format("{}={} is not one of {} ranks", found.launcher, found.rank, found.ranks));
   if (const char* store = variables("LOCKSTEP_STORE")) found.store = store;
   if (const char* seconds = variables("LOCKSTEP_STORE_TIMEOUT"))
     found.timeout_seconds = whole_number("LOCKSTEP_STORE_TIMEOUT", seconds);

@@ -46,13 +46,13 @@ std::string Load::warning() const {
   std::string text;
   if (busy() >= multiprocessors)
     text += fmt::format(
-        "NCCL: {} communicators of at most {} CTAs can fill all {} multiprocessors of a GPU with kernels that wait, "
-        "while the arithmetic that they wait for cannot begin: NCCL_MAX_CTAS={} leaves some\n",
+        "NCCL: {} communicators of at most {} CTAs can fill all {} multiprocessors of a GPU with kernels that wait for "
+        "arithmetic, which then cannot begin. Set NCCL_MAX_CTAS={} to leave some free\n",
         communicators, ctas, multiprocessors, std::max(1, (multiprocessors - 1) / communicators));
   if (streams > channels)
     text +=
         fmt::format("CUDA: {} streams share {} hardware channels, so one can be held up behind another that waits{}\n",
-                    streams, channels, channels < 32 ? ": CUDA_DEVICE_MAX_CONNECTIONS=32 makes them more" : "");
+                    streams, channels, channels < 32 ? ". Set CUDA_DEVICE_MAX_CONNECTIONS=32 for more" : "");
   return text;
 }
 

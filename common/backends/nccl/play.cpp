@@ -95,9 +95,9 @@ void NcclRank::clean_up() {
     for (Endpoint* each : all_endpoints_) each->drop();
   }
   if (!communicators_.abort(job_.ranks, job_.options.timeout_seconds + 10))
-    end_job_(job_.failure().message + "\nNCCL does not come back from ncclCommAbort; the job ends.");
+    end_job_(job_.failure().message + "\nncclCommAbort does not return. The job is terminated.");
   if (!gpu_comes_to_an_end())
-    end_job_(job_.failure().message + "\nThe GPU does not come to an end either; the job ends.");
+    end_job_(job_.failure().message + "\nThe GPU does not finish either. The job is terminated.");
   std::lock_guard memory(memory_mutex_);
   given_up_ended_ = true;
   for (const Parked& each : std::exchange(parked_, {})) memory_.free(each.data, queues_[each.queue]->stream.get());

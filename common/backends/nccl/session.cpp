@@ -62,7 +62,7 @@ void Processes::lost(int rank) {
   while (lowest == rank || control_.has_left(lowest)) ++lowest;
   if (control_.rank() != lowest) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   end_job(
-      fmt::format("CRASH: rank {} on {} died; the job ends ({} on {} says so)", rank, places_[rank].host,
+      fmt::format("CRASH: rank {} on {} died, as {} on {} reports. The job is terminated.", rank, places_[rank].host,
                   control_.rank() == lowest ? fmt::format("rank {}", lowest) : fmt::format("rank {}", control_.rank()),
                   host_name()));
 }

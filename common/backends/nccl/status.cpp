@@ -26,8 +26,8 @@ bool is_ready(ncclComm_t handle, const char* call, double seconds, double limit_
   if (state != ncclInProgress) return true;
   if (seconds > limit_seconds)
     throw Error(Verdict::timeout,
-                fmt::format("TIMEOUT: {} has been in progress for {:g} s ({}): the ranks do not find each other; "
-                            "NCCL_DEBUG=INFO shows how far they come, NCCL_SOCKET_IFNAME names the network",
+                fmt::format("TIMEOUT: {} has been in progress for {:g} s ({}): the ranks do not find each other. "
+                            "NCCL_DEBUG=INFO shows how far they get, and NCCL_SOCKET_IFNAME chooses the network",
                             call, limit_seconds, cuda::place()));
   return false;
 }

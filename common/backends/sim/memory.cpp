@@ -30,8 +30,8 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   const bool paid = queue.library.depth > 0 && !operation.matmul;
   const double seconds = (paid ? 0 : machine.seconds(operation, static_cast<double>(recorder_.scratch(0)))) + jitter();
   if (!(operation.flop >= 0 && operation.bytes >= 0 && seconds >= 0) || std::isinf(seconds))
-    usage_error(fmt::format("{} takes {} s by its {} FLOP and {} bytes: time passes, and forwards", operation.name,
-                            seconds, operation.flop, operation.bytes),
+    usage_error(fmt::format("{} would take {} s for its {} FLOP and {} bytes: a time must be finite and not negative",
+                            operation.name, seconds, operation.flop, operation.bytes),
                 where);
   const bool together = watched();
   if (together) sync(queue);

@@ -154,7 +154,8 @@ Rank symmetric_group(Rank me, int size, int level, double share, CollectiveSecon
 
 void pass_host_time(Rank me, double seconds) {
   auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
-  if (!rank || !(seconds >= 0) || std::isinf(seconds)) usage_error("host time passes in the simulator, and forwards");
+  if (!rank || !(seconds >= 0) || std::isinf(seconds))
+    usage_error("host time needs the simulator, and must be finite and not negative");
   rank->queue(me.queue()).clock += seconds;
 }
 

@@ -184,7 +184,7 @@ TEST(Failure, ProcessesThatCallRunWithDifferentRanks) {
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.verdict(), Verdict::usage);
-    EXPECT_NE(std::string_view(error.what()).find("with ranks = 1 while another has ranks = 2"), std::string::npos);
+    EXPECT_NE(std::string_view(error.what()).find("with ranks = 1 and another with ranks = 2"), std::string::npos);
   }
 }
 

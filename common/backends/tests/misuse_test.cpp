@@ -115,14 +115,14 @@ std::vector<Misuse> of_queues() {
          Slice in = slice(me), out = slice(me);
          me.start({send(1 - me.rank(), out), receive(1 - me.rank(), in)});
        },
-       {"nobody waited", "misuse_test.cpp"}},
+       {"without waiting", "misuse_test.cpp"}},
       {"nobody waits for a closure",
        1,
        [](Rank me) {
          Rank comm = me.stream("comm");
          me.run(comm, [](Rank) {});
        },
-       {"nobody waited", "comm"}},
+       {"without waiting", "comm"}},
       {"scratch outlives its closure",
        1,
        [](Rank me) {

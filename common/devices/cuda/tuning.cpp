@@ -200,7 +200,7 @@ Way Tuning::choose(const ProductKey& key, const std::function<bool(const Way&)>&
         tuning_origins().note(product, false);
         return taken_[product] = found->second;
       }
-      complain("an entry that is not used, because the library does not take its way: " + product);
+      complain("an entry that is not used, because the library rejects its algorithm: " + product);
     }
   }
   const Way measured = measure();  // without the lock: the GPU may need the work of other threads

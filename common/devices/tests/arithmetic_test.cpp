@@ -70,16 +70,17 @@ TEST_F(Front, RefusesTypesThatDiffer) {
 
 TEST_F(Front, RefusesMatricesThatDoNotFit) {
   refuses([&] { matmul(me, matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(15), 5, 3)); },
-          {"c (2 × 3) = a (2 × 4) · b (5 × 3) do not fit"});
+          {"shapes", "c (2 × 3) = a (2 × 4) · b (5 × 3)"});
   refuses([&] { matmul(me, matrix(f32(6), 2, 3), matrix(f32(7), 2, 4), matrix(f32(12), 4, 3)); },
-          {"a is called 2 × 4 and has 7 elements"});
+          {"a is declared as 2 × 4, but has 7 elements"});
   refuses([&] { matmul(me, matrix(f32(6), 2, 3).t(), matrix(f32(12), 3, 4), matrix(f32(8), 4, 2)); }, {"transposed"});
   refuses(
       [&] { matmul(me, matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(12), 4, 3), Into::overwrite, f32(2)); },
       {"bias has 2 elements, not 3"});
   refuses([&] { add_rows(me, f32(2), matrix(f32(12), 4, 3)); }, {"bias_gradient has 2 elements, not 3"});
   const Matrix a = matrix(f32(8), 2, 4), b = matrix(f32(12), 4, 3);
-  refuses([&] { matmul_gelu(me, f32(6), matrix(f32(6), 3, 2), a, b); }, {"matmul_gelu: x (3 × 2) = a (2 × 4)"});
+  refuses([&] { matmul_gelu(me, f32(6), matrix(f32(6), 3, 2), a, b); },
+          {"matmul_gelu: the shapes", "x (3 × 2) = a (2 × 4)"});
   refuses([&] { matmul_gelu(me, f32(5), matrix(f32(6), 2, 3), a, b); }, {"y has 5 elements and x has 6"});
   refuses([&] { matmul_gelu(me, bf16(6), matrix(f32(6), 2, 3), a, b); }, {"y is bf16 and x is fp32"});
   refuses([&] { matmul_gelu_backward(me, matrix(f32(6), 2, 3), a, b, f32(7)); }, {"x has 7 elements and dx has 6"});
@@ -145,7 +146,7 @@ TEST_F(Front, RefusesLayersThatDoNotFit) {
       },
       {"3 channels", "pairs"});
   refuses([&] { rotate_positions(me, f32(71), shape, 500, Turn::forward); }, {"qkv has 71 elements, not 72"});
-  refuses([&] { rotate_positions(me, f32(72), shape, 1, Turn::forward); }, {"a base of 1"});
+  refuses([&] { rotate_positions(me, f32(72), shape, 1, Turn::forward); }, {"the base must be above 1"});
   refuses(
       [&] {
         rotate_positions(me, f32(72), RotaryShape{1, 2, 5, 3, 4}, 500, Turn::forward);

@@ -113,7 +113,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
   if (last == text.npos) reader.refuse("is cut short");
   const std::string_view lines = std::string_view(text).substr(0, last);
   if (text.substr(last) != fmt::format("{}{:08x}\n", kLast, crc32c(lines)))
-    reader.refuse("was cut short or altered: its checksum is another");
+    reader.refuse("was cut short or altered: its checksum differs");
   return reader.read(lines.substr(kMagic.size()));
 }
 

@@ -48,7 +48,7 @@ std::vector<int> steps_in(Files& files, const std::string& directory) {
 
 Manifest read_manifest(Files& files, const std::string& checkpoint) {
   const std::string path = manifest_path(checkpoint);
-  if (!files.exists(path)) refuse(path, "is missing: this is no checkpoint");
+  if (!files.exists(path)) refuse(path, "is missing: this is not a checkpoint");
   return parse_manifest(files.read(path), checkpoint);
 }
 

@@ -126,7 +126,9 @@ std::vector<NamedTensor> parse_safetensors(const std::string& text, const std::s
   std::uint64_t length = 0;
   if (text.size() >= kLength) std::memcpy(&length, text.data(), kLength);
   if (length == 0 || length > kLongest || length > text.size() - kLength || text[kLength] != '{')
-    malformed(path, "is no safetensors file, or was cut short: its first eight bytes give no header that is in it");
+    malformed(
+        path,
+        "is not a safetensors file, or was cut short: the header that its first eight bytes announce is not in it");
   const std::size_t first = kLength + length;
   std::vector<NamedTensor> tensors;
   try {
@@ -134,7 +136,7 @@ std::vector<NamedTensor> parse_safetensors(const std::string& text, const std::s
     for (const Entry& entry : entries_of(header, text.size() - first, path))
       tensors.push_back({entry.name, entry.shape, values_of(entry, text.data() + first + entry.begin)});
   } catch (const JsonError& error) {
-    malformed(path, fmt::format("has a header that is no safetensors header: {}", error.what()));
+    malformed(path, fmt::format("has a header that is not a safetensors header: {}", error.what()));
   }
   return tensors;
 }

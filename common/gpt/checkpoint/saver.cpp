@@ -52,11 +52,12 @@ bool Saver::wait_for_all() {
   for (int before = 0, written = 0; (written = ranks_written(files_, attempt_, ranks_)) < ranks_; before = written) {
     if (given_up_) return false;
     if (!files_.exists(attempt_))
-      throw Error(Verdict::fail, fmt::format("{} vanished while it was written: who removed it?", attempt_));
+      throw Error(Verdict::fail, fmt::format("{} was removed while it was being written", attempt_));
     if (written > before) last = Clock::now();
     if (Clock::now() - last > limit_)
-      throw Error(Verdict::fail, fmt::format("{}: {} of {} ranks have written their files, and none more in {} s",
-                                             attempt_, written, ranks_, limit_.count() / 1000.0));
+      throw Error(Verdict::fail,
+                  fmt::format("{}: only {} of {} ranks have written their files, and no further rank within {} s",
+                              attempt_, written, ranks_, limit_.count() / 1000.0));
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(50));
   }

@@ -38,7 +38,7 @@ std::vector<std::string_view> characters(std::string_view text, const std::strin
   pieces.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
     std::size_t bytes = code_point_bytes(text.substr(at));
-    if (bytes == 0) refuse(name, fmt::format("byte {} is not UTF-8; take bytes as tokens instead of characters", at));
+    if (bytes == 0) refuse(name, fmt::format("byte {} is not UTF-8: use bytes as tokens instead of characters", at));
     pieces.push_back(text.substr(at, bytes));
     at += bytes;
   }

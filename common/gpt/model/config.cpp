@@ -106,8 +106,7 @@ void GptConfig::check() const {
   if (const std::size_t kv_heads = architecture.key_value_heads(heads); kv_heads % p != 0)
     throw Error(
         Verdict::usage,
-        fmt::format("{} key-value heads do not divide over {} tensor-parallel ranks: a head is never split, and "
-                    "here none is copied",
+        fmt::format("{} key-value heads do not divide over {} tensor-parallel ranks: a head is never split or copied",
                     kv_heads, p));
   if (mlp_width() % p != 0)
     throw Error(Verdict::usage,
@@ -124,10 +123,10 @@ void GptConfig::check_architecture() const {
                                             kv_heads, heads));
   if (architecture.positions == PositionKind::rotary && head_size() % 2 != 0)
     throw Error(Verdict::usage,
-                fmt::format("rotary positions turn pairs of channels, and a head has {} of them", head_size()));
+                fmt::format("rotary positions rotate pairs of channels, and a head has {} channels", head_size()));
   if (!(architecture.rope_base > 1) || !std::isfinite(architecture.rope_base))
     throw Error(Verdict::usage,
-                fmt::format("a base of rotary positions is a number greater than 1, not {}", architecture.rope_base));
+                fmt::format("the base of rotary positions must be greater than 1, not {}", architecture.rope_base));
 }
 
 std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std::size_t length) {

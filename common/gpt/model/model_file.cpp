@@ -36,12 +36,11 @@ class Fields {
     const Json* found = given(name);
     if (found && !(*found == wanted))
       throw Error(Verdict::usage,
-                  fmt::format("{}: \"{}\" is {}, and here it is always {}", path_, name, found->quote(), wanted));
+                  fmt::format("{}: \"{}\" is {}, and only {} is supported", path_, name, found->quote(), wanted));
   }
   void none(const char* name) const {
     if (const Json* found = given(name))
-      throw Error(Verdict::usage,
-                  fmt::format("{}: \"{}\" is {}, which nothing here does", path_, name, found->quote()));
+      throw Error(Verdict::usage, fmt::format("{}: \"{}\" is {}, which is not supported", path_, name, found->quote()));
   }
 
  private:
@@ -147,7 +146,7 @@ GptConfig parse_model(const std::string& text, const std::string& path) {
     const auto type = file.at("model_type").get<std::string>();
     if (type != "llama" && type != "gpt2")
       throw Error(Verdict::usage,
-                  fmt::format("{}: a model of type \"{}\": \"llama\" and \"gpt2\" are known", path, type));
+                  fmt::format("{}: a model of type \"{}\" is not supported; \"llama\" and \"gpt2\" are", path, type));
     GptConfig model = type == "llama" ? llama_of(fields) : gpt2_of(fields);
     model.check();
     return model;
@@ -163,7 +162,8 @@ GptConfig find_model(const std::string& name) {
 std::string model_text(const GptConfig& model) {
   if (model.architecture == Architecture()) return gpt2_members(model).dump(2) + "\n";
   if (is_llama(model.architecture)) return llama_members(model).dump(2) + "\n";
-  throw Error(Verdict::usage, "a block that is neither GPT-2's nor Llama's has no name that others know");
+  throw Error(Verdict::usage,
+              "this block is neither GPT-2's nor Llama's, so other programs have no names for its tensors");
 }
 
 std::string describe_architecture(const GptConfig& model) {

@@ -278,8 +278,8 @@ void GptStage::backward(Work work, int microbatch, int chunk, Slice output_gradi
   const StepHook hook(hooks_, {work, microbatch, chunk});
   if (work != Work::backward && !layers_)
     usage_error(
-        "a backward in halves (zb-h1, zb-h2) of layers that several ranks share: they hide their sums behind "
-        "the gradients of weights, which therefore cannot wait");
+        "zero-bubble schedules cannot split the backward pass of layers that several ranks share: these overlap their "
+        "all-reduces with the weight gradients, which therefore cannot be delayed");
   const Part part = part_of(chunk);
   const bool last =
       work != Work::input_gradient && ++backwards_[static_cast<std::size_t>(chunk)] == shape_.microbatches;

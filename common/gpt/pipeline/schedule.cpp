@@ -215,8 +215,8 @@ StageSchedule parse_stage(const std::string& line) {
     const std::optional<int> microbatch = number_of(rest.substr(0, dot == word.npos ? dot : dot - 1));
     const std::optional<int> chunk = dot == word.npos ? 0 : number_of(std::string_view(word).substr(dot + 1));
     if (letter == kLetters.npos || !microbatch || !chunk)
-      throw Error(Verdict::usage, fmt::format("'{}' is no step: F3, B3, I3 (input gradient), W3 (weight gradient), or "
-                                              "F3.1 for chunk 1; numbers are below {}",
+      throw Error(Verdict::usage, fmt::format("'{}' is not a step: write F3, B3, I3 (input gradient), W3 (weight "
+                                              "gradient), or F3.1 for chunk 1; numbers are below {}",
                                               word, kMostNumbered));
     stage.push_back({static_cast<Work>(letter), *microbatch, *chunk});
   }
@@ -256,7 +256,7 @@ ShapedSchedule parse_schedule(const std::string& text, const std::string& name) 
   }
   if (read.schedule.empty()) refuse(" holds no stage's line");
   if (read.shape.placement == Placement::vee && read.shape.chunks != 2)
-    refuse(fmt::format(": a V has 2 chunks a stage, these steps are of {}", read.shape.chunks));
+    refuse(fmt::format(": a V has 2 chunks per stage, and these steps are of {}", read.shape.chunks));
   const double needed = 2.0 * read.shape.microbatches * read.shape.chunks;
   for (std::size_t s = 0; s < read.schedule.size(); ++s)  // before the checker allocates memory for all of them
     if (const std::size_t steps = read.schedule[s].size(); static_cast<double>(steps) < needed)

@@ -36,7 +36,7 @@ class HandOver {
   Slice take(const Step& step) {
     const auto found = slices_.find(step);
     if (found == slices_.end())
-      usage_error(to_string(step, 2) + " is run before the other chunk of its stage has given what it takes");
+      usage_error(to_string(step, 2) + " runs before the other chunk of its stage has produced its input");
     Slice slice = std::move(found->second);
     slices_.erase(found);
     return slice;

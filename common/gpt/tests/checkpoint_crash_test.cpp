@@ -164,13 +164,14 @@ TEST(Saver, ASaveThatCannotBecomeCompleteIsGivenUp) {
   two.start_one(path, 10, 0);
   EXPECT_EQ(two.savers[0].wait_for_share(), "");
   files.remove(path);
-  EXPECT_EQ(two.savers[0].settle(true), path + " vanished while it was written: who removed it?");
+  EXPECT_EQ(two.savers[0].settle(true), path + " was removed while it was being written");
 
   Saver hasty(files, kDirectory, 0, 2, 2, std::chrono::milliseconds(20));
   const std::string again = begin(files, kDirectory, 20, 0);
   hasty.start(again, share_of(some_tensors(), two.layout[0], 20), head_of(20));
   EXPECT_EQ(hasty.wait_for_share(), "");
-  EXPECT_EQ(hasty.settle(true), again + ": 1 of 2 ranks have written their files, and none more in 0.02 s");
+  EXPECT_EQ(hasty.settle(true),
+            again + ": only 1 of 2 ranks have written their files, and no further rank within 0.02 s");
   EXPECT_TRUE(files.list(kDirectory).empty());
 }
 

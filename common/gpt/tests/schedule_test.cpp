@@ -80,7 +80,7 @@ TEST(Schedule, AVIsReadCheckedAndTimed) {
   for (const auto& [text, says] :
        {std::pair{lines + "placement v\n", "line 3: "},
         {"placement w\n" + lines, "line 1: "},
-        {std::string("placement v\nF0 B0\nF0 B0\n"), "a V has 2 chunks a stage, these steps are of 1"}}) {
+        {std::string("placement v\nF0 B0\nF0 B0\n"), "a V has 2 chunks per stage, and these steps are of 1"}}) {
     const std::string said = refusal([&, &file = text] { parse_schedule(file, "mine.txt"); });
     EXPECT_NE(said.find(says), std::string::npos) << text << said;
   }

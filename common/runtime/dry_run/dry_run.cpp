@@ -89,7 +89,7 @@ class DryRun::World final : public Backend, private BlockOwner {
   Rank split(CommunicatorKey at, int color, int, Location where) override {
     if (color < 0) return Rank(*this, -1, 0, -1, 0);
     const int part = groups_[static_cast<std::size_t>(at.group)].part;
-    if (part < 0) usage_error("a rank that runs dry, alone, has no sub-groups", where);
+    if (part < 0) usage_error("a dry run has a single rank, which cannot form groups", where);
     return handle(part, 0);
   }
 

@@ -61,7 +61,7 @@ class Survey {
         stuck.on = StuckQueue::On::closure;
         stuck.needs_rank = stuck.rank;
         stuck.needs = index_of(queue.owner->queue(blocked.which));
-        stuck.reason = fmt::format("waits for its closure on queue \"{}\"", world_.queue_name(blocked.which));
+        stuck.reason = fmt::format("its closure on queue \"{}\" has not ended", world_.queue_name(blocked.which));
         break;
       case Blocked::On::setup: {
         stuck.on = StuckQueue::On::setup;
@@ -99,7 +99,9 @@ class Survey {
                                   transfer.kind == Transfer::Kind::send ? "to" : "from");
     const std::uint64_t eager = world_.options().machine.eager_bytes;
     if (transfer.kind == Transfer::Kind::send && transfer.slice.bytes() > eager)
-      stuck.reason += fmt::format(" (a send above {} bytes waits for its receive)", eager);
+      stuck.reason += eager == 0
+                          ? " (buffering is off in this run, so every send waits for its receive)"
+                          : fmt::format(" (a send above {} bytes is not buffered: it waits for its receive)", eager);
   }
 
   /// The queue of `rank` that could start the other half: queue `index`, or main if that queue has no closure.

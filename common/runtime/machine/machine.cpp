@@ -108,9 +108,10 @@ double Machine::beta(int level) const {
 
 Machine Machine::as_library(AttentionKernel kernel, const std::string& flash) const {
   if (!library)
-    throw Error(Verdict::usage, fmt::format("machine {} has no prices of libraries: give its file a field \"library\" "
-                                            "(docs/use/machines.md)",
-                                            name));
+    throw Error(
+        Verdict::usage,
+        fmt::format("machine {} has no library cost model: add a field \"library\" to its file (docs/use/machines.md)",
+                    name));
   Machine machine = *this;
   machine.by_library = true;
   machine.library->kernel = kernel;
@@ -130,7 +131,7 @@ Machine Machine::as_library(AttentionKernel kernel, const std::string& flash) co
 
 Machine Machine::uniform(double alpha, double beta, double gamma) {
   Machine machine;
-  machine.description = "every pair of ranks joined alike";
+  machine.description = "all pairs of ranks have identical links";
   machine.levels = {{.name = "link", .ranks = 0, .latency = alpha, .bytes_per_second = 1 / beta}};
   machine.peak_flop_per_second.fill(kInfinity);
   machine.memory_bytes = kInfinity;

@@ -66,7 +66,7 @@ class Fields {
     if (!value.is_number()) fail(path(name), fmt::format("is {}, not a number{}", value.quote(), hint(sensible)));
     double number = value.get<double>();
     if (!(number >= sensible.least && number <= sensible.most))
-      fail(path(name), fmt::format("is {}, which is absurd{}", value.quote(), hint(sensible)));
+      fail(path(name), fmt::format("is {}, which is implausible{}", value.quote(), hint(sensible)));
     return number;
   }
 
@@ -146,7 +146,9 @@ void read_levels(const Fields& file, Machine& machine) {
       fields.fail(fields.path("shared"), "is true, but the innermost level joins single ranks, with one port each");
     if (!machine.levels.empty()) {
       int inner = machine.levels.back().ranks;
-      if (inner == 0) fields.fail(fields.path("ranks"), "cannot be: the level inside it already holds all ranks (0)");
+      if (inner == 0)
+        fields.fail(fields.path("ranks"),
+                    "has no ranks left to join: the level inside it already holds all of them (0)");
       if (level.ranks != 0 && (level.ranks <= inner || level.ranks % inner != 0))
         fields.fail(fields.path("ranks"),
                     fmt::format("is {}; give a multiple of the {} ranks of the level inside it", level.ranks, inner));
@@ -262,7 +264,7 @@ std::vector<ProductPrice> read_products(const Fields& tables) {
       fields.fail(fields.path("nk"), "is not the next point of a grid: for each m, rising, the same nk, rising");
   }
   if (width > 0 && points.size() % width != 0)
-    tables.fail(tables.path("products"), "is no grid: its last m has fewer points than the others");
+    tables.fail(tables.path("products"), "is not a complete grid: its last m has fewer points than the others");
   return points;
 }
 
@@ -319,7 +321,7 @@ Machine read_single(const Fields& file) {
   machine.memory_bytes_per_second = file.number("memory_bytes_per_second", kMemoryBandwidth);
   machine.launch = file.number("launch_seconds", kLaunch);
   machine.eager_bytes = static_cast<std::uint64_t>(file.whole_number("eager_bytes", kEager));
-  if (file.has("library")) machine.library = read_library(file.object("library", "prices of the vendor's libraries"));
+  if (file.has("library")) machine.library = read_library(file.object("library", "costs of the vendor's libraries"));
   if (file.has("tables")) machine.measured = read_tables(file.object("tables", "what ./lab calibrate measured"));
   return machine;
 }

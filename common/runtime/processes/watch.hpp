@@ -68,7 +68,7 @@ class Watch {
       // Only one rank ends the job: rank 0, if it can. After a TIMEOUT, a rank in an endless loop gets no more time.
       const double more = job_.failure().verdict == Verdict::timeout ? 0 : timeout;
       if (told_ && since(failed_since_) > more + (job_.rank == 0 ? 2 : 3))
-        end_job_(job_.failure().message + "\nThe run did not end by itself after that; the job ends.");
+        end_job_(job_.failure().message + "\nThe run did not stop on its own after that. The job is terminated.");
       return;
     }
     if (round_ != Round::none || suspected_) coordinate();

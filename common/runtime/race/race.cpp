@@ -117,15 +117,15 @@ void RaceDetector::check(const VectorClock& clock, const Touch& before, bool wro
                      .allocated = describe(block.where),
                      .first = access(before, wrote),
                      .second = access(now, again.write)};
-  const char* mend =
+  const char* fix =
       same_batch
-          ? "Transfers of one batch go on together: take two batches, or two slices."
+          ? "Transfers of one batch run at the same time: use two batches, or two slices."
           : "Wait for the ticket of the earlier one first. It is what `start` or `run` returned; waiting for an empty "
             "Ticket does nothing.";
   throw Error(Verdict::race, fmt::format("RACE: {} at {} {} memory that {} at {} {}, and nothing orders the two. {} "
                                          "(The memory: {} bytes of a slice for {}, allocated at {}.)",
                                          now.what, describe(now.where), again.write ? "writes" : "reads", before.what,
-                                         describe(before.where), wrote ? "writes" : "reads", mend, again.slice.bytes(),
+                                         describe(before.where), wrote ? "writes" : "reads", fix, again.slice.bytes(),
                                          to_string(again.slice.category()), describe(block.where)));
 }
 

@@ -156,10 +156,10 @@ TEST_F(MachineFile, ATableThatIsNoneIsNamed) {
     return edited("\"memory_bytes\": 16e9", tables.replace(at, piece.size(), other));
   };
   expect_refused(with("\"bytes\": 4096", "\"bytes\": 3"), {"tables.exchanges[1].bytes", "not above"});
-  expect_refused(with("\"seconds\": 7e-6", "\"seconds\": 0"), {"tables.exchanges[2].seconds", "absurd"});
+  expect_refused(with("\"seconds\": 7e-6", "\"seconds\": 0"), {"tables.exchanges[2].seconds", "implausible"});
   expect_refused(with("{\"m\": 5, \"nk\": 100", "{\"m\": 5, \"nk\": 101"), {"tables.products[2].nk", "grid"});
   expect_refused(with(", {\"m\": 1, \"nk\": 300, \"seconds\": 2e-6}", ""), {"tables.products[2].nk", "grid"});
-  expect_refused(with("\"gelu\": 2e9", "\"gelu\": 0"), {"tables.operations_flop_per_second.gelu", "absurd"});
+  expect_refused(with("\"gelu\": 2e9", "\"gelu\": 0"), {"tables.operations_flop_per_second.gelu", "implausible"});
   expect_refused(with(", \"cache_bytes\": 16e6", ""), {"tables.cache_bytes is missing"});
   const std::string footprints = R"(, "footprints": [{"bytes": 8, "seconds": 1e-6}, {"bytes": 8, "seconds": 2e-6}])";
   expect_refused(with(", \"cache_bytes\"", footprints + ", \"cache_bytes\""),
@@ -180,7 +180,7 @@ TEST_F(MachineFile, AnAbsurdNumberIsNamed) {
   expect_refused(edited("\"shared\": false", "\"shared\": true"), {"levels.socket.shared", "innermost"});
   expect_refused(edited("16e9", "1e999"), {"not valid JSON"});
   expect_refused(edited("\"memory_bytes\": 16e9", "\"memory_bytes\": 16e9, \"memory_bytes\": 80e9"),
-                 {"not valid JSON", "\"memory_bytes\" is there twice"});
+                 {"not valid JSON", "\"memory_bytes\" occurs twice"});
 }
 
 TEST_F(MachineFile, AMissingOrUnknownFieldIsNamed) {

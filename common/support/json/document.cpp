@@ -85,7 +85,7 @@ class JsonBuilder {
   bool start_object(std::size_t) { return open(Json::Kind::object); }
   bool start_array(std::size_t) { return open(Json::Kind::list); }
   bool key(std::string& name) {
-    if (open_.back().has(name)) fail(fmt::format("\"{}\" is there twice", name));
+    if (open_.back().has(name)) fail(fmt::format("\"{}\" occurs twice", name));
     open_.back().name = std::move(name);
     return true;
   }
@@ -128,7 +128,7 @@ class JsonBuilder {
 
   bool open(Json::Kind kind) {
     if (open_.size() == Json::kMostNested)
-      fail(fmt::format("more than {} lists and objects, one in the other", Json::kMostNested));
+      fail(fmt::format("lists and objects are nested more than {} deep", Json::kMostNested));
     open_.push_back({make(kind, 0, 0), "", {}});
     return true;
   }

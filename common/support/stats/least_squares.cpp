@@ -66,7 +66,7 @@ Fit least_squares(std::span<const std::vector<double>> design, std::span<const d
                   std::span<const double> weights) {
   std::size_t n = y.size(), k = design.empty() ? 0 : design[0].size();
   if (design.size() != n || (!weights.empty() && weights.size() != n))
-    throw Error(Verdict::usage, "least squares: as many rows and weights as values, please");
+    throw Error(Verdict::usage, "least squares: the numbers of rows, weights and values differ");
   if (k == 0 || n < k) throw Error(Verdict::usage, "least squares: fewer points than coefficients");
 
   Rows a(design.begin(), design.end());

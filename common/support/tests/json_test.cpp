@@ -56,7 +56,7 @@ std::string json_error(const std::function<void()>& wrong) {
 
 TEST(JsonDocument, AMemberThatIsThereTwiceIsNamedWithItsPlace) {
   EXPECT_EQ(json_error([] { Json::parse("{\"a\": 1,\n \"b\": {\"c\": 2, \"c\": 3}}"); }),
-            "parse error at line 2, column 18: \"c\" is there twice");
+            "parse error at line 2, column 18: \"c\" occurs twice");
   std::string many = "{";
   for (int i = 0; i < 100; ++i) many += "\"x" + std::to_string(i) + "\": 0, ";
   EXPECT_EQ(Json::parse(many + "\"y\": 1}").size(), 101u);
@@ -69,7 +69,7 @@ TEST(JsonDocument, NestingHasALimit) {
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(Json::parse(nested(Json::kMostNested)).size(), 1u);
   EXPECT_EQ(json_error([&] { Json::parse(nested(60'000)); }),
-            "parse error at line 1, column 101: more than 100 lists and objects, one in the other");
+            "parse error at line 1, column 101: lists and objects are nested more than 100 deep");
   EXPECT_FALSE(Json::parse_if_valid(nested(60'000)));
 }
 

@@ -96,7 +96,8 @@ TEST_F(Output, LinksAreFollowed) {
 TEST_F(Output, WhatIsNoRegularFileIsWrittenThrough) {
   const std::string pipe = folder_ / "pipe", full = folder_ / "full";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(refusal([&] { write_atomically(pipe, "x"); }), "cannot write " + pipe + ": nobody reads from this pipe");
+  EXPECT_EQ(refusal([&] { write_atomically(pipe, "x"); }),
+            "cannot write " + pipe + ": no process reads from this pipe");
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   check_writable(pipe);
   write_atomically(pipe, "text");

@@ -22,13 +22,13 @@ TEST(Units, BytesAreParsed) {
 
 TEST(Units, WhatIsNoSizeIsRefusedInOneSentence) {
   const auto complaint = [](const char* text) { return refusal([&] { parse_bytes(text); }); };
-  EXPECT_EQ(complaint("64k"), "\"64k\" is no size: write KiB for powers of 1024 or KB for powers of 1000");
+  EXPECT_EQ(complaint("64k"), "\"64k\" is not a size: write KiB for powers of 1024 or KB for powers of 1000");
   EXPECT_NE(complaint("64KiX").find("unknown unit \"KiX\""), std::string::npos);
   EXPECT_NE(complaint("-1").find("negative"), std::string::npos);
   EXPECT_NE(complaint("").find("empty"), std::string::npos);
   EXPECT_NE(complaint("many").find("does not begin with a number"), std::string::npos);
-  EXPECT_NE(complaint("nan").find("is no size"), std::string::npos);
-  EXPECT_NE(complaint("inf").find("is no size"), std::string::npos);
+  EXPECT_NE(complaint("nan").find("is not a size"), std::string::npos);
+  EXPECT_NE(complaint("inf").find("is not a size"), std::string::npos);
   EXPECT_NE(complaint("1.3").find("whole"), std::string::npos);
   EXPECT_NE(complaint("99999999TiB").find("more than"), std::string::npos);
   EXPECT_NE(complaint("1e3").find("unknown unit"), std::string::npos);

@@ -42,7 +42,7 @@ struct CommandLine::Parser {
       if (*argv[i] != '\0') continue;
       const CLI::Option* before = app.get_option_no_throw(argv[i - 1]);
       if (only_words || !before || before->get_expected_max() == 0)
-        throw Error(Verdict::usage, fmt::format("argument {} is empty: a variable that is not set?", i));
+        throw Error(Verdict::usage, fmt::format("argument {} is empty: is a variable not set?", i));
     }
   }
 
@@ -111,7 +111,7 @@ bool CommandLine::parse(int argc, char** argv) {
   }
   for (const auto& [name, other] : parser_->excluding)
     if (given(name) && given(other))
-      throw Error(Verdict::usage, fmt::format("{} does nothing beside {}: leave one of them out", other, name));
+      throw Error(Verdict::usage, fmt::format("{} has no effect together with {}: leave one of them out", other, name));
   return true;
 }
 

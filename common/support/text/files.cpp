@@ -114,7 +114,7 @@ Target target_of(const std::string& path) {
 void write_through(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);  // would otherwise wait for a
                                                                                       // pipe's reader
-  if (file < 0 && errno == ENXIO) cannot("write", path, "nobody reads from this pipe");
+  if (file < 0 && errno == ENXIO) cannot("write", path, "no process reads from this pipe");
   OpenFile opened("write", path, file);
   opened.wait_for_room();
   opened.write(text);

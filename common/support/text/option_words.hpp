@@ -22,7 +22,7 @@ inline CLI::Validator whole_number(long least, long most = 1'000'000'000) {
         return value && *value >= least && *value <= most
                    ? std::string()
                    : "needs a whole number from " + std::to_string(least) + " to " +
-                         (most == 1'000'000'000 ? "a thousand million" : std::to_string(most)) + ", not '" + text + "'";
+                         (most == 1'000'000'000 ? "1,000,000,000" : std::to_string(most)) + ", not '" + text + "'";
       },
       "");
 }
@@ -97,7 +97,7 @@ inline std::string unexpected(const std::vector<std::string>& extras, const std:
     for (const std::string& name : option->get_lnames()) known.push_back({"--" + name, option->get_description()});
   for (const std::string& extra : extras)
     if (extra.starts_with("-")) return unknown_option(extra, known);
-  return "'" + (extras.empty() ? std::string() : extras.front()) + "' belongs to no option; --help lists them.";
+  return "'" + (extras.empty() ? std::string() : extras.front()) + "' is not an option; --help lists them.";
 }
 
 }  // namespace option_words

@@ -40,7 +40,7 @@ std::string_view trim(std::string_view text) {
 }
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
-  throw Error(Verdict::usage, fmt::format("\"{}\" is no size: {}", text, why));
+  throw Error(Verdict::usage, fmt::format("\"{}\" is not a size: {}", text, why));
 }
 
 double unit_size(std::string_view unit, std::string_view whole) {
@@ -88,7 +88,8 @@ std::vector<std::uint64_t> parse_byte_sizes(std::string_view text) {
   std::vector<std::uint64_t> sizes;
   if (auto colon = text.find(':'); colon != text.npos) {
     std::uint64_t size = parse_bytes(text.substr(0, colon)), last = parse_bytes(text.substr(colon + 1));
-    if (size == 0 || size > last) refuse(text, "a range doubles from a first size above 0 to a last one not below it");
+    if (size == 0 || size > last)
+      refuse(text, "a range FIRST:LAST needs a first size above 0, and a last one that is not smaller");
     for (; size <= last; size *= 2) sizes.push_back(size);
     return sizes;
   }

@@ -197,7 +197,7 @@ TEST(Cases, AResultThatDependsOnLuckFailsAndSaysSo) {
   CasePlan plan{.ranks = {1}, .sizes = sizes_of({1}), .queues = true};
   EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "RACE");
   plan.adjust = [](const Case&, RunOptions& options) { options.check_races = false; };
-  EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "the result depends on luck, a wait is missing");
+  EXPECT_NONFATAL_FAILURE(run_cases(no_wait, judge, plan), "the result depends on timing, so a wait is missing");
 }
 
 /// Simulates these options on the command line while it lives.

@@ -33,7 +33,7 @@ check 1
 says '^kind *empty'
 ends_with 0 "$why" why "$folder/trace.json"
 slow=$(sed -n 's/.* and rank \([0-9]*\) computes for .*/\1/p' "$folder/said")
-seconds=$(sed -n 's/.* computes for \([^,]*\) of a step.*/\1/p' "$folder/said")
+seconds=$(sed -n 's/.* computes for \([^,]*\) per step.*/\1/p' "$folder/said")
 ends_with 0 "$why" diff "$folder/good/trace.json" "$folder/trace.json"
 operation=$(sed -n 's/.*arithmetic: \([a-z_]*\), .*/\1/p' "$folder/said" | head -n 1)
 

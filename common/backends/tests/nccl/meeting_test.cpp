@@ -155,12 +155,12 @@ TEST(Bootstrap, NamesWhoDoesNotCome) {
   on_ranks(2, [&](int rank) {
     const std::string text = complaint(
         [&] { make_bootstrap({.rank = rank, .ranks = 3, .store = store, .timeout_seconds = 0.3})->barrier(); });
-    if (rank == 0) expect_words(text, {"rank 0 waited 0.3 s", "rank 2 of 3, which has not come"});
-    if (rank == 1) expect_words(text, {"rank 0 at " + store + " has gone"});
+    if (rank == 0) expect_words(text, {"rank 0 waited 0.3 s", "rank 2 of 3, which did not connect"});
+    if (rank == 1) expect_words(text, {"rank 0 at " + store + " was lost"});
   });
   expect_words(
       complaint([] { make_bootstrap({.rank = 1, .ranks = 2, .store = "tcp://127.0.0.1:1", .timeout_seconds = 0.1}); }),
-      {"nobody answers at tcp://127.0.0.1:1", "rank 0"});
+      {"no answer from tcp://127.0.0.1:1", "rank 0"});
 }
 
 TEST(Bootstrap, StrangersAreNotLetIn) {

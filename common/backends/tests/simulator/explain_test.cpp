@@ -212,9 +212,9 @@ TEST(Usage, ForgottenTransfersAndClosures) {
            if (me.rank() == 0) me.start({send(1, x)});
            if (me.rank() == 1) me.exchange({receive(0, x)});
          },
-         Verdict::usage, {"rank 0: USAGE", "nobody waited for the transfers started here"});
+         Verdict::usage, {"rank 0: USAGE", "without waiting for the transfers started here"});
   expect(ranks(1), [](Rank me) { me.run(me.stream("other"), [](Rank) {}); }, Verdict::usage,
-         {"nobody waited for the closure"});
+         {"without waiting for the closure"});
 }
 
 TEST(Usage, RanksOfTheWrongQueue) {
@@ -244,9 +244,9 @@ TEST(Usage, ARegionOfTheWrongQueue) {
 
 TEST(Usage, PeersAndSlices) {
   expect(ranks(2), [](Rank me) { me.exchange({send(2, buffer(me))}); }, Verdict::usage,
-         {"send to rank 2 in a group of 2"});
+         {"send to rank 2, but the ranks of this group are 0 to 1"});
   expect(ranks(2), [](Rank me) { me.exchange({receive(-1, buffer(me))}); }, Verdict::usage,
-         {"receive from rank -1 in a group of 2", "add p first"});
+         {"receive from rank -1", "add p first"});
   expect(ranks(2), [](Rank me) { me.exchange({send(me.rank(), buffer(me))}); }, Verdict::usage,
          {"leave that transfer out, or use copy"});
   expect(ranks(1), [](Rank me) { (void)buffer(me).cut(10, 7); }, Verdict::usage, {"cut(10, 7)", "16 elements"});
@@ -259,7 +259,7 @@ TEST(Usage, ScratchOfAClosureDiesInside) {
            Rank other = me.stream("other");
            me.wait(me.run(other, [&kept](Rank queue) { kept = queue.allocate(4, DType::f32, Category::buffer); }));
          },
-         Verdict::usage, {"ends with 16 bytes of scratch alive"});
+         Verdict::usage, {"16 bytes of scratch still allocated"});
   kept = {};
 }
 
