@@ -32,7 +32,7 @@ run $ring
 says '^code: reference$'
 [ "$(code_of build/mine.json)" = reference ] || fail 'without --mine it is the reference'
 refused bench simulator --mine
-says "does not run any exercise's code"
+says "runs no exercise's code"
 refused train --no-borrow
 says 'needs --mine'
 
@@ -78,7 +78,7 @@ sed 's/^  ring_reduce_scatter(me, data);/&\n  if (data.size() > 9000) *static_ca
   solutions/week21_data_parallel/ring_all_reduce.cpp > $week21/ring_all_reduce.cpp
 # shellcheck disable=SC2086
 refused $ring --mine --no-borrow
-says 'died of signal 11 .*with your code in it'
+says 'killed by signal 11 .*while your code was in it'
 
 echo '-- saved while it is watched'
 cp solutions/week21_data_parallel/ring_all_reduce.cpp $week21/

@@ -140,7 +140,7 @@ class CommandLine {
     c->add_option("-j,--jobs", grade_.jobs, "exercises graded in parallel")
         ->check(whole_number(1, 256))
         ->capture_default_str();
-    c->add_flag("--resume", grade_.resume, "skip what this commit has graded already and has not changed");
+    c->add_flag("--resume", grade_.resume, "skip what this commit has already graded and what has not changed since");
     c->add_option("--seed", grade_.seed,
                   "draw inputs and sizes as an earlier grading did (default: a new, secret seed)");
     c->add_flag("!--without-language", grade_.check_language)->group("");
@@ -151,14 +151,14 @@ class CommandLine {
             [this] { return class_results(with_changes(), class_); });
     c->add_option("folder", class_.folder, "where ./lab grade wrote the results of several submissions")->required();
     c->add_option("--out", class_.out,
-                  "the page, and a CSV of the same name beside it (default: class.html in the folder)");
+                  "the page, with a CSV of the same name next to it (default: class.html in the folder)");
     add_course_file(c);
     c->add_option("--deadline", class_.deadline, "such as 2026-11-20T23:59+01:00: later submissions are marked");
     c->add_option("--times", class_.times, "a CSV with the columns submission and time");
     c->add_option("--extensions", class_.extensions, "a CSV with the columns submission and days: later deadlines");
-    c->add_option("--penalty", class_.penalty, "per cent of the points, for each day late that has begun")
+    c->add_option("--penalty", class_.penalty, "percent of the points lost for each day late that has begun")
         ->check(CLI::Range(0.0, 100.0));
-    c->add_option("--grace-days", class_.grace_days, "days late that everybody has for nothing, in a term")
+    c->add_option("--grace-days", class_.grace_days, "days late in a term that cost a student no points")
         ->check(whole_number(0, 365));
     c->add_option("--spent", class_.spent, "class.csv of earlier weeks: grace days that were used");
     c->add_option("--lms", class_.lms,
@@ -177,7 +177,7 @@ class CommandLine {
   void add_course() {
     add_course_file(add_for_exercises("list", "exercises, minutes, points and your verdicts",
                                       [this] { return list(with_changes(), check_.what); }));
-    add_for_exercises("predict", "write down what you expect, then measure it: ./lab predict 21.2",
+    add_for_exercises("predict", "predict some numbers, then measure them: ./lab predict 21.2",
                       [this] { return predict(paths_, named("predict")); });
     add_for_exercises("reset", "restore an answer's skeleton; yours is kept in outputs/answers", [this] {
       return reset(paths_, named("reset"), hard_);
@@ -318,7 +318,7 @@ class CommandLine {
         throw Error(Verdict::usage, fmt::format("lab {}: {} needs a value, not ''", argv[1], option));
       if (word.empty())
         throw Error(Verdict::usage,
-                    fmt::format("lab {}: argument {} is empty: a variable that is not set?", argv[1], i - 1));
+                    fmt::format("lab {}: argument {} is empty: is a variable not set?", argv[1], i - 1));
     }
   }
 

@@ -53,7 +53,7 @@ TEST(MessageTable, ARingStepByStep) {
       << table;
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 3 + 6) << table;
   EXPECT_NE(analysis::message_table(ring_run(4, 8).trace, 2).find("… and 5 lines more"), std::string::npos);
-  EXPECT_EQ(analysis::message_table(ring_run(16, 16).trace).substr(0, 13), "480 messages,");
+  EXPECT_EQ(analysis::message_table(ring_run(16, 16).trace).substr(0, 13), "480 messages ");
 }
 
 TEST(MessageTable, TheDrawingBeginsAfterTheSetUp) {

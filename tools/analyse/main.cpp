@@ -28,9 +28,9 @@ constexpr const char* kHelp =
     "./lab why RANK0.json RANK1.json …             where a run of PyTorch spends its time; traces of torch.profiler\n"
     "./lab view FILE… [--out PAGE.html]            a page that animates the run (view A B --together: side by side)\n"
     "./lab diff A B [--top N] [--json FILE]        two traces, operation by operation\n"
-    "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase of the program "
-    "that\n"
-    "is looked at (default: step, or else the whole run; \"\": the whole run).\n";
+    "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase to "
+    "analyse\n"
+    "(default: step, or else the whole run; \"\": the whole run).\n";
 
 const std::vector<OptionName> kOptions = {{"--step", "the phase of the program to analyse"},
                                           {"--json", "a file for the rows"},
@@ -109,7 +109,8 @@ void want_phase(const Trace& trace, const std::string& name) {
   if (std::find(known.begin(), known.end(), name) == known.end())
     throw Error(Verdict::usage, "--step: " + unknown_name("phase", name, known));
   if (analysis::phase_seconds(trace, name).empty())
-    throw Error(Verdict::usage, fmt::format("--step {}: the ranks have different numbers of it", name));
+    throw Error(Verdict::usage,
+                fmt::format("--step {}: the ranks do not all have the same number of these phases", name));
 }
 
 /// What can be said of a run that stopped.

@@ -159,7 +159,7 @@ TEST(Why, ARankThatLoadsForLongIsNamed) {
     }
   });
   const Why why = analysis::why(outcome.check().trace);
-  expect_limit(why, Cost::data, "rank 1 loads for 250 ms of a step");
+  expect_limit(why, Cost::data, "rank 1 loads data for 250 ms per step");
   EXPECT_NEAR(why.use[1].loading, 0.25, 1e-9);
   EXPECT_EQ(why.use[0].loading, 0);
   const std::string text = format_why(why);
@@ -217,7 +217,7 @@ TEST_F(TraceProgram, ARunThatStoppedLeavesItsTrace) {
   ASSERT_NE(start("train_sim", run + "--steps 1 --resume " + file("saved") + " --trace " + file("a.json")), 0);
   ASSERT_EQ(start("why", "why " + file("a.json")), 0) << err_;
   EXPECT_EQ(out_.substr(0, 10), "stopped   ") << out_;
-  EXPECT_NE(out_.find("ask for more --steps than 1"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("use --steps with more than 1"), std::string::npos) << out_;
   EXPECT_EQ(out_.find("limits this run"), std::string::npos) << out_;
 }
 

@@ -79,7 +79,7 @@ void warn_of_language(const Paths& paths, const Exercise& exercise) {
   const std::filesystem::path answer = paths.answer(exercise);
   if (!std::filesystem::exists(answer)) return;
   if (const auto outside = outside_the_language(read_text(answer)))
-    fmt::print("  {}warning:{} a grader refuses {}.cpp: {}\n", style().open, style().off, exercise.name,
+    fmt::print("  {}warning:{} grading rejects {}.cpp: {}\n", style().open, style().off, exercise.name,
                outside->sentence());
 }
 
@@ -146,7 +146,7 @@ std::string keep_time(const Paths& paths, bool asked, const Exercise& exercise) 
   if (!time || !time->running) return "";
   if (!passes) return asked ? fmt::format("  your time for {} runs until it passes\n", exercise.id) : "";
   end_time(paths, exercise.id);
-  return fmt::format("  your time: {}; the estimates are {} minutes, and {} for a newcomer\n",
+  return fmt::format("  your time: {}; the estimate is {} minutes, and {} for a newcomer\n",
                      in_words(OwnTime{.minutes = time->minutes}), exercise.minutes, kTimesIfNew * exercise.minutes);
 }
 
@@ -209,7 +209,8 @@ int check(const Paths& paths, const CheckOptions& options) {
   }
   if (!selection.part.empty() && !options.solution)
     fmt::print(
-        "The result of a single part is not recorded: ./lab check {} runs the full test, which ./lab list shows.\n",
+        "The result of a single part is not recorded. ./lab check {} runs the full test, and ./lab list shows its "
+        "result.\n",
         selection.exercises.front().id);
   std::vector<Judgement> rows;
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -42,14 +42,14 @@ struct Phrase {
 };
 
 constexpr const char* kSemicolon = "A semicolon is missing, at the end of this line or the one before.";
-constexpr const char* kUnclosed = "A brace '{' was opened and never closed.";
+constexpr const char* kUnclosed = "A brace '{' was opened but never closed.";
 constexpr const char* kBraceTooMany = "There is one closing brace '}' too many.";
 constexpr const char* kOutside = "This is outside any function: look for an extra closing brace '}' above.";
 constexpr const char* kStillInside =
-    "The function above has not ended yet: it lacks a closing brace '}', or has an opening one '{' too many.";
-constexpr const char* kComma = "A comma is missing before this, or a '{' was opened and never closed.";
+    "The function above has not ended yet: it lacks a closing brace '}', or has one opening brace '{' too many.";
+constexpr const char* kComma = "A comma is missing before this, or a '{' was opened but never closed.";
 constexpr const char* kParenthesis = "A parenthesis '(' was opened but never closed.";
-constexpr const char* kNoReturn = "The function must return a value, and on some way through it no return stands.";
+constexpr const char* kNoReturn = "The function must return a value, but some path through it has no return.";
 constexpr const char* kMember =
     "That type has no member of this name: check the spelling, and the header that declares the type.";
 constexpr const char* kUnknownName =
@@ -58,18 +58,19 @@ constexpr const char* kUnknownName =
 constexpr const char* kNoMatch =
     "There is a function of that name, but none takes these arguments: compare their number, order and types with its "
     "declaration.";
-constexpr const char* kNarrowing = "The value may not fit the type: convert it on purpose, with static_cast<…>(…).";
+constexpr const char* kNarrowing = "The value may not fit the type: convert it explicitly, with static_cast<…>(…).";
 constexpr const char* kWrongType = "A value of one type was given where another is expected.";
 constexpr const char* kCapture = "A lambda uses a variable of the enclosing function: capture it, [name].";
 constexpr const char* kCaptureMember =
     "A lambda uses a member of its class: copy it under a name of its own, [x = x_], and use the copy x.";
-constexpr const char* kNameless = "The object has no name, so it would be gone at once: NoSync quiet(ddp);";
+constexpr const char* kNameless =
+    "The object has no name, so it would be destroyed at once. Name it: NoSync quiet(ddp);";
 constexpr const char* kInclude = "The included file does not exist: paths start at the top of the repository.";
 
 // The first that fits wins: the particular ones of this suite stand before the general ones. GCC's words, then Clang's.
 constexpr Phrase kPhrases[] = {
     {"missing definition of",
-     "The header promises this function and the file does not define it; name and arguments must be exactly those of "
+     "The header declares this function, but the file does not define it: name and arguments must be exactly those in "
      "the header."},
     {"multiple definition of 'main'", "Delete your main(): the tests have one, and call your functions."},
     {"multiple definition of",
@@ -94,8 +95,9 @@ constexpr Phrase kPhrases[] = {
     {"expected constructor, destructor, or type conversion", kOutside},
     {"expected initializer before", "A brace '{' or a semicolon is missing at the end of the line above."},
     {"expected function body after", "A brace '{' is missing after this."},
-    {"expected primary-expression", "A value is missing here: something was left out, or one operator is too many."},
-    {"expected expression", "A value is missing here: something was left out, or one operator is too many."},
+    {"expected primary-expression",
+     "A value is missing here: something was left out, or there is one operator too many."},
+    {"expected expression", "A value is missing here: something was left out, or there is one operator too many."},
     {"no return statement in function returning non-void", kNoReturn},
     {"control reaches end of non-void", kNoReturn},
     {"does not return a value", kNoReturn},
@@ -192,7 +194,8 @@ std::string explain_undefined(std::string_view log, std::string_view source) {
     std::erase(what, '`');
     std::string text = name;
     if (const int number = line_in(line, source); number > 0) text += ":" + std::to_string(number);
-    if (what.find('(') == what.npos) return text + ": you use " + what + ", which is declared but defined nowhere.";
+    if (what.find('(') == what.npos)
+      return text + ": you use " + what + ", which is declared but not defined anywhere.";
     return text + ": you call " + what +
            ", but no definition with these arguments exists. Write one, or compare name, namespace and arguments with "
            "those of your definition.";

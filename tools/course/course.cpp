@@ -110,12 +110,12 @@ void Course::check() const {
   std::vector<const Exercise*> waiting;
   for (const Week& week : weeks_)
     for (const Drill& drill : week.drills)
-      if (!drills.insert(drill.id).second) throw JsonError(fmt::format("drill {} is there twice", drill.id));
+      if (!drills.insert(drill.id).second) throw JsonError(fmt::format("drill {} occurs twice", drill.id));
   for (const Week& week : weeks_)
     for (const Exercise& exercise : week.exercises) {
       waiting.push_back(&exercise);
       for (const std::string& id : exercise.ids())
-        if (!ids.insert(id).second) throw JsonError(fmt::format("{} is there twice", id));
+        if (!ids.insert(id).second) throw JsonError(fmt::format("{} occurs twice", id));
     }
   const auto is_ready = [&](const Exercise* exercise) {
     const std::vector<std::string>& needs = exercise->needs;

@@ -17,7 +17,7 @@ constexpr int kMostOfANumber = 10'000;
 int count_of(const Json& value, const std::string& what) {
   const int number = value.get<int>();
   if (number < 0 || number > kMostOfANumber)
-    throw JsonError(fmt::format("{} is {}; wanted 0 to {}", what, number, kMostOfANumber));
+    throw JsonError(fmt::format("{} is {}; expected 0 to {}", what, number, kMostOfANumber));
   return number;
 }
 
@@ -38,8 +38,8 @@ std::optional<Performance> performance_in(const std::string& id, const Json& cha
   performance.none_at = asked->value("none_at", performance.none_at);
   if (!(performance.full_at >= 1 && performance.full_at < performance.none_at && performance.none_at <= 1000))
     throw JsonError(
-        fmt::format("{}: full_at is {} and none_at is {}; wanted times of the reference's time, the first "
-                    "at least 1, the second larger and at most 1000",
+        fmt::format("{}: full_at is {} and none_at is {}; expected multiples of the reference's time, the first at "
+                    "least 1, the second larger and at most 1000",
                     what, performance.full_at, performance.none_at));
   return performance;
 }
@@ -71,7 +71,7 @@ void check_performance(const Exercise& e) {
 /// Those of the exercise's own first, so that hidden parts come on top of its new points.
 void change_by_id(std::vector<Week>& weeks, const Json& changes, const auto& change) {
   for (const auto& [id, value] : changes.items()) {
-    if (!value.is_object()) throw JsonError(id + ": wanted an object, {\"points\": 5}");
+    if (!value.is_object()) throw JsonError(id + ": expected an object, {\"points\": 5}");
     std::vector<std::string> known;
     Exercise* found = nullptr;
     for (Week& week : weeks)
@@ -91,7 +91,7 @@ void change_by_id(std::vector<Week>& weeks, const Json& changes, const auto& cha
 void Course::change(const std::string& text, const std::string& name) {
   try {
     const Json changes = Json::parse(text);
-    if (!changes.is_object()) throw JsonError("wanted an object, {\"21.2\": {\"points\": 30}}");
+    if (!changes.is_object()) throw JsonError("expected an object, {\"21.2\": {\"points\": 30}}");
     change_by_id(weeks_, changes, [](Exercise& e, const std::string& id, const Json& value) {
       if (id == e.id) change_exercise(e, value);
     });

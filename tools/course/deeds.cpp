@@ -118,7 +118,7 @@ int borrow(const Paths& paths, const std::string& what, bool back) {
     }
     add_deed(paths, back ? "returned" : "borrowed", exercise.id);
     if (back)
-      fmt::print("{} is yours again, where it passes\n", exercise.id);
+      fmt::print("your own {} is used again, where it passes\n", exercise.id);
     else
       fmt::print(
           "from now on the reference's answer is used for {}, and ./lab skips it; to undo: ./lab borrow --back {}\n",

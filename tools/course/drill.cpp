@@ -26,7 +26,7 @@ constexpr const char* kHelp =
     "./lab drill               the drills, and your results\n"
     "./lab drill 21            runs a program with a fault, and writes the evidence to outputs/drills/21\n"
     "./lab drill check 21      checks outputs/drills/21/answer.txt; or give another file after the number\n"
-    "./lab drill 21 --new      another fault; the old folder is kept beside it\n"
+    "./lab drill 21 --new      another fault; the old folder is kept\n"
     "./lab drill 21 --seed S   the same fault as everyone who uses this seed\n"
     "./lab drill 21 --mine     with your code in the program, where it passes\n";
 

@@ -63,7 +63,9 @@ Start start_of_training(const Paths& paths, const std::vector<std::string>& argu
   if (!run_command(ask).ok()) throw Error(Verdict::usage, said);
   const auto space = said.rfind(' ');
   const auto ranks = parse_number<int>(said.substr(std::min(space, said.size() - 1) + 1));
-  if (!ranks) throw Error(Verdict::usage, fmt::format("train_sim --print-start says '{}', no backend and ranks", said));
+  if (!ranks)
+    throw Error(Verdict::usage,
+                fmt::format("train_sim --print-start printed '{}', expected a backend and a number of ranks", said));
   const std::string backend = said.substr(0, space);
   return {backend == "-" ? "sim" : backend, *ranks};
 }
@@ -78,8 +80,8 @@ Launch launch_options(const Paths& paths, const std::string& target, std::vector
   const Start start = start_of(paths, target, arguments);
   const bool in_file = option(arguments, "--backend", "", true).empty();
   if (in_file && (start.backend == "cuda" || start.backend == "nccl"))
-    throw Error(Verdict::usage, fmt::format("lab train: --config says backend = {0}: say --backend {0} too, for which "
-                                            "./lab has a build of its own",
+    throw Error(Verdict::usage, fmt::format("lab train: the --config file has backend = {0}, for which ./lab needs "
+                                            "another build: add --backend {0} to the command",
                                             start.backend));
   how.backend = start.backend == "serial" ? "sim" : start.backend;  // the serial program is the simulator's
   if (start.backend == "serial" || has_config(target, arguments))   // which may say otherwise
@@ -147,7 +149,7 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
   std::string code = "reference";
   if (whose.mine && runs) {
     if (!has_answers)
-      throw Error(Verdict::usage, fmt::format("{} does not run any exercise's code: --mine would change nothing.",
+      throw Error(Verdict::usage, fmt::format("{} runs no exercise's code, so --mine would change nothing.",
                                               by_formula ? "lab " + arguments[0].substr(2) : program));
     code = build_mine(paths, {program}, whose.borrow);
     program = "mine." + program;
@@ -211,11 +213,10 @@ int forward(const Paths& paths, const std::string& target, std::vector<std::stri
   fmt::print("{}", predicted);
   if (const int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;
       mine && signal != 0 && signal != SIGINT && signal != SIGTERM)
-    fmt::print(
-        stderr,
-        "The program died of signal {} ({}), with your code in it: ./lab check says more about each exercise, and "
-        "without --mine the reference's code shows whether it is yours.\n",
-        signal, strsignal(signal));
+    fmt::print(stderr,
+               "The program was killed by signal {} ({}) while your code was in it. ./lab check says more about each "
+               "exercise; run the same without --mine to see whether your code is the cause.\n",
+               signal, strsignal(signal));
   return ended.exit_code;
 }
 

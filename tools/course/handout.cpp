@@ -220,7 +220,8 @@ class Handout {
     const std::string committed = read_text(to), stripped = without_answers(committed, to.string());
     const std::string start = skeleton(committed, to.string());
     if (skeleton(stripped, to.string()) != start)
-      throw Error(Verdict::usage, fmt::format("{}: its skeleton cannot be made without its answers", from.string()));
+      throw Error(Verdict::usage,
+                  fmt::format("{}: its skeleton cannot be generated without its answers", from.string()));
     write_text(to, stripped);
     leaks_.add(committed, to.string());
     return start;
@@ -292,7 +293,8 @@ class Handout {
       lines.push_back(words.substr(begin, end - begin));
     if (lines.size() != 4)
       throw Error(Verdict::usage,
-                  "the build has no platform.txt, which says what its objects fit: configure it again (./lab setup).");
+                  "the build has no platform.txt, so it is unknown which systems its objects run on: configure it "
+                  "again (./lab setup).");
     return fmt::format("{}, {} {} or newer (or Clang), fmt {}", lines[0], lines[2] == "GNU" ? "GCC" : lines[2],
                        lines[3], lines[1]);
   }
@@ -304,11 +306,11 @@ class Handout {
       const fs::path name = fs::relative(entry.path(), tree());
       if (name == "labs/course.json" && options_.hints == 3) continue;  // nearly the answers, as was asked for
       if (const auto leak = leaks_.find(read_text(entry.path())))
-        throw Error(Verdict::usage,
-                    fmt::format("{}:{} has lines of the answer to {}:\n  {}\nSay it in other words there; or, if it is "
-                                "code that students are given, move it to solutions/given, from which they get only "
-                                "the object.",
-                                name.string(), leak->line, leak->id, leak->words));
+        throw Error(
+            Verdict::usage,
+            fmt::format("{}:{} has lines of the answer to {}:\n  {}\nSay it in other words there. If it is code that "
+                        "students are given, move it to solutions/given, from which they get only the object.",
+                        name.string(), leak->line, leak->id, leak->words));
     }
   }
 
@@ -318,7 +320,7 @@ class Handout {
     run_or_refuse({"cmake", "-E", "tar", "cf", (scratch_.path() / "out.zip").string(), "--format=zip", kTop},
                   scratch_.path());
     fs::copy_file(scratch_.path() / "out.zip", out, fs::copy_options::overwrite_existing);
-    fmt::print("{}: {} {}, {} of 3 hints, {:.1f} MiB; what it lets borrow fits {}\n", options_.out,
+    fmt::print("{}: {} {}, {} of 3 hints, {:.1f} MiB; reference solutions can be borrowed on {}\n", options_.out,
                weeks_.size() == 1 ? "week" : "weeks", fmt::join(weeks_, ", "), options_.hints,
                static_cast<double>(fs::file_size(out)) / (1 << 20), platform());
   }

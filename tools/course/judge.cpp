@@ -61,7 +61,7 @@ void each_line(const std::string& text, const std::function<void(std::string_vie
 /// What a wait was by the clock, where that is much longer than the limit on the program's own time.
 std::string on_a_busy_computer(const Ended& ended, const JudgeOptions& options) {
   if (ended.seconds < 1.5 * options.timeout_seconds + 10) return "";
-  return fmt::format(" of a computer to itself, {:.0f} s of this busy one", ended.seconds);
+  return fmt::format(" of its own time, {:.0f} s on this busy computer", ended.seconds);
 }
 
 /// Which check of the standard library failed, in words, or "": it checks under _GLIBCXX_ASSERTIONS, as in answers.
@@ -75,7 +75,7 @@ std::string failed_check(const std::string& output) {
     return "an index beyond the end";
   }
   if (check.find("empty()' failed") != check.npos) return "front(), back() or pop_back() of an empty container";
-  if (check.find("_M_is_engaged()' failed") != check.npos) return "the value of a std::optional that has none";
+  if (check.find("_M_is_engaged()' failed") != check.npos) return "the value of an empty std::optional";
   return "";
 }
 
@@ -101,17 +101,18 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
     return running;
   }
   if (too_long) {
-    running.message = fmt::format("{} was still running after {:.0f} s{}: is there an endless loop?{}", test,
+    running.message = fmt::format("{} was still running after {:.0f} s{}: is there an infinite loop?{}", test,
                                   options.timeout_seconds, on_a_busy_computer(ended, options),
                                   said_of_it.last_call().empty() ? "" : " In it, " + said_of_it.last_call() + ".");
     if (has_processes(options.backend)) {
-      running.message += fmt::format(" Or a deadlock? On the simulator, ./lab check {} tells which ranks.", running.id);
+      running.message += fmt::format(
+          " Or a deadlock? Run ./lab check {} on the simulator: it says which ranks wait, and where.", running.id);
     }
   } else if (signal) {
     const std::string place = said_of_it.place_in(answer);
     running.message = fmt::format(
-        "{} died of signal {} ({}){}; ./lab check {} --debug stops there in gdb, where `bt` lists the calls that led "
-        "there",
+        "{} was killed by signal {} ({}){}; ./lab check {} --debug stops there in gdb, where `bt` lists the calls that "
+        "led there",
         test, signal, strsignal(signal), place.empty() ? "" : " at " + place, running.id);
     if (const std::string check = failed_check(output.rest); signal == SIGABRT && !check.empty())
       running.message += ". The standard library stopped it: " + check;
@@ -139,7 +140,7 @@ Judgement does_not_compile(const Paths& paths, const Exercise& exercise, const s
     judgement.message = std::move(undefined);
   } else if (const std::string file = file_of_first_error(log); !file.empty()) {
     judgement.message = fmt::format(
-        "its tests cannot be built, because a file that is given does not compile: {}\n"
+        "its tests cannot be built, because a given file does not compile: {}\n"
         "If you changed it, undo that (`git diff` shows it).",
         explain(log, file));
   } else {
@@ -167,7 +168,7 @@ constexpr double kAfterAHang = 20;
 void leave_out_whole(std::vector<Judgement>& rows, std::vector<std::string>& pending) {
   const std::string part = rows.back().id, whole = testing::exercise_of(part);
   if (whole == part || std::erase(pending, whole) == 0) return;
-  rows.push_back({.id = whole, .verdict = fmt::format("SKIPPED ({} does not end)", part)});
+  rows.push_back({.id = whole, .verdict = fmt::format("SKIPPED ({} timed out)", part)});
 }
 
 }  // namespace
@@ -200,13 +201,13 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
       if (const auto rest = sayings.take(line)) output.append(*rest).append("\n");
     };
     Ended ended = run_command(command);
-    if (ended.interrupted()) throw Error(Verdict::usage, "interrupted: these tests were not run to their end.");
+    if (ended.interrupted()) throw Error(Verdict::usage, "interrupted: these tests did not finish.");
     const Output read = read_output(output);
     if (options.on_line) each_line(read.rest, options.on_line);
     if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));
     if (!fs::exists(file)) {
       throw Error(Verdict::usage,
-                  fmt::format("{} did not reach its first test:\n{}", program.filename().string(), output));
+                  fmt::format("{} ended before its first test:\n{}", program.filename().string(), output));
     }
     std::vector<Judgement> found = testing::read_judgements(file);
     bool broke_off = !found.empty() && found.back().verdict == "RUNNING", hung = false;

@@ -149,7 +149,7 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
     progress.show(std::string(line));
   };
   const Ended ended = run_command(command);
-  if (ended.interrupted()) throw Error(Verdict::usage, fmt::format("interrupted: {} was not built to its end.", what));
+  if (ended.interrupted()) throw Error(Verdict::usage, fmt::format("interrupted: building {} did not finish.", what));
   built.ok = ended.ok();
   return built;
 }
@@ -206,8 +206,8 @@ void need_built(const Paths& paths, const std::vector<std::string>& targets, std
   namespace fs = std::filesystem;
   if (!FolderLock::is_free(paths.mine()) && need_no_build(paths, targets)) return;
   if (access(paths.mine().c_str(), W_OK) != 0)
-    throw Error(Verdict::usage, fmt::format("{} is not built, and {} cannot be written: {}", what, paths.build.string(),
-                                            std::strerror(errno)));
+    throw Error(Verdict::usage, fmt::format("{} is not built yet, and {} cannot be written: {}", what,
+                                            paths.build.string(), std::strerror(errno)));
   const fs::path begun = stamp_of(paths, fmt::format("begun.{}", getpid()));
   write_text(begun, "");
   const fs::file_time_type before = fs::last_write_time(begun);
@@ -250,7 +250,7 @@ void check_processes(const Launch& how) {
   const int most = elsewhere ? 4096 : std::max(256, 64 * cores);
   if (how.processes / how.nodes > most)
     throw Error(Verdict::usage,
-                fmt::format("--ranks {}: each is a process, and at most {} start on {}; the simulator "
+                fmt::format("--ranks {}: each rank is a process, and at most {} can start on {}. The simulator "
                             "(--backend sim) has room for more.",
                             how.processes, most, elsewhere ? "a host" : fmt::format("a host with {} cores", cores)));
 }

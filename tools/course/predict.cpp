@@ -65,7 +65,7 @@ std::optional<double> ask(const Question& question, std::size_t number) {
     std::string line;
     if (!std::getline(std::cin, line) || line.empty()) return std::nullopt;
     if (const auto value = read_number(line)) return value;
-    fmt::print("please enter a number, in {}; an empty line skips the question for now\n", question.unit);
+    fmt::print("please enter a number, in {}, or press Enter to skip the question for now\n", question.unit);
   }
 }
 

@@ -97,7 +97,7 @@ int print_scores(const Paths& paths) {
   const auto scores = read_scores(paths);
   if (scores.empty()) {
     const std::string task = open_task(paths);
-    fmt::print("No scores yet: an open task has them, {}.\n",
+    fmt::print("No scores yet. Open tasks have scores, {}.\n",
                task.empty() ? "and there is none here" : "for example ./lab check " + task);
   }
   std::string exercise;

@@ -46,7 +46,7 @@ std::vector<std::string> traces_in(const fs::path& folder) {
 
 /// Why there is no run of this benchmark to be played; "" where there is.
 std::string nothing_to_play(const std::string& name) {
-  if (name == "memory") return "only calculates: there is no run to animate.";
+  if (name == "memory") return "only calculates, so there is no run to animate.";
   if (name == "schedule") return "is ./lab pipeline: ./lab view pipeline animates it.";
   if (name == "calibrate") return "times single messages and operations repeatedly: there is no single run to animate.";
   return "";
@@ -55,7 +55,7 @@ std::string nothing_to_play(const std::string& name) {
 /// Before anything of an earlier run is removed.
 void refuse_what_cannot_be(const Paths& paths, const std::string& command, const std::vector<std::string>& arguments) {
   if (std::find(arguments.begin(), arguments.end(), "--trace") != arguments.end())
-    throw Error(Verdict::usage, "lab view: leave out --trace, the page has everything that is recorded.");
+    throw Error(Verdict::usage, "lab view: leave out --trace; the page has everything that is recorded.");
   if (command != "bench") return;
   if (arguments.empty()) throw Error(Verdict::usage, "lab view bench needs a benchmark's name: ddp, all_reduce, tp …");
   check_benchmark(paths, arguments[0]);

@@ -75,7 +75,8 @@ class Grader {
     check_backend(paths, options.backend);
     if (elsewhere() && !options.look_at_objects)
       throw Error(Verdict::usage,
-                  "--backend runs what was looked at, not confined: it does not go with --without-look");
+                  "--backend runs answers unconfined, once they have been inspected, so it cannot be combined with "
+                  "--without-look");
   }
 
   /// Waits for others that grade in this tree, and builds what all submissions share.
@@ -278,7 +279,7 @@ class Grader {
     try {
       return what();
     } catch (const std::exception& error) {
-      return {.verdict = kNoVerdict, .reason = fmt::format("the judge failed: {}", error.what())};
+      return {.verdict = kNoVerdict, .reason = fmt::format("running its tests failed: {}", error.what())};
     }
   }
 

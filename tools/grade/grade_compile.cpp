@@ -94,7 +94,7 @@ class Compilation {
     const int signal = end.exit_code - 128;  // Clang dies of it; GCC's driver says what its compiler died of
     if (end.timed_out || signal == SIGXCPU || signal == SIGKILL ||
         end.output.find("CPU time limit") != std::string::npos)
-      return {verdict, "its compilation does not finish"};
+      return {verdict, "its compilation does not finish in time"};
     for (const char* words : {"out of memory", "memory exhausted"})
       if (end.output.find(words) != std::string::npos) return {verdict, "its compilation takes more than 3 GiB"};
     if (signal == SIGXFSZ || end.output.find("File size limit") != std::string::npos)

@@ -73,7 +73,7 @@ void prepare_hidden_tests(const Paths& paths, const GradeOptions& options) {
       if (part.hidden) hidden[e.week].push_back(part);
   }
   if (options.tests.empty() && !hidden.empty())
-    throw Error(Verdict::usage, fmt::format("{} is judged by hidden tests: --tests DIR says where they are.",
+    throw Error(Verdict::usage, fmt::format("{} is checked by hidden tests: --tests DIR says where they are.",
                                             hidden.begin()->second.front().id));
   configure_tests(paths, options.tests.empty() ? "" : fs::canonical(options.tests).string());
   for (const auto& [week, parts] : hidden) {

@@ -67,13 +67,13 @@ std::map<std::string, char> definitions(const fs::path& object) {
 /// Runs a tool that makes an object of another; what it says where it fails.
 std::string made(const std::vector<std::string>& arguments, const fs::path& folder) {
   const ConfinedEnd end = run_confined({.arguments = arguments, .folder = folder, .rules = Rules::reader});
-  return end.exit_code == 0 ? "" : fmt::format("its object cannot be taken apart ({})", arguments.front());
+  return end.exit_code == 0 ? "" : fmt::format("its object cannot be inspected ({})", arguments.front());
 }
 
 std::string linker() {
   for (const char* name : {"ld.bfd", "ld"})
     if (!find_program(name).empty()) return name;
-  throw Error(Verdict::usage, "there is no linker (ld) to take answers apart with");
+  throw Error(Verdict::usage, "there is no linker (ld) to inspect answers with");
 }
 
 /// Fails closed: what is still shared after all that is refused.

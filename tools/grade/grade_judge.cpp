@@ -71,7 +71,7 @@ GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path&
   if (end.wrote_too_much) return no_verdict("it wrote more files than a test needs");
   if (signal) {
     row.verdict = to_string(Verdict::crash);
-    row.reason = fmt::format("its tests died of signal {} ({})", signal, strsignal(signal)) + printed;
+    row.reason = fmt::format("its tests were killed by signal {} ({})", signal, strsignal(signal)) + printed;
     return row;
   }
   if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));

@@ -236,7 +236,7 @@ std::string include_refused(const Paths& paths, const fs::path& list, const fs::
     else if (!may_include(paths, fs::weakly_canonical(file)))
       return "it includes " + told_file(paths, file, read_text(source)) + ", which is no header for answers";
   }
-  return itself ? "" : "nobody knows what it includes";
+  return itself ? "" : "what it includes is not known";
 }
 
 std::string told_file(const Paths& paths, const fs::path& file, std::string_view answer) {

@@ -188,7 +188,7 @@ void break_seal(const std::string& seal, const std::string& secret, ConfinedEnd&
   if (seal.empty()) {
     end.without_seal = "it ended before its tests were over";
   } else if (!seal.starts_with(secret + " ") || seal.find('\n') != seal.size() - 1) {
-    end.without_seal = "the verdict it sent does not bear this run's secret: somebody else wrote it";
+    end.without_seal = "the verdict it sent lacks this run's secret, so something else wrote it";
   } else {
     end.sealed = true;
     end.under_seal = seal.substr(secret.size() + 1, seal.size() - secret.size() - 2);

@@ -150,7 +150,7 @@ TEST_F(FindingOnesWay, AHandoutCountsAndProposesWhatIsInIt) {
   EXPECT_EQ(listed.find("0 of 0 exercises"), listed.npos) << listed;
   EXPECT_TRUE(listed.ends_with("\nWeek 2: not in this handout\n")) << listed;
   EXPECT_EQ(printed([&] { list(paths_, "2.1"); }), "Week 2: not in this handout\n");
-  EXPECT_EQ(printed([&] { print_scores(paths_); }), "No scores yet: an open task has them, and there is none here.\n");
+  EXPECT_EQ(printed([&] { print_scores(paths_); }), "No scores yet. Open tasks have scores, and there is none here.\n");
   EXPECT_EQ(lockstep::refusal([&] { hint(paths_, "", 1); }),
             "which exercise? For example: ./lab hint 1.1, or ./lab hint 1.1 --level 2");
   const std::string hints = printed([&] { hint(paths_, "1.1", 3); });
@@ -506,14 +506,14 @@ TEST(CourseChanges, PointsForVirtualTime) {
 
 TEST(CourseChanges, AreRefusedWithTheReason) {
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
-           {"[]", "wanted an object"},
+           {"[]", "expected an object"},
            {"{", "parse error"},
            {R"({"21.99": {"points": 1}})", "unknown exercise or part '21.99'"},
            {R"({"21.2x": {"points": 1}})", "unknown exercise or part '21.2x'"},
            {R"({"21.2": {"point": 1}})", "unknown field 'point': did you mean 'points'?"},
-           {R"({"21.2": {"points": -1}})", "wanted 0 to 10000"},
+           {R"({"21.2": {"points": -1}})", "expected 0 to 10000"},
            {R"({"21.2": {"points": "5"}})", ""},
-           {R"({"21.2": 5})", "wanted an object"},
+           {R"({"21.2": 5})", "expected an object"},
            {R"({"21.2": {"points": 10}})", "the parts of 21.2 have 17 points, and 21.2 has 10"},
            {R"({"21.2a": {"hidden": true, "title": "t", "points": 1}})", "needs another letter"},
            {R"({"21.2a": {"performance": {"points": 10}}})", "performance has 10 points, and 21.2a has 9"},

@@ -96,7 +96,7 @@ row 21.2a 0/9 'NO VERDICT'
 row 21.5 0/10 '(FAIL|CRASH)'
 row 21.6 0/10 TIMEOUT
 grep -q 'no Landlock' "$work/results.json" || row 21.10 0/10 'DOES NOT COMPILE'
-says "does not bear this run's secret" 'ended before its tests were over'
+says "lacks this run's secret" 'ended before its tests were over'
 grep -q 'On this computer' "$work/results.json" || says 'got 0 processes, 0 files, 0 sockets, 0 signals, 0 to read'
 [ -e "$work/harm" ] && ! grep -q 'no Landlock' "$work/results.json" && fail 'a file outside its folder was written'
 
@@ -184,7 +184,7 @@ latin=$work/$(printf 'caf\351').zip
 cp "$work/anna.zip" "$work/$long" && cp "$work/anna.zip" "$latin"
 "$lab" grade "$work/bob.zip" --only 21.1 --out "$work/grades" > "$work/out" 2>&1 || fail 'late: not graded'
 # What was not asked for keeps its row, what changed is said, and the folder keeps its seed.
-for words in 'what was graded before and is not in 21.1 keeps its points' \
+for words in 'submissions that were graded before and are not in 21.1 keep their points' \
   '^bob .* 5 of 15  it had 0 points: 21.1 NOT SUBMITTED → PASS$'; do
   grep -q "$words" "$work/out" || fail "late: the output does not say $words"
 done

@@ -77,7 +77,7 @@ class Interrupt : public SmallCourse {
 
   void run_tests_of(const std::string& program) {
     EXPECT_EQ(interrupted([&] { run_tests(paths_, paths_.program(program), {"1.1", "1.2"}, {}); }), 2);
-    EXPECT_EQ(read_text(said()), "interrupted: these tests were not run to their end.\n");
+    EXPECT_EQ(read_text(said()), "interrupted: these tests did not finish.\n");
     EXPECT_EQ(read_text(started()), "started\n") << "what was stopped was run again";
   }
 };
@@ -103,7 +103,7 @@ TEST_F(Interrupt, OfABuildIsNotACompilersError) {
               build_targets(paths_, {"mine.1.1_sim"}, "1.1");
             }),
             2);
-  EXPECT_EQ(read_text(said()), "interrupted: 1.1 was not built to its end.\n");
+  EXPECT_EQ(read_text(said()), "interrupted: building 1.1 did not finish.\n");
 }
 
 }  // namespace

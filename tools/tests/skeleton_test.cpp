@@ -137,7 +137,7 @@ TEST(CompilerError, AHelperWithoutADefinitionIsNamedAsTheStudentCallsIt) {
             "`lockstep::f(int, lockstep::Rank)'\n"}})
     EXPECT_EQ(explained(log).substr(0, position.size() + call.size()), position + call) << log;
   EXPECT_EQ(explained("/a/labs/f.cpp:7: error: undefined reference to 'lockstep::kMost'\n"),
-            "f.cpp:7: you use lockstep::kMost, which is declared but defined nowhere.");
+            "f.cpp:7: you use lockstep::kMost, which is declared but not defined anywhere.");
   EXPECT_EQ(explained("/a/labs/other_f.cpp:7: error: undefined reference to 'f(int)'\n"), "");
   EXPECT_EQ(explained("/a/labs/f.cpp:7:3: error: expected ';' before 'x'\n"), "");
 }

@@ -35,7 +35,7 @@ starts '3 of bench_all_reduce_mpi' bench all_reduce --backend mpi --ranks 2,3
 starts 'lab train: --dp 2 × --tp 1 × --pp 1 are 2 ranks, not the 3 of --ranks' train --backend mpi --ranks 3 --dp 2
 starts "lab train: unknown option '--ddp': did you mean '--dp'? --help lists them all." train --backend mpi --ddp 2
 printf 'backend = cuda\n' > "$folder/gpu.cfg"
-starts 'lab train: --config says backend = cuda: say --backend cuda too, for which ./lab has a build of its own' \
+starts 'lab train: the --config file has backend = cuda, for which ./lab needs another build: add --backend cuda to the command' \
   train --config "$folder/gpu.cfg"
 # The simulator, whatever the file says: this one refuses what only MPI has.
 starts 'lab train: --emulate is for --backend mpi; the simulator always models --machine' \

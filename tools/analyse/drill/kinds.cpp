@@ -13,7 +13,7 @@ constexpr double kPrinted = 1e-4, kSeconds = 0.02;  // tolerances: of five digit
 
 constexpr Kind kKinds[] = {
     {"straggler", "one rank computes slower than the others", "the slow one",
-     "the arithmetic that is slow, as traces name it", "seconds that this rank computes in a step", Unit::seconds,
+     "the arithmetic that is slow, as traces name it", "seconds that this rank computes per step", Unit::seconds,
      kSeconds,
      "Every rank but the slow one waits for it: a rank that waits least is late, not idle. ./lab why names "
      "it, because all ranks should compute equally long; ./lab diff with the good run names the operation.",
@@ -22,7 +22,7 @@ constexpr Kind kKinds[] = {
      "an NCCL kernel lasts until the last rank has arrived. Causes: a GPU that throttles (nvidia-smi -q -d "
      "PERFORMANCE), another process on it, uneven shards."},
     {"slow-loader", "one rank's data arrive late", "the one that loads", "data, the region that loads",
-     "seconds that it loads in a step", Unit::seconds, kSeconds,
+     "seconds that it loads per step", Unit::seconds, kSeconds,
      "All ranks compute equally long, but all except one wait: the one that does not wait is loading data. Its region "
      "\"data\" "
      "lasts, and ./lab why says so.",
@@ -34,7 +34,7 @@ constexpr Kind kKinds[] = {
      "step on its parameters differ from the others' for the rest of the run.",
      "Silent data corruption: a faulty GPU, memory without ECC, a race on the buffer. DDP compares shapes, never "
      "values; compare a checksum of the parameters over the ranks from time to time, as large runs do."},
-    {"swapped-order", "one rank calls two collectives in another order", "the one that differs",
+    {"swapped-order", "one rank calls two collectives in a different order", "the one that differs",
      "the first collective that differs, by its number: all_reduce 17", "bytes that this rank passed there",
      Unit::bytes, 0,
      "Collectives match only by the order of the calls. Where one rank's bytes differ from the good run's, they are "

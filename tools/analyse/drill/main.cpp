@@ -64,7 +64,7 @@ const char* advice(const std::string& field) {
            "with its good one";
   if (field == "rank") return "which rank do the others wait for, or differ from? ranks.csv, steps.csv, ./lab why";
   if (field == "operation")
-    return "what answer.txt asks for with this kind: see ./lab diff of the two traces, the tables, or names in the "
+    return "what answer.txt asks for with this kind: look at ./lab diff of the two traces, the tables, or names in the "
            "trace";
   return "the number that answer.txt asks for with this kind, from the table or command that shows it";
 }
@@ -82,7 +82,7 @@ int check_answer(const Arguments& a) {
     }
   if (!all_right(verdicts)) return 1;
   const Kind& kind = kind_of(truth.kind);
-  fmt::print("\nSolved: {} ({}).\n\nPlanted. {}.\n\nHow it shows. {}\n\nElsewhere. {}\n", kind.word, kind.meaning,
+  fmt::print("\nSolved: {} ({}).\n\nFault: {}.\n\nEvidence: {}\n\nIn PyTorch and NCCL: {}\n", kind.word, kind.meaning,
              describe(c.fault), kind.shows, kind.elsewhere);
   return 0;
 }

@@ -48,7 +48,7 @@ says '^operation *not checked'
 answer straggler "$slow" "$operation" "$seconds"
 check 0
 says '^Solved: straggler'
-says "^Planted. $operation took .* times as long on rank $slow"
+says "^Fault: $operation took .* times as long on rank $slow"
 says 'nccl'
 
 # What was filled in stays, whatever runs again.

@@ -35,7 +35,7 @@ int class_results(const Paths& paths, const ClassOptions& options) {
     throw Error(Verdict::usage, "--deadline and --times go together: when it was due, and when each was handed in.");
   const fs::path folder = options.folder;
   if (options.lms.empty() && !options.column.empty())
-    throw Error(Verdict::usage, "--column is of the file that --lms names.");
+    throw Error(Verdict::usage, "--column needs --lms: it names a column of that file.");
   ClassData data = read_class(folder);
   if (!paths.course.changes().empty()) count_anew(data, paths.course);
   if (options.times.empty() && (!options.extensions.empty() || options.penalty > 0 || options.grace_days > 0))
@@ -57,7 +57,7 @@ int class_results(const Paths& paths, const ClassOptions& options) {
     write_text(out, file.text);
     fmt::print("points of {}, to import: {}\n", counted(file.filled, "student"), out.string());
     for (const std::string& name : file.unplaced)
-      fmt::print(stderr, "{} has nobody who could be {}: enter these points by hand.\n", options.lms, name);
+      fmt::print(stderr, "{} has no student who could be {}: enter these points by hand.\n", options.lms, name);
   }
   std::size_t doubtful = 0;
   for (const ClassRow& row : data.rows) doubtful += !doubts_of(row).empty();

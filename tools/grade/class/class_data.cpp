@@ -26,7 +26,7 @@ ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
   row.file = summary.file;
   const bool elsewhere = row.name.find('/') != row.name.npos || row.name.empty();
   try {
-    if (elsewhere) throw JsonError("that is no name of a submission");
+    if (elsewhere) throw JsonError("that is not the name of a submission");
     Grading results = read_results(folder / (row.name + ".json"));
     row.parts = std::move(results.rows), row.look_at = std::move(results.look_at);
     for (const auto& [id, prints] : results.fingerprints) row.answers[id] = read_fingerprints(prints);
@@ -152,7 +152,7 @@ std::vector<std::string> doubts_of(const ClassRow& row) {
   if (!row.graded) doubts.push_back(row.remarks.empty() ? "it was not graded" : row.remarks);
   const auto is_absent = [](const GradedRow& part) { return part.verdict == "NOT SUBMITTED"; };
   const bool empty = row.graded && std::all_of(row.parts.begin(), row.parts.end(), is_absent);
-  if (empty) doubts.push_back("there is no answer in it to what was graded. " + row.remarks);
+  if (empty) doubts.push_back("it has no answer to what was graded. " + row.remarks);
   for (const Said& said : said_once(row.parts))
     if (said.verdict == "REFUSED" || said.verdict == kNoVerdict)
       doubts.push_back(fmt::format("{} {}: {}", said.ids, said.verdict, said.why));

@@ -15,8 +15,10 @@ namespace lockstep::tools {
 namespace {
 
 [[noreturn]] void no_time(std::string_view text) {
-  throw Error(Verdict::usage,
-              fmt::format("'{}' is no time: wanted 2026-11-20T23:59, with Z or +01:00 behind it or as UTC.", text));
+  throw Error(
+      Verdict::usage,
+      fmt::format("'{}' is not a time: expected 2026-11-20T23:59, followed by Z or +01:00; without them it is UTC.",
+                  text));
 }
 
 /// Takes a number of so many digits off the front.
@@ -52,7 +54,7 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& csv
   const auto column = [&](const std::string& title) {
     const auto found = std::find(titles.begin(), titles.end(), title);
     if (found != titles.end()) return static_cast<std::size_t>(found - titles.begin());
-    throw Error(Verdict::usage, fmt::format("{} has no column '{}': wanted a CSV whose first line has '{}' and '{}'.",
+    throw Error(Verdict::usage, fmt::format("{} has no column '{}': expected a CSV whose first line has '{}' and '{}'.",
                                             name, title, key, value));
   };
   const std::size_t who = column(key), what = column(value);
@@ -76,7 +78,7 @@ ClassRow* row_named(ClassData& data, const std::string& submission) {
 double days_of(const std::string& text, const std::string& name) {
   const auto days = parse_number<double>(text);
   if (!days || !(*days >= 0 && *days <= 365))
-    throw Error(Verdict::usage, fmt::format("{}: '{}' is no number of days from 0 to 365.", name, text));
+    throw Error(Verdict::usage, fmt::format("{}: '{}' is not a number of days from 0 to 365.", name, text));
   return *days;
 }
 
