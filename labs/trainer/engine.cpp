@@ -285,7 +285,7 @@ week22::Wrapping parse_wrapping(const std::string& name) {
   if (name == "block") return {Kind::each_block};
   if (name == "layer") return {Kind::each_layer};
   if (name.empty() || name.size() > 18 || name.find_first_not_of("0123456789") != std::string::npos)
-    throw Error(Verdict::usage, "--wrap " + name + ": model, block, layer, or a least number of elements");
+    throw Error(Verdict::usage, "--wrap " + name + ": model, block, layer, or a minimum number of elements");
   return {Kind::at_least, std::stoull(name)};
 }
 

@@ -34,20 +34,21 @@ void check_pipeline(const Options3d& o) {
   const bool halves = week24::splits_backwards(o.schedule), vee = o.schedule == "zb-v";
   if (o.chunks < 1) refuse("a stage has at least one chunk");
   if (vee && o.chunks != 2)
-    refuse(fmt::format("schedule zb-v has two chunks a stage, one on each leg of the V: not {}", o.chunks));
+    refuse(fmt::format("schedule zb-v has two chunks per stage, one on each leg of the V, not {}", o.chunks));
   if (o.chunks > 1 && o.schedule != "interleaved" && !vee)
-    refuse(fmt::format("schedule {} has one chunk a stage: chunks are for interleaved", o.schedule));
-  if (o.chunks > 1 && o.mesh.pp == 1) refuse("chunks go round the stages: with one stage there is nowhere to go");
+    refuse(fmt::format("schedule {} has one chunk per stage: only interleaved has more", o.schedule));
+  if (o.chunks > 1 && o.mesh.pp == 1)
+    refuse("interleaving needs at least two stages: with one stage all chunks are on the same rank");
   if (o.schedule == "interleaved" && o.microbatches % o.mesh.pp != 0)
     refuse(
-        fmt::format("interleaved schedules go in groups of as many microbatches as there are stages: {} microbatches "
-                    "do not divide by {} stages; take {}",
+        fmt::format("interleaved schedules need groups of as many microbatches as there are stages: {} microbatches "
+                    "are not a multiple of {} stages; use {}",
                     o.microbatches, o.mesh.pp, (o.microbatches + o.mesh.pp - 1) / o.mesh.pp * o.mesh.pp));
   const std::size_t pieces = o.model.layers + 2, parts = static_cast<std::size_t>(o.mesh.pp * o.chunks);
   if (pieces < parts)
     refuse(
         fmt::format("{} layers, with embedding and head {} pieces, cannot fill {} stages of {} chunk{}: each needs "
-                    "one; take {} layers or more, or fewer stages{}",
+                    "one; use {} layers or more, or fewer stages{}",
                     o.model.layers, pieces, o.mesh.pp, o.chunks, o.chunks == 1 ? "" : "s", parts - 2,
                     o.chunks == 1 ? "" : " or chunks"));
   if (halves && o.mesh.tp > 1)
@@ -56,16 +57,17 @@ void check_pipeline(const Options3d& o) {
                     "weights, which therefore cannot be delayed; use 1f1b",
                     o.schedule, o.mesh.tp));
   if (halves && o.recompute != week22::Recompute::none)
-    refuse(fmt::format(
-        "schedule {} with recomputation: the delayed weight gradients would need what recomputation is to save",
-        o.schedule));
+    refuse(
+        fmt::format("schedule {} with recomputation: the delayed weight gradients would need the activations that "
+                    "recomputation frees",
+                    o.schedule));
 }
 
 void check_tensor(const Options3d& o) {
   if (o.overlap_scatter && !(o.sequence_parallel && o.overlap))
-    refuse("overlap_scatter is of sequence parallelism, with overlap: the scatter needs a queue of its own");
+    refuse("overlap_scatter needs sequence parallelism and overlap: the scatter runs on a queue of its own");
   if (o.mesh.tp == 1) {
-    if (o.sequence_parallel) refuse("sequence parallelism is for tp = 2 and more");
+    if (o.sequence_parallel) refuse("sequence parallelism is for tp of 2 or more");
     return;
   }
   o.part(0).check();
@@ -76,8 +78,8 @@ void check_tensor(const Options3d& o) {
 
 void check_context(const Options3d& o) {
   if (o.cp < 1 || o.data_ranks() % o.cp != 0)
-    refuse(fmt::format("{} ranks along dp cannot be divided into groups of {} that share their sequences",
-                       o.data_ranks(), o.cp));
+    refuse(fmt::format("{} ranks along dp do not divide into groups of {} that share their sequences", o.data_ranks(),
+                       o.cp));
   if (o.cp == 1) return;
   const std::size_t chunks = 2 * static_cast<std::size_t>(o.cp);
   if (o.sequence % chunks != 0)
@@ -86,7 +88,9 @@ void check_context(const Options3d& o) {
   if (o.sequence_parallel)
     refuse("cp with sequence parallelism: rows would be sharded once more over the ranks of tp; leave one of them out");
   if (o.model.attention != AttentionKind::flash)
-    refuse("cp with materialised attention: a ring merges partial results, and never has the probabilities of a row");
+    refuse(
+        "cp with materialised attention: ring attention merges partial results, so no rank ever has all probabilities "
+        "of a row");
   if (week24::splits_backwards(o.schedule))
     refuse(
         fmt::format("schedule {} with cp = {}: its split of the backward pass needs layers that no ranks share; use "
@@ -101,19 +105,19 @@ void check_zero(const Options3d& o) {
     refuse(
         fmt::format("ZeRO-{} with a pipeline: it would {} for every microbatch, m times the traffic of ZeRO-1 for "
                     "memory that the stages have divided already; use ZeRO-1",
-                    o.zero, o.zero == 2 ? "reduce all gradients" : "gather all values twice"));
+                    o.zero, o.zero == 2 ? "reduce all gradients" : "gather all parameters twice"));
   if (o.overlap_gather && o.zero != 1 && o.zero != 2)
     refuse(
-        fmt::format("overlap_gather with ZeRO-{}: stages 1 and 2 gather new values after a step, 0 gathers none, and "
-                    "3 gathers them in each pass, ahead (prefetch)",
+        fmt::format("overlap_gather with ZeRO-{}: only stages 1 and 2 gather new parameters after a step. Stage 0 "
+                    "gathers none, and stage 3 gathers them in each pass, ahead of use (prefetch)",
                     o.zero));
   if (o.overlap_gather && !o.overlap) refuse("overlap_gather without overlap: the gather has no queue of its own");
   if (o.shard_group != 0 && o.zero != 3)
-    refuse(fmt::format("groups of {} ranks that hold the state once are ZeRO-3's; stage {} has other copies",
-                       o.shard_group, o.zero));
+    refuse(fmt::format("groups of {} ranks that hold one copy of the state need ZeRO-3, not stage {}", o.shard_group,
+                       o.zero));
   if (o.shard_group < 0 || (o.shard_group > 0 && o.data_ranks() % o.shard_group != 0))
-    refuse(fmt::format("{} ranks along dp are no groups of {} that each hold the state once", o.data_ranks(),
-                       o.shard_group));
+    refuse(fmt::format("{} ranks along dp do not divide into groups of {} that each hold one copy of the state",
+                       o.data_ranks(), o.shard_group));
   if (o.zero >= 2 && o.model.gradients() != o.model.storage)
     refuse(
         fmt::format("fp32 gradients of a model in {} with ZeRO-{}: a unit's gradients have the type of its parameters "

@@ -42,7 +42,7 @@ inline Schedule make_schedule(const std::string& name, const PipelineShape& shap
     if ((name == "zb-v") != (shape.placement == Placement::vee))
       usage_error("schedule zb-v, and no other, has its chunks in a V");
     if (shape.chunks > 1 && name != "interleaved" && name != "zb-v")
-      usage_error("schedule " + name + " has one chunk a stage: chunks are for interleaved");
+      usage_error("schedule " + name + " has one chunk per stage: only interleaved has more");
     Schedule stages;
     for (int s = 0; s < shape.stages; ++s) stages.push_back(schedule.make(shape, s));
     return stages;

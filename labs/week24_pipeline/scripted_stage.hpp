@@ -55,7 +55,7 @@ class CountingStage final : public StageModel {
     const std::pair key{microbatch, chunk};
     if (!inputs_.contains(key) || (weights_alone && !gradients_of_.contains(key)))
       throw Error(Verdict::fail,
-                  to_string(step, shape_.chunks) + " is run before what it needs, or for the second time");
+                  to_string(step, shape_.chunks) + " runs before its inputs exist, or for the second time");
     check_slice(step, "a gradient of the output", output_gradient, comes(part + 1) && !weights_alone);
     check_slice(step, "a gradient of the input", input_gradient, comes(part) && !weights_alone);
     if (!weights_alone) {

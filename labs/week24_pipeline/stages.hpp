@@ -43,7 +43,7 @@ inline Pipeline make_pipeline(Rank group, PipelineShape shape) {
     usage_error("a pipeline of " + std::to_string(shape.stages) + " stages on " + std::to_string(group.size()) +
                 " ranks");
   if (shape.stages == 1 && shape.chunks > 1)
-    usage_error("chunks go round the stages: with one stage there is nowhere to go");
+    usage_error("interleaving needs at least two stages: with one stage all chunks are on the same rank");
   Pipeline pipeline{group, shape, {}, {}};
   const int links = shape.placement == Placement::vee ? 2 * shape.stages : shape.stages;
   for (int link = 0; link < links; ++link) {

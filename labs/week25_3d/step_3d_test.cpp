@@ -288,9 +288,9 @@ TEST(Lab25_2, RefusalsGiveTheirReason) {
       {"as many microbatches as there are stages", {1, 1, 4}, [](Options3d& o) { o.schedule = "interleaved"; }},
       {"cannot fill 9 stages", {1, 1, 9}, [](Options3d&) {}},
       {"m times the traffic of ZeRO-1", {2, 1, 2}, [](Options3d& o) { o.zero = 2; }},
-      {"gather all values twice for every microbatch", {2, 1, 2}, [](Options3d& o) { o.zero = 3; }},
+      {"gather all parameters twice for every microbatch", {2, 1, 2}, [](Options3d& o) { o.zero = 3; }},
       {"cannot be delayed", {1, 2, 2}, [](Options3d& o) { o.schedule = "zb-h1"; }},
-      {"recomputation is to save",
+      {"recomputation frees",
        {1, 1, 2},
        [](Options3d& o) {
          o.schedule = "zb-h2";
@@ -302,7 +302,7 @@ TEST(Lab25_2, RefusalsGiveTheirReason) {
       {"raise the batch", {2, 1, 1}, [](Options3d& o) { o.microbatches = 20; }},
       {"there is no stage 4", {2, 1, 1}, [](Options3d& o) { o.zero = 4; }},
       {"1f1b", {1, 1, 2}, [](Options3d& o) { o.schedule = "2f2b"; }},
-      {"chunks are for interleaved", {1, 1, 2}, [](Options3d& o) { o.chunks = 2; }},
+      {"only interleaved has more", {1, 1, 2}, [](Options3d& o) { o.chunks = 2; }},
   };
   for (const Row& row : rows) {
     Options3d options = small_options(row.mesh);

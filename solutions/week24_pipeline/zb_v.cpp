@@ -34,7 +34,7 @@ class InOrder {
 
 StageSchedule zb_v(const PipelineShape& shape, int stage) {
   if (shape.placement != Placement::vee || shape.chunks != 2 || shape.stages < 2)
-    usage_error("ZB-V wants two chunks a stage in a V, and two stages or more: not " + std::to_string(shape.chunks) +
+    usage_error("ZB-V needs two chunks per stage in a V, and at least two stages, not " + std::to_string(shape.chunks) +
                 (shape.placement == Placement::vee ? " in a V" : " around") + " on " + std::to_string(shape.stages));
   const int p = shape.stages, s = stage, m = shape.microbatches;
   InOrder steps(shape.microbatches);

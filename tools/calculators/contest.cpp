@@ -66,7 +66,7 @@ Contest contest_of(const ContestOptions& options, int stages, const StepTimes& t
   Contest contest;
   const auto fits = [&](const char* option, std::size_t count) {
     if (count != static_cast<std::size_t>(stages))
-      refuse(fmt::format("{} speaks of {} stages, the pipeline has {}", option, count, stages));
+      refuse(fmt::format("{} lists {} stages, but the pipeline has {}", option, count, stages));
   };
   if (!options.work.empty()) fits("--stage-work", options.work.size());
   if (options.limits.size() > 1) fits("--in-flight", options.limits.size());

@@ -226,7 +226,7 @@ int main(int argc, char** argv) {
              "instead: a preset or a config.json, as for ./lab train; with --batch also its activations");
     line.add("--zero", o.stages, "stages; 0 is plain data parallelism");
     line.add("--ranks", o.ranks, "numbers of GPUs");
-    line.add("--dtype", o.dtype, "type of values and gradients: fp32, bf16 or fp16");
+    line.add("--dtype", o.dtype, "type of parameters and gradients: fp32, bf16 or fp16");
     line.add("--no-master", o.no_master, "no fp32 copy of 16-bit weights");
     line.add(
         "--recipe", o.recipe,

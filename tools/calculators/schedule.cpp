@@ -61,7 +61,7 @@ Pipe pipe_of(const PipelineOptions& o, const std::string& file) {
     const PipelineShape shape = read.shape;
     if (!o.stages.empty() && count_in("--stages", o.stages, 1024) != shape.stages)
       throw Error(Verdict::usage,
-                  fmt::format("{} has lines for {} stages, --stages says {}", file, shape.stages, o.stages));
+                  fmt::format("{} has lines for {} stages, but --stages is {}", file, shape.stages, o.stages));
     return {file, shape, std::move(read.schedule)};
   } catch (const Error& error) {
     if (o.files.size() == 1 || error.verdict() != Verdict::usage) throw;
@@ -86,7 +86,7 @@ std::vector<Pipe> pipes_of(const PipelineOptions& o) {
     const PipelineShape shape =
         week24::shape_of(name, stages, microbatches, o.chunks == 0 ? 0 : size("--chunks", o.chunks, 64));
     if (shape.stages == 1 && shape.chunks > 1)
-      throw Error(Verdict::usage, "--chunks: they go round the stages, and one stage has nowhere to go");
+      throw Error(Verdict::usage, "--chunks: interleaving needs at least two stages");
     pipes.push_back({name, shape, week24::make_schedule(name, shape)});
   }
   return pipes;
@@ -283,14 +283,15 @@ int main(int argc, char** argv) {
     CommandLine line(
         "./lab pipeline",
         "Checks a pipeline's schedule, runs it in virtual time, draws it and prints its bubble and memory.");
-    line.add("--stages", o.stages, "p (default: 4, or the lines of --schedule-file)");
-    line.add("--microbatches", o.microbatches, "m of a step");
-    line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v; several with commas");
-    line.add("--chunks", o.chunks, "v of a stage, of interleaved; 0: 2");
-    line.add(
-        "--schedule-file", o.files,
-        "instead: a line of words a stage, F0 F1 B0 B1; I0 and W0 are B0's halves. Several with commas are ranked");
-    line.add("--stage-work", o.contest.work, "of each stage, over the times below: 1,1,1,1.4");
+    line.add("--stages", o.stages, "stages (p; default: 4, or the lines of --schedule-file)");
+    line.add("--microbatches", o.microbatches, "microbatches per step (m)");
+    line.add("--schedule", o.schedules,
+             "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v; separate several with commas");
+    line.add("--chunks", o.chunks, "chunks per stage (v), for interleaved; 0: 2");
+    line.add("--schedule-file", o.files,
+             "instead: a file with one line per stage, F0 F1 B0 B1; I0 and W0 are B0's halves. Several files, "
+             "separated by commas, are ranked");
+    line.add("--stage-work", o.contest.work, "cost of each stage, which multiplies the times below: 1,1,1,1.4");
     line.add("--in-flight", o.contest.limits,
              "most microbatches in memory, a chunk of v counting 1/v: one number, or one for each stage");
     line.add("--contest", o.contest.pipeline,

@@ -42,8 +42,9 @@ TEST(SharedSequences, WhatDoesNotGoTogetherIsSaid) {
   EXPECT_EQ(reason(shared(2, 4, 2, 1)), "it can be");
   EXPECT_EQ(format_strategy(shared(2, 4, 2, 1)), "dp 2 · cp 4 · tp 2 · pp 1 · microbatch 1");
   EXPECT_TRUE(contains(reason(shared(4, 4, 2, 1)), "dp 4 × cp 4 × tp 2 × pp 1 is 32 GPUs"));
-  EXPECT_TRUE(contains(reason(shared(2, 4, 2, 1), [](Strategy& s) { s.sequence_parallel = true; }), "cut once more"));
-  EXPECT_TRUE(contains(reason(shared(2, 4, 1, 2), [](Strategy& s) { s.schedule = "zb-h1"; }), "that nobody shares"));
+  EXPECT_TRUE(
+      contains(reason(shared(2, 4, 2, 1), [](Strategy& s) { s.sequence_parallel = true; }), "sharded once more"));
+  EXPECT_TRUE(contains(reason(shared(2, 4, 1, 2), [](Strategy& s) { s.schedule = "zb-h1"; }), "that no ranks share"));
   EXPECT_TRUE(contains(reason(shared(1, 1, 1, 1), [](Strategy& s) { s.dp = 16, s.cp = 3; }), "no replicas of 3"));
   EXPECT_EQ(reason(shared(16, 1, 1, 1)), "8 sequences do not divide over dp 16");
   EXPECT_EQ(reason(shared(8, 2, 1, 1)), "it can be") << "two ranks a sequence: eight replicas";
@@ -51,7 +52,7 @@ TEST(SharedSequences, WhatDoesNotGoTogetherIsSaid) {
   EXPECT_TRUE(contains(reason(shared(1, 16, 1, 1)), "do not divide into 32 chunks"));
   task = long_task("dgx-h100-ndrx2", 8, 32768);
   task.model.attention = AttentionKind::materialised;
-  EXPECT_TRUE(contains(reason(shared(2, 4, 2, 1)), "never has the probabilities"));
+  EXPECT_TRUE(contains(reason(shared(2, 4, 2, 1)), "no rank ever has all probabilities"));
 }
 
 TEST(SharedSequences, FormulasAgreeWithTheSimulator) {

@@ -87,10 +87,8 @@ Task task_of(const PlanOptions& o) {
   task.overlap_gather = o.overlap_gather;
   task.model.fp32_gradients = o.fp32_gradients;
   if (o.prices != "lab" && o.prices != "library")
-    refuse(
-        fmt::format("--prices {}: lab, with the course's own collectives, or library (NCCL, cuBLAS, "
-                    "FlashAttention)",
-                    o.prices));
+    refuse(fmt::format(
+        "--prices {}: must be lab (the course's own collectives) or library (NCCL, cuBLAS, FlashAttention)", o.prices));
   if (o.attention != "flash" && o.attention != "materialised")
     refuse(unknown_name("--attention", o.attention, std::vector<std::string>{"flash", "materialised"}));
   if (o.attention == "materialised") {
@@ -209,7 +207,7 @@ void explain(Predictor& predictor, const std::string& text, const std::vector<St
   if (!found.best.empty()) {
     const Rated& here = found.best.front();
     print_account(predictor.task(), here);
-    fmt::print("beside the best plan, {:+.1f}%:\n", 100 * (here.time.total() / best.time.total() - 1));
+    fmt::print("compared with the best plan, {:+.1f}%:\n", 100 * (here.time.total() / best.time.total() - 1));
     print_difference(here.time, best.time);
   }
   if (!found.refused.empty()) print_refused(found);
@@ -335,16 +333,17 @@ int main(int argc, char** argv) {
   line.add("--cluster", o.cluster, "NAMExN: N nodes of a machine file");
   line.add("--global-batch", o.global_batch, "sequences of a step, over all replicas");
   line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
-  line.add("--cp", o.cp, "ranks that share each sequence (ring attention), those to look at: 1,2,4,8");
+  line.add("--cp", o.cp, "ranks that share each sequence (ring attention), the numbers to consider: 1,2,4,8");
   line.add("--shard-group", o.shard_group,
-           "ZeRO-3 (hybrid sharding): so many neighbours hold the state once, such as a node's; 0: all");
+           "ZeRO-3 (hybrid sharding): number of neighbouring ranks that hold one copy of the state, such as a node's; "
+           "0: all");
   line.add("--memory", o.memory, "of a GPU, such as 80GB; by default the machine file's");
   line.add("--prices", o.prices,
            "costs of the course's own operations (lab), or what NCCL, cuBLAS and FlashAttention reach (library)");
   line.add("--attention", o.attention, "flash, or materialised: all probabilities kept, or recomputed (selective)");
   line.add("--units", o.units, "what ZeRO-2 and 3 reduce and gather at once: block, or layer, which needs less memory");
-  line.add("--overlap-scatter", o.overlap_scatter, "as of ./lab train, of all plans with sequence parallelism");
-  line.add("--overlap-gather", o.overlap_gather, "as of ./lab train, of all plans with ZeRO-1 or 2");
+  line.add("--overlap-scatter", o.overlap_scatter, "as in ./lab train, for all plans with sequence parallelism");
+  line.add("--overlap-gather", o.overlap_gather, "as in ./lab train, for all plans with ZeRO-1 or 2");
   line.add("--fp32-gradients", o.fp32_gradients,
            "gradients are held and summed in fp32, as by Megatron-LM in bf16; of ZeRO-0 and 1");
   line.add("--top", o.top, "how many plans to list");

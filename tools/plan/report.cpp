@@ -40,13 +40,13 @@ void print_task(const Task& task) {
              task.global_batch);
   fmt::print("{}: {} of {:.4g} GB in {}{}.\n\n", cluster.name, counted(cluster.gpus, "GPU"), task.memory_bytes / 1e9,
              counted(cluster.nodes, "node"), cluster.network.empty() ? "" : ", joined as in " + cluster.network);
-  if (task.shard_group > 0) fmt::print("ZeRO-3 holds the state once on every {} ranks.\n\n", task.shard_group);
+  if (task.shard_group > 0) fmt::print("ZeRO-3 holds one copy of the state on every {} ranks.\n\n", task.shard_group);
   if (cluster.machine.by_library)
-    fmt::print("With what NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);
-  if (task.overlap_gather) fmt::print("ZeRO-1 and 2 gather new values behind the next forward.\n\n");
+    fmt::print("Costs are those that NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);
+  if (task.overlap_gather) fmt::print("ZeRO-1 and 2 gather new parameters during the next forward pass.\n\n");
   if (task.model.fp32_gradients) fmt::print("Gradients are held and summed in fp32.\n\n");
   if (task.overlap_scatter)
-    fmt::print("Sequence parallelism scatters gradients of inputs behind products for weights.\n\n");
+    fmt::print("Sequence parallelism scatters input gradients while weight gradients are computed.\n\n");
 }
 
 namespace {

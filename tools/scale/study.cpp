@@ -16,7 +16,7 @@ std::string program_of(const train::TrainPlan& plan) {
   std::string name = plan.run.ranks == 1 ? "serial" : fmt::format("{} ranks", plan.run.ranks);
   if (o.mesh.tp > 1) name += fmt::format(", tensor-parallel by {}", o.mesh.tp);
   if (o.mesh.pp > 1) name += fmt::format(", {} stages ({})", o.mesh.pp, o.schedule);
-  if (o.cp > 1) name += fmt::format(", {} that share a sequence", o.cp);
+  if (o.cp > 1) name += fmt::format(", context-parallel by {}", o.cp);
   if (o.replicas() > 1)
     name += fmt::format(", {} replicas{}", o.replicas(), o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : "");
   if (!r.compress.empty()) name += ", " + r.compress + (r.no_feedback ? " without feedback" : "");

@@ -395,8 +395,8 @@ class Checkpoints::Impl {
       return replicas == 0 ? "without --outer-steps" : fmt::format("with --outer-steps on {} replicas", replicas);
     };
     throw Error(Verdict::usage,
-                fmt::format("checkpoint {} was made {}, and this run is {}: replicas that step on their own resume as "
-                            "many as they were; ./lab export and --init take the model alone",
+                fmt::format("checkpoint {} was made {}, and this run is {}: with --outer-steps a run resumes on as "
+                            "many replicas as before. ./lab export and --init take over the model alone",
                             path, words(theirs), words(mine)));
   }
 

@@ -33,7 +33,7 @@ week21::Compression compression_named(const std::string& name) {
   const char *from = name.c_str() + topk.size(), *end = from;
   const double density = std::strtod(from, const_cast<char**>(&end));
   if (end == from || *end || !(density >= 1e-9 && density <= 1))
-    refuse(fmt::format("--compress {}: the share of elements that is sent is a number from 1e-9 to 1", name));
+    refuse(fmt::format("--compress {}: the share of elements to send must be from 1e-9 to 1", name));
   return {.method = Method::top_k, .density = density};
 }
 
@@ -55,7 +55,7 @@ week22::Recompute recompute_of(const TrainRequest& r) {
   if (attention_of(r.attention) == AttentionKind::flash)
     refuse(
         "--recompute selective recomputes probabilities, which flash attention does not keep: add --attention "
-        "materialised, or take --recompute full");
+        "materialised, or use --recompute full");
   return Recompute::selective;
 }
 
@@ -118,7 +118,7 @@ std::optional<week21::OuterSgd> outer_of(const TrainRequest& r, int data_ranks) 
     refuse(
         "--outer-steps is for plain data parallelism, whose ranks each have the whole model: leave out --cp, --tp, "
         "--pp, --zero and --compress");
-  if (data_ranks == 1) refuse("--outer-steps needs at least two ranks: one has nobody to agree with");
+  if (data_ranks == 1) refuse("--outer-steps needs at least two ranks: a single one has no others to average with");
   if (r.precision != "fp32" || !r.reduce.empty())
     refuse("--outer-steps averages fp32 parameters: leave out --precision and --reduce");
   return week21::OuterSgd{.every = r.outer_steps,

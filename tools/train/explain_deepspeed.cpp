@@ -110,9 +110,9 @@ Explanation as_deepspeed(const TrainPlan& plan) {
       fmt::format(
           "--pp {}: PipelineModule(layers, num_stages={}) in train.py; its schedule is 1F1B, whatever --schedule says.",
           o.mesh.pp, o.mesh.pp));
-  say(o.zero >= 2 && o.mesh.pp > 1, "ZeRO-2 and 3 are refused with a pipeline there too.");
+  say(o.zero >= 2 && o.mesh.pp > 1, "DeepSpeed, too, rejects ZeRO-2 and 3 with a pipeline.");
   say(o.overlap_scatter, "--overlap-scatter: a matter of the model, as --tp is.");
-  say(o.overlap_gather, "--overlap-gather: ZeRO-1 and 2 gather values within the optimizer's step there.");
+  say(o.overlap_gather, "--overlap-gather: DeepSpeed's ZeRO-1 and 2 gather parameters within the optimizer's step.");
   say(o.recompute != week22::Recompute::none,
       "--recompute: deepspeed.checkpointing.checkpoint around each block, in the model.");
   say(f.adamw && f.weight_decay > 0,

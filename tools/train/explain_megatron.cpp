@@ -116,7 +116,7 @@ std::vector<std::string> differences(const Facts& f) {
     if (so) differs.push_back(sentence);
   };
   say(o.mesh.pp > 1 && o.schedule != "1f1b" && o.schedule != "interleaved",
-      fmt::format("--schedule {}: Megatron-LM has 1F1B, and interleaved 1F1B; this line is of 1F1B.", o.schedule));
+      fmt::format("--schedule {}: Megatron-LM has 1F1B and interleaved 1F1B, and this line uses 1F1B.", o.schedule));
   say(o.mesh.pp > 1 && o.model.layers % parts_of(o) != 0,
       fmt::format("{} layers do not divide over {} stages of {} chunks: Megatron-LM needs as many layers in each; "
                   "ours counts embedding and head too.",
@@ -133,9 +133,9 @@ std::vector<std::string> differences(const Facts& f) {
           "--shard-group {}: --num-distributed-optimizer-instances {} keeps stage 1's state once in each group.",
           o.state_ranks(), o.data_ranks() / o.state_ranks()));
   say(o.cp > 1 && o.sequence % (2 * static_cast<std::size_t>(o.cp)) != 0,
-      fmt::format("A sequence of {} tokens: Megatron-LM refuses one that does not divide by 2 × {}.", o.sequence,
+      fmt::format("A sequence of {} tokens: Megatron-LM rejects one that is not a multiple of 2 × {}.", o.sequence,
                   o.cp));
-  say(r.warmup >= r.steps, "Megatron-LM refuses a warm-up that is as long as the run.");
+  say(r.warmup >= r.steps, "Megatron-LM rejects a warm-up that is as long as the run.");
   say(true,
       fmt::format(
           "The vocabulary is padded to a multiple of 128 × {}; text must be preprocessed (tools/preprocess_data.py).",

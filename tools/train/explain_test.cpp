@@ -131,7 +131,7 @@ TEST(ExplainAs, MegatronsLine) {
               "--pipeline-model-parallel-size 2", "--num-layers-per-virtual-pipeline-stage 2",
               "--use-distributed-optimizer", "--ddp-bucket-size 20000", "--overlap-param-gather",
               "--recompute-granularity full", "--lr 0.003 --min-lr 0.0003 "});
-  expect_none(text, {"this line is of 1F1B", "do not divide over", "--swiglu", "--disable-bias-linear", "RMSNorm"});
+  expect_none(text, {"this line uses 1F1B", "do not divide over", "--swiglu", "--disable-bias-linear", "RMSNorm"});
   options = meshed(2, 2, 1);
   options.model = "tiny-llama";
   expect_all(text_of("megatron", options),

@@ -157,12 +157,12 @@ Explanation as_torchrun(const TrainPlan& plan) {
   say(o.cp > 1 && o.mesh.pp > 1,
       "--cp with --pp: each step of the pipeline inside context_parallel(mesh[\"cp\"], …) as well.");
   say(o.mesh.pp > 1 && o.schedule == "naive",
-      "--schedule naive: PyTorch has no schedule that idles so much; GPipe with one microbatch is it.");
+      "--schedule naive: PyTorch has no such schedule; GPipe with one microbatch does the same.");
   say(o.mesh.pp > 1 && o.schedule == "zb-h2",
       "--schedule zb-h2: torch.distributed.pipelining has the first zero-bubble schedule only.");
   say(o.zero == 2,
-      "ZeRO-2: fully_shard without resharding keeps all values from the forward to the end of the backward; between "
-      "steps they are sharded.");
+      "ZeRO-2: fully_shard without resharding keeps all parameters from the forward to the end of the backward pass; "
+      "between steps they are sharded.");
   say(o.zero == 1 && (f.half || f.brain),
       "ZeRO-1 in 16 bits: autocast keeps fp32 parameters on every rank, where ours keeps 16-bit ones and shards the "
       "fp32 copy.");
@@ -173,8 +173,8 @@ Explanation as_torchrun(const TrainPlan& plan) {
       "--overlap-scatter: parallelize_module waits for each sum; torch.compile's asynchronous tensor parallelism hides "
       "them in the products themselves.");
   say(o.overlap_gather, o.zero == 1
-                            ? "--overlap-gather: ZeroRedundancyOptimizer hands out new values within its step()."
-                            : "--overlap-gather: fully_shard gathers values in the next forward whatever you type.");
+                            ? "--overlap-gather: ZeroRedundancyOptimizer sends new parameters within its step()."
+                            : "--overlap-gather: fully_shard always gathers parameters during the next forward pass.");
   say(!o.overlap, "--no-overlap: DDP and fully_shard always overlap.");
   say(o.zero == 3 && o.prefetch != 1,
       "--prefetch: set_modules_to_forward_prefetch and …_backward_prefetch, unit by unit.");

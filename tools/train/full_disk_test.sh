@@ -28,7 +28,7 @@ expect() { grep -q -- "$1" "$folder/log" || fail "the output does not say '$1'";
 
 train --checkpoint "$folder/whole" || fail "the undisturbed run"
 
-train --checkpoint "$folder/small/a" --checkpoint-every 10 --on-save-error go-on && fail "the exit code is 0, though the end was not saved"
+train --checkpoint "$folder/small/a" --checkpoint-every 10 --on-save-error continue && fail "the exit code is 0, though the end was not saved"
 expect "step 30 was not written: .*No space left on device; the run continues"
 expect "^step *40/40"
 [ "$(ls "$folder/small/a" | tr '\n' ' ')" = "step-00000010 step-00000020 " ] || fail "there is $(ls "$folder/small/a")"

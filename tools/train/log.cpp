@@ -58,9 +58,8 @@ std::string memory_line(const TrainPlan& plan, const Outcome& outcome) {
   std::string line = fmt::format("memory    per rank, peaks (predicted): {}\n", fmt::join(parts, ", "));
   if (plan.peak.peak != plan.training_peak.peak)
     line += fmt::format(
-        "          the sample at the end is in them, for which rank 0 has the whole model; training alone: parameters "
-        "{}, "
-        "activations {}\n",
+        "          peaks include the text sample at the end, for which rank 0 gathers the whole model; training alone: "
+        "parameters {}, activations {}\n",
         bytes(plan.training_peak, Category::parameter), bytes(plan.training_peak, Category::activation));
   return line;
 }
@@ -87,7 +86,7 @@ std::string title_of(const TrainPlan& plan) {
   std::vector<std::string> parts;
   if (o.replicas() > 1 || o.zero > 0)
     parts.push_back(counted(o.replicas(), "replica") + (o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : ""));
-  if (o.cp > 1) parts.push_back(fmt::format("{} sharing sequences", o.cp));
+  if (o.cp > 1) parts.push_back(fmt::format("{} context-parallel", o.cp));
   if (o.mesh.tp > 1) parts.push_back(fmt::format("{} tensor-parallel", o.mesh.tp));
   if (o.mesh.pp > 1)
     parts.push_back(
@@ -163,8 +162,8 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
   if (plan_.step.mesh.tp == 1 && plan_.step.mesh.pp == 1 && plan_.step.cp == 1) return;
   const int replicas = plan_.step.replicas();
   note(fmt::format("mesh      {} replica{}{} × {} tensor-parallel × {} stage{}{}", replicas, replicas == 1 ? "" : "s",
-                   plan_.step.cp == 1 ? "" : fmt::format(" × {} that share sequences", plan_.step.cp),
-                   plan_.step.mesh.tp, plan_.step.mesh.pp, plan_.step.mesh.pp == 1 ? "" : "s",
+                   plan_.step.cp == 1 ? "" : fmt::format(" × {} context-parallel", plan_.step.cp), plan_.step.mesh.tp,
+                   plan_.step.mesh.pp, plan_.step.mesh.pp == 1 ? "" : "s",
                    plan_.step.mesh.pp == 1
                        ? ""
                        : fmt::format(", schedule {}{}", plan_.step.schedule,

@@ -96,7 +96,8 @@ std::vector<Option> memory_options() {
            "fp32_gradients"},
           {"--reduce", &R::reduce, "Type in which gradients are summed over ranks (default: the gradients' own)"},
           {"--loss-scale", &R::loss_scale, "For fp16: dynamic (from 65536), a power of two to begin with, or off"},
-          {"--loss-scale-interval", &R::loss_scale_interval, "Good steps after which the scale doubles", Whole{1}},
+          {"--loss-scale-interval", &R::loss_scale_interval,
+           "Number of steps without overflow after which the scale doubles", Whole{1}},
           {"--recompute", &R::recompute,
            "In the backward pass: none; selective (probabilities of materialised attention); full (whole blocks)",
            "context.recompute"}};
@@ -124,8 +125,8 @@ std::vector<Option> data_parallelism_options() {
       {"--shard-group", &R::shard_group,
        "Stage 3: how many neighbouring ranks hold one whole copy of the state, such as a node's (default: all)",
        "shard_group", Whole{1}},
-      {"--wrap", &R::wrap, "Units of stages 2 and 3: model, block, layer, or a least number of elements", "wrap"},
-      {"--prefetch", &R::prefetch, "Stage 3: units gathered ahead", "prefetch", Whole{0}},
+      {"--wrap", &R::wrap, "Units of stages 2 and 3: model, block, layer, or a minimum number of elements", "wrap"},
+      {"--prefetch", &R::prefetch, "Stage 3: number of units gathered ahead of their use", "prefetch", Whole{0}},
       {"--overlap-gather", &R::overlap_gather,
        "Stages 1 and 2: gather new parameters during the next forward pass, not before it", "overlap_gather"},
       {"--no-overlap", &R::no_overlap, "All-reduce on the main queue"},
@@ -147,7 +148,7 @@ std::vector<Option> machine_options() {
            "Simulator: modelled times only, no memory, no arithmetic. For a mesh with --tp or --pp one step, for which "
            "one rank per stage is simulated, since the others do the same"},
           {"--every-rank", &R::every_rank, "With --phantom: simulate all ranks of a mesh"},
-          {"--tf32", &R::tf32, "GPUs: matrix products of fp32 round their operands to 10 bits, for tensor cores"},
+          {"--tf32", &R::tf32, "GPUs: round the operands of fp32 matrix products to 10 bits, for tensor cores"},
           {"--check-races", &R::check_races, "Simulator: look for races, slower"},
           {"--threads", &R::threads, "Threads for each rank's arithmetic (default: the usable cores)", Whole{1, 4096}}};
 }
@@ -175,7 +176,7 @@ std::vector<Option> checkpoint_options() {
        "--outer-steps, the same)"},
       {"--init", &R::init,
        "Begin with the weights in this safetensors file, named as in GPT-2 (./lab export writes one)"},
-      {"--on-save-error", &R::on_save_error, "When a checkpoint cannot be written: go-on (continue), or stop the run"}};
+      {"--on-save-error", &R::on_save_error, "When a checkpoint cannot be written: continue, or stop the run"}};
 }
 
 /// In the order of --help.

@@ -53,21 +53,21 @@ void print_report(const TrainPlan& plan, const PhantomStep& step) {
              describe_model(plan.step.model));
   const int replicas = o.replicas();
   fmt::print("mesh      {}{} × {} tensor-parallel{} × {} = {} of {}; ZeRO-{}{}, recompute {}\n",
-             counted(replicas, "replica"), o.cp == 1 ? "" : fmt::format(" × {} that share sequences", o.cp), o.mesh.tp,
-             o.sequence_parallel ? " with cut rows" : "", counted(o.mesh.pp, "stage"), counted(o.mesh.ranks(), "rank"),
-             plan.run.machine.name, o.zero, o.overlap_gather ? " gathered behind the forward" : "",
-             plan.request.recompute);
+             counted(replicas, "replica"), o.cp == 1 ? "" : fmt::format(" × {} context-parallel", o.cp), o.mesh.tp,
+             o.sequence_parallel ? " with sequence parallelism" : "", counted(o.mesh.pp, "stage"),
+             counted(o.mesh.ranks(), "rank"), plan.run.machine.name, o.zero,
+             o.overlap_gather ? " with gathers overlapped with the forward pass" : "", plan.request.recompute);
   fmt::print("step      {} × {}; a replica has {}, schedule {}{}\n", counted(o.batch, "sequence"),
              counted(o.sequence, "token"), counted(o.microbatches, "microbatch"), o.schedule,
              o.chunks == 1 ? "" : fmt::format(" with {} chunks", o.chunks));
-  fmt::print("simulated {}, one a stage, in {}: {}tensor-parallel peers and other replicas do the same\n",
+  fmt::print("simulated {}, one per stage, in {}: {}tensor-parallel peers and other replicas do the same\n",
              counted(step.simulated_ranks, "rank"), format_seconds(step.wall_seconds),
-             o.cp == 1 ? "" : "those that share sequences, ");
+             o.cp == 1 ? "" : "context-parallel, ");
   // Of long sequences attention is most of the FLOP, and published figures count what its mask hides.
   const double causal = step.mfu * static_cast<double>(o.batch) * o.model.step_flop(o.sequence) / step.model_flop;
   fmt::print("time      {} per step (virtual), {:.4g} tokens/s, {:.1f}% of peak FLOP (MFU{})\n",
              format_seconds(step.seconds), step.tokens_per_second, 100 * step.mfu,
-             causal > 0.9 * step.mfu ? "" : fmt::format("; {:.1f}% without what the mask hides", 100 * causal));
+             causal > 0.9 * step.mfu ? "" : fmt::format("; {:.1f}% without masked scores", 100 * causal));
   fmt::print("bubble    {:.1f}% of the ideal, {:.1f}% of the whole{}\n", 100 * step.bubble_of_ideal,
              100 * step.bubble_of_total, bubble_by_formula(plan.step));
   fmt::print("exposed   {} of communication: TP and DP collectives{} that the slowest stage waited for\n",

@@ -153,8 +153,8 @@ TEST(Train, APhantomMeshOfLongSequencesSaysWhatTheMaskHides) {
     return testing::internal::GetCapturedStdout();
   };
   const std::string report = report_of(131072);
-  EXPECT_NE(report.find("2 replicas × 4 that share sequences × 2 tensor-parallel"), report.npos) << report;
-  EXPECT_NE(report.find("% without what the mask hides)"), report.npos) << report;
+  EXPECT_NE(report.find("2 replicas × 4 context-parallel × 2 tensor-parallel"), report.npos) << report;
+  EXPECT_NE(report.find("% without masked scores)"), report.npos) << report;
   EXPECT_EQ(report_of(2048).find("mask"), report.npos);
 }
 

@@ -44,16 +44,16 @@ GptConfig model_of(const TrainRequest& r, DType storage, std::size_t vocabulary)
 }
 
 void check_training(const TrainRequest& r) {
-  if (r.batch == 0) refuse("--batch counts at least 1");
+  if (r.batch == 0) refuse("--batch must be at least 1");
   if (rate_rule_of(r.lr_scaling) != week21::RateRule::none && r.base_batch == 0)
-    refuse(fmt::format("--lr-scaling {} needs --base-batch: the batch for which --lr is right", r.lr_scaling));
+    refuse(fmt::format("--lr-scaling {} needs --base-batch, the batch for which --lr is right", r.lr_scaling));
   if (r.base_batch && r.lr_scaling == "none") refuse("--base-batch is for --lr-scaling linear or sqrt");
   if (r.checkpoint_every && r.checkpoint.empty()) refuse("--checkpoint-every needs --checkpoint DIRECTORY");
-  if (r.on_save_error != "go-on" && r.on_save_error != "stop")
-    refuse(unknown_name("--on-save-error", r.on_save_error, std::array<std::string, 2>{"go-on", "stop"}));
+  if (r.on_save_error != "continue" && r.on_save_error != "stop")
+    refuse(unknown_name("--on-save-error", r.on_save_error, std::array<std::string, 2>{"continue", "stop"}));
   if (r.phantom && (!r.resume.empty() || !r.checkpoint.empty()))
-    refuse("a phantom run has no values to save or resume");
-  if (r.phantom && !r.init.empty()) refuse("a phantom run has no parameter values: leave out --init");
+    refuse("a phantom run has no parameters to save or resume");
+  if (r.phantom && !r.init.empty()) refuse("a phantom run has no parameters: leave out --init");
 }
 
 /// A directory that can be written to, and has no checkpoints of another run.
@@ -70,15 +70,15 @@ void check_checkpoints(const TrainPlan& plan) {
   const std::vector<int> steps = checkpoint::steps_in(disk, directory);
   const fs::path resumed = fs::weakly_canonical(resume, error), here = fs::weakly_canonical(directory, error);
   if (steps.empty() || (!resume.empty() && (resumed == here || resumed.parent_path() == here))) return;
-  refuse(
-      fmt::format("{} has a checkpoint of step {} already: --resume {} goes on from it; else choose another directory",
-                  directory, steps.front(), directory));
+  refuse(fmt::format(
+      "{} already has a checkpoint of step {}: continue from it with --resume {}, or choose another directory",
+      directory, steps.front(), directory));
 }
 
 /// --dp × --cp × --tp × --pp are the ranks: what is left out follows from the others.
 week25::MeshShape mesh_of(const TrainRequest& r, int available_ranks) {
   const int dp = r.dp, tp = r.tp, pp = r.pp;
-  if (tp < 1 || pp < 1 || dp < 0 || r.cp < 1) refuse("--dp, --cp, --tp and --pp count at least 1");
+  if (tp < 1 || pp < 1 || dp < 0 || r.cp < 1) refuse("--dp, --cp, --tp and --pp must be at least 1");
   const int share = r.cp * tp * pp;
   const std::string and_cp = r.cp == 1 ? "" : fmt::format("--cp {} × ", r.cp);
   const int ranks = r.ranks ? r.ranks : dp ? dp * share : std::max(share, available_ranks);
@@ -109,10 +109,10 @@ void check_reduce(const week25::Options3d& o) {
   if (o.zero >= 2 && o.model.gradients() != o.model.storage)
     refuse(fmt::format(
         "--fp32-gradients with --zero {}: a unit's gradients have the type of its parameters until they are "
-        "reduced; take --zero 0 or 1{}",
+        "reduced; use --zero 0 or 1{}",
         o.zero, o.zero == 3 ? ", or sum in fp32 (--reduce fp32)" : ""));
   if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.gradients())
-    refuse(fmt::format("--zero {} sums gradients in the type they are held in, {}: leave out --reduce, or take {}",
+    refuse(fmt::format("--zero {} sums gradients in the type they are held in, {}: leave out --reduce, or use {}",
                        o.zero, to_string(o.model.gradients()),
                        o.zero == 1 ? "--fp32-gradients, or --zero 0 or 3" : "--zero 0 or 3"));
 }
@@ -122,12 +122,13 @@ void check_overlap(const TrainRequest& r) {
   if (r.overlap_scatter && r.no_overlap) refuse("--overlap-scatter with --no-overlap: leave one of them out");
   if (r.overlap_scatter && !r.sequence_parallel)
     refuse(
-        "--overlap-scatter is for --sequence-parallel: without it the sums of --tp go on behind the products for "
-        "weights anyway");
+        "--overlap-scatter is for --sequence-parallel: without it the all-reduces of --tp overlap the weight gradients "
+        "anyway");
   if (!r.overlap_gather) return;
   if (r.no_overlap) refuse("--overlap-gather with --no-overlap: leave one of them out");
-  if (r.zero == 0) refuse("--overlap-gather is for --zero 1 and 2: plain replicas gather no values");
-  if (r.zero == 3) refuse("--overlap-gather is for --zero 1 and 2: 3 gathers values in each pass, --prefetch ahead");
+  if (r.zero == 0) refuse("--overlap-gather is for --zero 1 and 2: plain replicas gather no parameters");
+  if (r.zero == 3)
+    refuse("--overlap-gather is for --zero 1 and 2: stage 3 gathers parameters in each pass, --prefetch units ahead");
 }
 
 week21::MakeAllReduce maker_of(const week21::Compression& compression) {
@@ -147,8 +148,8 @@ void check_zero(const TrainPlan& plan) {
     const double bytes = 2.0 * static_cast<double>(unit.size * bytes_of(plan.step.model.storage));
     if (memory > 0 && bytes > memory)
       refuse(
-          fmt::format("the unit {} needs {} when it is gathered, values and gradients, and {} has {}: wrap smaller "
-                      "units (--wrap layer)",
+          fmt::format("the unit {} needs {} for its parameters and gradients when it is gathered, but {} has {}: wrap "
+                      "smaller units (--wrap layer)",
                       unit.name, format_bytes(bytes), modelled ? "a GPU of " + plan.run.machine.name : "this computer",
                       format_bytes(memory)));
   }
@@ -275,7 +276,7 @@ week25::Options3d step_of(const TrainPlan& plan, const week25::MeshShape& mesh, 
   const std::size_t gradient_bytes = most_parameters(o) * bytes_of(o.model.gradients());
   o.bucket_bytes =
       r.bucket_bytes.empty() ? std::min(o.bucket_bytes, gradient_bytes / 8 + 1) : parse_bytes(r.bucket_bytes);
-  if (o.bucket_bytes == 0) refuse("--bucket-bytes is at least 1");
+  if (o.bucket_bytes == 0) refuse("--bucket-bytes must be at least 1");
   return o;
 }
 
@@ -327,7 +328,7 @@ TrainPlan make_plan(const TrainRequest& r, int available_ranks) {
   check_training(r);
   const week25::MeshShape mesh = mesh_of(r, available_ranks);
   if (r.asks("--schedule") && r.pp == 1)
-    refuse(fmt::format("--schedule {} needs a pipeline: add --pp STAGES, or leave it out", r.schedule));
+    refuse(fmt::format("--schedule {} needs a pipeline: add --pp STAGES, or leave out --schedule", r.schedule));
   check_backend(r);
   TrainPlan plan{.request = r, .run = run_options(r, mesh.ranks())};
   const std::size_t vocabulary = read_text(plan);
@@ -358,18 +359,18 @@ std::vector<std::string> without_effect(const TrainPlan& plan) {
   const bool simulator = std::string_view(backend_name()) == "sim", one_replica = plan.step.data_ranks() == 1;
   std::vector<std::string> sentences;
   const auto say = [&](const char* option, bool useless, const std::string& why) {
-    if (useless && r.asks(option)) sentences.push_back(fmt::format("{} does nothing here: {}", option, why));
+    if (useless && r.asks(option)) sentences.push_back(fmt::format("{} has no effect here: {}", option, why));
   };
   const std::string alone = "there is one replica (--dp 1), with no other to ";
   say("--machine", simulator && plan.run.ranks == 1 && !r.phantom,
       "one rank is the serial program, on this computer's clock; --phantom simulates it");
   say("--zero", one_replica && r.zero > 0, alone + "divide the state with");
   say("--wrap", r.zero < 2, "units are for --zero 2 and 3");
-  say("--prefetch", r.zero < 3, "only --zero 3 gathers values");
+  say("--prefetch", r.zero < 3, "only --zero 3 gathers parameters");
   say("--bucket-bytes", r.zero >= 2 || one_replica,
       one_replica ? alone + "average gradients with" : "ZeRO-2 and 3 reduce units (--wrap)");
   say("--no-overlap", one_replica && r.tp == 1, alone + "communicate with, and no --tp");
-  say("--overlap-gather", one_replica, alone + "gather values from");
+  say("--overlap-gather", one_replica, alone + "gather parameters from");
   say("--every-rank", !r.phantom || (r.tp == 1 && r.pp == 1), "every rank is simulated anyway");
   say("--check-races", !simulator || r.phantom, "the race checker needs the simulator, with real memory");
   say("--loss-scale-interval", !plan.step.loss_scale, "only gradients in fp16 have a loss scale");

@@ -39,7 +39,7 @@ class TrainingLoop {
     if (resumed || !plan.initial.empty()) trainer_->restored();
     first_ = trainer_->optimizers().front()->steps();
     if (first_ > plan.request.steps)
-      throw Error(Verdict::usage, fmt::format("checkpoint {} has {} steps already: ask for more --steps than {}",
+      throw Error(Verdict::usage, fmt::format("checkpoint {} already has {} steps: use --steps with more than {}",
                                               plan.request.resume, first_, plan.request.steps));
     losses_ = scalars_of(static_cast<std::size_t>(plan.request.steps));
     squares_ = scalars_of(losses_.size());

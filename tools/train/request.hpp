@@ -72,7 +72,7 @@ struct TrainRequest {
   std::string checkpoint, resume;  // directories of checkpoints
   int checkpoint_every = 0;
   std::string init;  // a file of weights to begin with
-  std::string on_save_error = "go-on";
+  std::string on_save_error = "continue";
 
   std::vector<std::string> typed;  // options that the command line or --config has: "--wrap"
   bool asks(std::string_view option) const { return std::find(typed.begin(), typed.end(), option) != typed.end(); }

@@ -229,7 +229,7 @@ TEST_F(TwoSaved, WhereNoneIsGoodOrOfThisModelTheRunIsRefused) {
   expect("step-00000004 was made with --optimizer adamw, not sgd");
   options_.optimizer = "adamw";
   options_.steps = 3;
-  expect("has 4 steps already: ask for more --steps than 3");
+  expect("has 4 steps: use --steps with more than 3");
   options_.steps = 8;
   for (const char* step : {"2", "4"}) alter(fmt::format("step-0000000{}/rank-0.f32", step));
   expect("no checkpoint in " + options_.resume + " can be used");

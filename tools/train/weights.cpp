@@ -59,7 +59,7 @@ GptConfig model_of(const std::string& path, const checkpoint::Manifest& manifest
   if (fact == manifest.facts.end() ||
       std::sscanf(fact->second.c_str(), "%zu layers, %zu heads, d_model %zu, vocabulary %zu, context %zu, %7s head",
                   &model.layers, &model.heads, &model.d_model, &model.vocabulary, &model.context, head.data()) != 6)
-    refuse(fmt::format("{} does not say which model it is of", path));
+    refuse(fmt::format("{} does not say which model it holds", path));
   model.tied_head = std::string(head.data()) == "tied";
   const std::string text = fact->second.substr(fact->second.find(" head", fact->second.find("context")) + 5);
   if (!text.empty()) {
@@ -68,7 +68,7 @@ GptConfig model_of(const std::string& path, const checkpoint::Manifest& manifest
     if (std::sscanf(text.c_str(), ", RMSNorm, rotary positions of base %f, SwiGLU %zu wide, %zu key-value heads",
                     &a.rope_base, &a.ffn, &a.kv_heads) != 3 ||
         describe_architecture(model) != text)
-      refuse(fmt::format("{} is of a model with a block that has no name elsewhere", path));
+      refuse(fmt::format("{} holds a model with a block that other programs have no names for", path));
   }
   model.check();
   return model;
@@ -169,10 +169,10 @@ void take_tensor(Given& given, const GptConfig& model, const Parameter& tensor, 
                        counted(model.layers, "layer"), model.tied_head ? "" : " with a head of its own"));
   const checkpoint::NamedTensor& read = *found->second;
   if (const std::vector<std::size_t> shape = shape_of(tensor, theirs); read.shape != shape)
-    refuse(fmt::format("{}: tensor '{}' is {}, and this model's {}", path, read.name, shape_text(read.shape),
+    refuse(fmt::format("{}: tensor '{}' is {}, but this model's is {}", path, read.name, shape_text(read.shape),
                        shape_text(shape)));
   if (read.values.size() != theirs.rows * tensor.columns)
-    refuse(fmt::format("{}: tensor '{}' is of another type than F32, F16 and BF16", path, read.name));
+    refuse(fmt::format("{}: tensor '{}' has a type other than F32, F16 and BF16", path, read.name));
   if (theirs.transposed)
     transpose(read.values.data(), tensor.columns, theirs.rows, to);
   else
@@ -223,7 +223,7 @@ std::string export_weights(checkpoint::Files& files, std::string checkpoint, con
   checkpoint::Share share{checkpoint::whole_pieces(manifest.tensors), {}};
   checkpoint::read_share(files, checkpoint, manifest, checkpoint::elements_of(share.pieces), share, 1);
   if (share.arrays[0].size() != model.parameters())
-    refuse(fmt::format("{} says that it is of {} parameters, and holds {}", checkpoint, model.parameters(),
+    refuse(fmt::format("{} says that it has {} parameters, but holds {}", checkpoint, model.parameters(),
                        share.arrays[0].size()));
   const bool one_file = out.ends_with(kEnding);
   const std::string file = one_file ? out : out + "/model" + kEnding;

@@ -229,7 +229,7 @@ TEST_F(Weights, OfAnotherModelAreRefusedInASentence) {
   model = kModel;
   model.context = 16;
   EXPECT_EQ(refusal(some_tensors(), model),
-            "FILE: tensor 'transformer.wpe.weight' is 32 × 24, and this model's 16 × 24");
+            "FILE: tensor 'transformer.wpe.weight' is 32 × 24, but this model's is 16 × 24");
   std::vector<checkpoint::NamedTensor> twice = some_tensors();
   twice.push_back({"wpe.weight", {32, 24}, std::vector<float>(32 * 24)});
   EXPECT_EQ(refusal(twice), "FILE has tensor 'transformer.wpe.weight' twice, with its prefix and without");

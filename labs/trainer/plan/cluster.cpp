@@ -65,11 +65,9 @@ Cluster find_cluster(const std::string& name, const std::string& folder) {
   if (cluster.nodes > 1 && cluster.machine.capacity() != 0) {
     cluster.network = network_of(node, folder);
     if (cluster.network.empty())
-      throw Error(
-          Verdict::usage,
-          fmt::format("cluster '{}': no machine file describes a network between several {}: use {}x1, or one of "
-                      "the clusters' files (docs/use/machines.md)",
-                      name, node, node));
+      throw Error(Verdict::usage, fmt::format("cluster '{}': no machine file describes a network between several {}. "
+                                              "Use {}x1, or the file of a cluster (docs/use/machines.md)",
+                                              name, node, node));
     cluster.machine = find_machine(cluster.network, folder);
   }
   cluster.gpus = cluster.nodes * ranks;

@@ -31,16 +31,19 @@ std::vector<int> divisors(int n) {
 std::optional<Refusal> wrong_context(const Task& task, const Strategy& s) {
   if (s.cp == 1) return std::nullopt;
   if (s.cp < 1 || s.dp % s.cp != 0)
-    return Refusal{"cp does not divide the ranks",
-                   fmt::format("{} ranks beside tp {} and pp {} are no replicas of {} that share their sequences", s.dp,
-                               s.tp, s.pp, s.cp)};
+    return Refusal{
+        "cp does not divide the ranks",
+        fmt::format("{} ranks besides tp {} and pp {} do not divide into replicas of {} that share their sequences",
+                    s.dp, s.tp, s.pp, s.cp)};
   if (task.length % (2 * static_cast<std::size_t>(s.cp)) != 0)
     return Refusal{
         "the sequence does not divide over cp",
         fmt::format("{} tokens do not divide into {} chunks, two for each of cp {}", task.length, 2 * s.cp, s.cp)};
   if (task.model.attention != AttentionKind::flash)
-    return Refusal{"context parallelism with materialised attention",
-                   fmt::format("cp {}: a ring merges partial results, and never has the probabilities of a row", s.cp)};
+    return Refusal{
+        "context parallelism with materialised attention",
+        fmt::format("cp {}: ring attention merges partial results, so no rank ever has all probabilities of a row",
+                    s.cp)};
   return std::nullopt;
 }
 
@@ -56,10 +59,9 @@ std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
                    fmt::format("{} heads do not divide over tp {}: a head is never split", model.heads, s.tp)};
   if (const std::size_t kv_heads = model.architecture.key_value_heads(model.heads);
       kv_heads % static_cast<std::size_t>(s.tp) != 0)
-    return Refusal{"tp does not divide the key-value heads",
-                   fmt::format("{} key-value heads do not divide over tp {}: a head is never split, and here none is "
-                               "copied",
-                               kv_heads, s.tp)};
+    return Refusal{
+        "tp does not divide the key-value heads",
+        fmt::format("{} key-value heads do not divide over tp {}: a head is never split or copied", kv_heads, s.tp)};
   if (model.mlp_width() % static_cast<std::size_t>(s.tp) != 0)
     return Refusal{"tp does not divide the MLP",
                    fmt::format("an MLP {} wide does not divide over tp {}", model.mlp_width(), s.tp)};
@@ -100,7 +102,7 @@ std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
   if (halves && s.cp > 1)
     return Refusal{
         "zero bubble with context parallelism",
-        fmt::format("{} with cp {}: its split of the backward pass is of layers that nobody shares", s.schedule, s.cp)};
+        fmt::format("{} with cp {}: its split backward pass needs layers that no ranks share", s.schedule, s.cp)};
   return std::nullopt;
 }
 
@@ -128,7 +130,7 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
   if (s.sequence_parallel && s.cp > 1)
     return Refusal{
         "sequence parallelism with context parallelism",
-        fmt::format("sequence parallelism with cp {}: rows would be cut once more among the ranks of tp", s.cp)};
+        fmt::format("sequence parallelism with cp {}: rows would be sharded once more over the ranks of tp", s.cp)};
   if (s.selective && (s.recompute || task.model.attention == AttentionKind::flash))
     return Refusal{"selective recomputation of what is not kept",
                    s.recompute
@@ -153,9 +155,9 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
                                "they are reduced",
                                s.zero)};
   if (s.zero == 3 && s.dp % holders(task, s) != 0)
-    return Refusal{
-        "groups that hold the state do not divide dp",
-        fmt::format("{} ranks along dp are no groups of {} that each hold the state once", s.dp, task.shard_group)};
+    return Refusal{"groups that hold the state do not divide dp",
+                   fmt::format("{} ranks along dp do not divide into groups of {} that each hold one copy of the state",
+                               s.dp, task.shard_group)};
   if (s.sequence_parallel && s.tp == 1)
     return Refusal{"sequence parallelism without tensor parallelism",
                    "sequence parallelism with tp 1 has no rows to shard"};
