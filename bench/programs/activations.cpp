@@ -148,16 +148,16 @@ std::vector<Row> parts_of(const Shape& shape, Mode mode) {
   };
   part("inputs of blocks", layers * narrow, "L·NC elements");
   part("the rest of blocks", times * 15 * narrow, full ? "15 NC elements, of one block at a time" : "L·15 NC elements");
-  part("norms of blocks", times * 16 * rows, full ? "16 bytes a row, of one block" : "L·16 bytes a row");
+  part("norms of blocks", times * 16 * rows, full ? "16 bytes per row, of one block" : "L·16 bytes per row");
   part(flash ? "attention's statistics" : "probabilities",
        (mode.recompute == Recompute::none ? layers
         : flash                           ? times
                                           : 1) *
            own,
        std::string(mode.recompute == Recompute::none ? "L·" : "once ") +
-           (flash ? "4 bytes a row and head" : "NhT elements"));
+           (flash ? "4 bytes per row and head" : "NhT elements"));
   part("head", 2 * narrow + rows * static_cast<double>(shape.model.vocabulary) * element + 8 * rows,
-       "output, norm and logits; 8 bytes a row");
+       "output, norm and logits; 8 bytes per row");
   part("backward", 6 * narrow, "gradients of the residual stream and of one layer: 6 NC elements");
   return result;
 }

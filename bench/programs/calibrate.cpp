@@ -37,7 +37,7 @@ Unmeasured unmeasured(const RunOptions& options) {
           .memory_source = shared ? "read from the driver: the GPU's, shared equally by the ranks"
                                   : "read from the driver: that of one GPU, which each rank has",
           .eager_bytes = 4096,
-          .eager_source = "assumed: nothing on GPUs is predicted from it"};
+          .eager_source = "assumed: no prediction for GPUs uses it"};
 }
 
 std::string name_of(const Reading& reading) {
@@ -101,7 +101,8 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
 
 void calibrate(Bench& bench, std::string output) {
   if (bench.ranks() == std::vector<int>{1} || bench.ranks().size() != 1)
-    throw Error(Verdict::usage, "calibrate needs a single number of ranks, at least 2, since a message needs two");
+    throw Error(Verdict::usage,
+                "calibrate needs a single number of ranks, and at least 2, because a message needs two");
   if (output.empty()) output = calibrated_file(backend_name());
   // On every process, although only one writes: if one process rejected the path alone, the others would wait for it.
   std::error_code none;  // ignored: if the folder cannot be made, the next line reports that it cannot be written to

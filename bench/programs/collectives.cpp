@@ -181,7 +181,8 @@ void add_all(Bench& bench, const CollectiveOptions& o, std::vector<std::unique_p
         for (const std::uint64_t size : parse_byte_sizes(o.bytes)) any |= all.back()->add(bench, collective, size);
   }
   if (!any)
-    throw Error(Verdict::usage, "nothing to measure: no --algorithm given is one of these collectives on this backend");
+    throw Error(Verdict::usage,
+                "nothing to measure: none of the given algorithms implements these collectives on this backend");
 }
 
 }  // namespace

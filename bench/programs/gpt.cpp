@@ -173,23 +173,23 @@ std::vector<int> ranks_of(const Bench& bench) {
 /// Checks the options against the backend, and finds PyTorch if it is requested.
 PyTorch check(Bench& bench, const GptProgramOptions& o) {
   const std::string_view backend = backend_name();
-  if (backend != "mpi") bench.want_one_rank("--backend mpi measures several, and ./lab bench ddp");
+  if (backend != "mpi") bench.want_one_rank("for several use --backend mpi, or ./lab bench ddp");
   if (o.operations > 0 && backend != "cuda" && backend != "nccl")
-    throw Error(Verdict::usage, "--operations reads a GPU's events: --backend cuda");
+    throw Error(Verdict::usage, "--operations needs --backend cuda: it reads a GPU's events");
   if (ranks_of(bench) != std::vector<int>{1} && parse_storage(o.dtype) != DType::f32)
-    throw Error(Verdict::usage, "several ranks compare their gradients with one rank's: --dtype fp32");
+    throw Error(Verdict::usage, "several ranks need --dtype fp32: their gradients are compared with a single rank's");
   if (o.pytorch.empty()) return {};
   if (backend != "mpi")
-    throw Error(Verdict::usage,
-                "--pytorch stands beside what is measured on the CPU: --backend mpi; on a GPU "
-                "bench/programs/pytorch_step.py measures it");
+    throw Error(
+        Verdict::usage,
+        "--pytorch needs --backend mpi: it measures PyTorch on the CPU; for a GPU run bench/programs/pytorch_step.py");
   if (o.dtype != "fp32") throw Error(Verdict::usage, "--pytorch: --dtype fp32");
   for (const std::string& how : o.pytorch)
     if (how != "eager" && how != "compiled")
       throw Error(Verdict::usage, fmt::format("--pytorch {}: eager, compiled, or both with a comma", how));
   PyTorch pytorch = find_pytorch();
   if (pytorch.version.empty())
-    throw Error(Verdict::usage, "--pytorch: there is no PyTorch here; LOCKSTEP_PYTORCH names a Python that has it");
+    throw Error(Verdict::usage, "--pytorch: PyTorch was not found; set LOCKSTEP_PYTORCH to a Python that has it");
   bench.about().set("pytorch", pytorch.version);
   return pytorch;
 }
@@ -201,24 +201,26 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::GptProgramOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.models, "presets, as of ./lab train: tiny, small, gpt2-124m, …; several with commas");
+    line.add("--model", o.models,
+             "presets, as for ./lab train: tiny, small, gpt2-124m, …; separate several with commas");
     line.add(
         "--dtype", o.dtype,
         "of storage: fp32, bf16 or fp16; AdamW keeps fp32. Default: fp32 on MPI, bf16 on a GPU, real or simulated");
-    line.add("--batch", o.batch, "sequences of a step", kSequences);
-    line.add("--sequence", o.sequence, "tokens of each; 0: the model's context", kTokens);
+    line.add("--batch", o.batch, "sequences per step", kSequences);
+    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", kTokens);
     line.add("--vocabulary", o.vocabulary,
              "vocabulary size; 0: the model's. GPUs multiply rows of odd length slowly: use 50304 for GPT-2", kTokens);
     line.add("--matmul", o.matmul,
-             "rows and columns of the matrices whose product is the reference rate; 0: 8192 on a GPU, else 1024",
+             "rows and columns of the square matrices that measure the reference rate; 0: 8192 on a GPU, else 1024",
              {0, 1 << 17});
     line.add("--operations", o.operations,
-             "on a GPU: also time the operations of a step by events, and say so many, the longest first", {0, 1000});
-    line.add(
-        "--pytorch", o.pytorch,
-        "on MPI: also PyTorch's step, a thread a rank: eager, compiled; several ranks are DistributedDataParallel's");
+             "on a GPU: also time the operations of a step by events, and list this many, the slowest first",
+             {0, 1000});
+    line.add("--pytorch", o.pytorch,
+             "on MPI: also measure PyTorch's step, eager or compiled, with one thread per rank; several ranks use "
+             "DistributedDataParallel");
   };
-  return bench::bench_main("gpt", "A training step of a GPT: tokens a second and model-FLOP utilisation.", argc, argv,
+  return bench::bench_main("gpt", "A training step of a GPT: tokens per second and model-FLOP utilisation.", argc, argv,
                            declare, [&](bench::Bench& bench) {
                              if (o.dtype.empty()) o.dtype = std::string_view(backend_name()) == "mpi" ? "fp32" : "bf16";
                              const bench::PyTorch pytorch = check(bench, o);

@@ -60,7 +60,7 @@ Values run_steps(Rank me, const ZeroShape& shape, int node, bool verify) {
   ZeroStep step(me, shape);
   step.act();
   if (const double error = verify ? step.error() : 0; !(error < step.tolerance()))
-    throw Error(Verdict::fail, fmt::format("a sharded step differs from that of a single rank: {:.3g} of it", error));
+    throw Error(Verdict::fail, fmt::format("a sharded step differs from that of a single rank by {:.3g} of it", error));
   const RankLedger before = ledger_of(me);
   const double began = me.now();
   step.act();
@@ -172,7 +172,7 @@ void measure(Bench& bench, const Sharding& sharding, const HsdpOptions& o, const
 void measure_all(Bench& bench, const HsdpOptions& o) {
   GptConfig model = gpt_preset(o.model);
   model.storage = parse_storage(o.dtype);
-  if (!bench.has_machine()) throw Error(Verdict::usage, "add --machine: its nodes and links matter here");
+  if (!bench.has_machine()) throw Error(Verdict::usage, "add --machine NAME: the result depends on nodes and links");
   for (const int ranks : bench.ranks()) {
     shardings_of(o, bench.run_options(ranks).machine, ranks, 1);  // throws before anything is printed
     if (is_judge())
@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
   bench::HsdpOptions o;
   auto declare = [&](CommandLine& line) {
     line.add("--model", o.model, "a preset, as for ./lab train");
-    line.add("--dtype", o.dtype, "type of values and gradients: fp32, bf16 or fp16");
+    line.add("--dtype", o.dtype, "type of parameters and gradients: fp32, bf16 or fp16");
     line.add("--within", o.within,
              "ranks that together hold one copy of the state: node, or numbers that divide it; separate several with "
              "commas");

@@ -103,7 +103,8 @@ Apart measure_apart(Rank me, std::size_t elements, const Plan& plan) {
   } catch (const Error&) {  // on another rank
     throw;
   } catch (const std::runtime_error& error) {
-    throw Error(Verdict::fail, fmt::format("Gloo failed (--algorithm without gloo goes on): {}", error.what()));
+    throw Error(Verdict::fail,
+                fmt::format("Gloo failed (leave gloo out of --algorithm to run the others): {}", error.what()));
   }
 }
 

@@ -174,7 +174,7 @@ void refuse_unequal_replicas(const Named& method, const Outcome& outcome) {
   for (const Values& seen : outcome.values)
     if (seen[kSquares] != outcome.values[0][kSquares])
       throw Error(Verdict::fail,
-                  fmt::format("{}: replicas have diverged: Σ θ² is {:.9g} on one rank, {:.9g} on another", method.name,
+                  fmt::format("{}: the replicas differ: Σ θ² is {:.9g} on one rank and {:.9g} on another", method.name,
                               outcome.values[0][kSquares], seen[kSquares]));
 }
 
@@ -195,7 +195,7 @@ void train_all(Bench& bench, const LocalOptions& o, int ranks) {
         "{} on {} ranks, {} of {}; a step computes {}\n{:>16} {:>10} {:>12} {:>12} {:>12} {:>12} "
         "{:>12}\n",
         o.model, ranks, counted(o.steps, "step"), counted(o.batch, "sequence"), format_seconds(compute), "method",
-        "loss", "sent a step", "predicted", "a step takes", "predicted", "state");
+        "loss", "sent/step", "predicted", "step time", "predicted", "state");
   for (const Named& method : methods_of(o)) {
     const Outcome outcome = run(options, [&](Rank me) { return train(me, method, o, config, corpus); });
     outcome.check();
@@ -232,11 +232,12 @@ int main(int argc, char** argv) {
     line.add("--every", o.every, "local steps between two outer ones; separate several with commas");
     line.add("--steps", o.steps, "local training steps", Whole{1});
     line.add("--batch", o.batch, "sequences per step, over all ranks", Whole{2});
-    line.add("--lr", o.rate, "learning rate of AdamW, after 20 steps of warm-up; then a cosine", Real{1e-9, 10});
+    line.add("--lr", o.rate, "learning rate of AdamW after 20 steps of warm-up, followed by a cosine", Real{1e-9, 10});
     line.add("--density", o.density, "share of the elements that top-k sends", Real{1e-6, 1});
-    line.add("--outer-lr", o.outer_rate, "DiLoCo's, of the outer step", Real{1e-6, 10});
+    line.add("--outer-lr", o.outer_rate, "learning rate of DiLoCo's outer step", Real{1e-6, 10});
     line.add("--outer-momentum", o.outer_momentum, "DiLoCo's", Real{0, 0.999});
-    line.add("--share", o.share, "share of the time for communication, for which the least H is printed",
+    line.add("--share", o.share,
+             "largest acceptable share of time for communication: the smallest H that meets it is printed",
              Real{1e-6, 0.999});
     line.add("--seed", o.seed, "seed of the model and its batches", Whole{});
   };

@@ -212,8 +212,9 @@ void draw_schedules(Bench& bench, const PipelineOptions& o, double hop, double l
 void measure_pipelines(Bench& bench, const PipelineOptions& o) {
   for (const auto& [name, ms] :
        {std::pair{"--forward-ms", o.forward_ms}, {"--backward-ms", o.backward_ms}, {"--weight-ms", o.weight_ms}})
-    if (!(ms >= 1e-3) || ms > 1e6) throw Error(Verdict::usage, fmt::format("{} {}: milliseconds from 0.001", name, ms));
-  if (o.chunks < 2 || o.chunks > 64) throw Error(Verdict::usage, "--chunks: of interleaved, from 2 to 64");
+    if (!(ms >= 1e-3) || ms > 1e6)
+      throw Error(Verdict::usage, fmt::format("{} {}: must be from 0.001 to 1000000 milliseconds", name, ms));
+  if (o.chunks < 2 || o.chunks > 64) throw Error(Verdict::usage, "--chunks: interleaved needs from 2 to 64");
   for (const std::string& name : o.schedules)
     week24::make_schedule(name, week24::shape_of(name, 2, 2));  // checks the names before anything runs
   std::vector<double> hops, factors;
@@ -232,14 +233,14 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::PipelineOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--stages", o.stages, "simulator: p; several with commas; none: 2,4,8");
-    line.add("--microbatches", o.microbatches, "m; several with commas");
+    line.add("--stages", o.stages, "simulator: stages (p); separate several with commas; default: 2,4,8");
+    line.add("--microbatches", o.microbatches, "microbatches per step (m); separate several with commas");
     line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved (where p divides m), zb-h1, zb-h2, zb-v");
-    line.add("--comm-ms", o.comm_ms, "a hop from stage to stage; several with commas");
+    line.add("--comm-ms", o.comm_ms, "a hop from stage to stage; separate several with commas");
     line.add("--forward-ms", o.forward_ms, "a stage's forward of a microbatch");
     line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");
     line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights");
-    line.add("--chunks", o.chunks, "of interleaved");
+    line.add("--chunks", o.chunks, "chunks per stage of interleaved");
     line.add("--last-stage", o.last_stage,
              "the last stage's work relative to each other stage's; separate several with commas");
   };

@@ -119,7 +119,7 @@ double goal_bytes(const Pattern& pattern, int ranks) {
 
 void print_columns() {
   fmt::print(
-      "goals: at least {:.0f} million messages a second; at most {:.0f} KB a rank, and {:.0f} bytes more a peer ",
+      "goals: at least {:.0f} million messages per second; at most {:.0f} KB per rank, and {:.0f} bytes more per peer ",
       kGoalRate / 1e6, kGoalBytesPerRank / 1e3, kGoalBytesPerPeer);
   fmt::print("where all send to all\n{:<20}{:>6}{:>10}{:>7}{:>9}{:>7}{:>7}{:>9}{:>8}{:>9}{:>7}{:>8}\n", "algorithm",
              "ranks", "messages", "turns", "seconds", "M/s", "goal", "M/s once", "µs/rank", "KB/rank", "goal",

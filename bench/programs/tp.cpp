@@ -133,7 +133,7 @@ StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
   shape.model.check();
   if (shape.sequences * shape.length % static_cast<std::size_t>(ranks) != 0)
     throw Error(Verdict::usage,
-                fmt::format("{} × {} tokens do not divide over {} ranks, as sequence parallelism requires",
+                fmt::format("{} × {} tokens do not divide over {} ranks, which sequence parallelism requires",
                             shape.sequences, shape.length, ranks));
   shape.model.tensor = {};
   return shape;

@@ -95,11 +95,9 @@ void check_memory(const RunOptions& options, const ZeroShape& shape) {
   const double rank = state + static_cast<double>(activation_bytes(shape.model, shape.sequences, shape.length));
   const double here = read_host().memory_bytes;
   if (here > 0 && rank * options.ranks > 0.9 * here)
-    throw Error(
-        Verdict::usage,
-        fmt::format("stage {} of {:.3g} parameters needs {} on each of {} ranks, and this computer has {}: take "
-                    "fewer, or --phantom",
-                    stage, parameters, format_bytes(rank), options.ranks, format_bytes(here)));
+    throw Error(Verdict::usage, fmt::format("stage {} of {:.3g} parameters needs {} on each of {} ranks, but this "
+                                            "computer has {}: use fewer, or --phantom",
+                                            stage, parameters, format_bytes(rank), options.ranks, format_bytes(here)));
 }
 
 void print_memory(const std::string& model, const std::vector<Row>& rows) {
@@ -236,13 +234,13 @@ int main(int argc, char** argv) {
     line.add("--params", o.params,
              "instead: a GPT with about this many parameters (100e6); separate several with commas");
     line.add("--stages", o.stages, "0 is plain data parallelism");
-    line.add("--dtype", o.dtype, "type of values and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
+    line.add("--dtype", o.dtype, "type of parameters and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
     line.add("--batch", o.batch, "sequences per rank and microbatch", kSequences);
     line.add("--sequence", o.sequence,
              "tokens per sequence; 0: the model's context, or 16 where a large model is really allocated", kTokens);
     line.add("--microbatches", o.microbatches, "microbatches per rank and step", kMicrobatches);
     line.add("--wrap", o.wrap, "units of stages 2 and 3: model, block, layer, or a minimum number of elements");
-    line.add("--prefetch", o.prefetch, "stage 3: units gathered ahead", Whole{});
+    line.add("--prefetch", o.prefetch, "stage 3: number of units gathered ahead of their use", Whole{});
     line.add("--no-overlap", o.no_overlap, "communicate on the main queue");
     line.add("--bucket-bytes", o.bucket_bytes, "gradient buckets of stages 0 and 1; default: as in ./lab bench ddp");
     line.exclude("--params", {"--model"});

@@ -134,9 +134,9 @@ Bench::Bench(std::string name, Options options, int available_ranks)
     throw Error(Verdict::usage, fmt::format("--samples {}: must be at least one", options_.samples));
   if (options_.scale != 1 && options_.emulate.empty()) throw Error(Verdict::usage, "--scale is only for --emulate");
   if (simulated() && !options_.emulate.empty())
-    throw Error(Verdict::usage, "--emulate sleeps through modelled times; the simulator needs no sleep: use --machine");
+    throw Error(Verdict::usage, "--emulate delays real processes to modelled times; in the simulator use --machine");
   if (!options_.emulate.empty() && std::string_view(backend_name()) != "mpi")
-    throw Error(Verdict::usage, "--emulate is for --backend mpi, whose processes can sleep");
+    throw Error(Verdict::usage, "--emulate is for --backend mpi, whose processes can be delayed");
   if (!simulated() && options_.phantom)
     throw Error(Verdict::usage, "--phantom: only the simulator can run without memory");
   if (options_.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
@@ -239,7 +239,7 @@ LinkPrices Bench::prices(const RunOptions& options) {
     about_.set("alpha_seconds", p.alpha).set("beta_seconds_per_byte", p.beta);
     about_.set("gamma_seconds_per_byte", p.gamma).set("launch_seconds", p.launch);
     if (is_judge())
-      fmt::print("measured to predict from: α = {}, 1/β = {} (ping-pong), 1/γ = {} (addition)\n",
+      fmt::print("measured for predictions: α = {}, 1/β = {} (ping-pong), 1/γ = {} (addition)\n",
                  format_seconds(p.alpha), format_bandwidth(1 / p.beta), format_bandwidth(1 / p.gamma));
   }
   LinkPrices prices = *measured_prices_;
@@ -324,7 +324,7 @@ void Bench::say_where() const {
   if (simulated() && machines.size() == 1) fmt::print("virtual time on machine {}\n", *machines.begin());
   const int most = *std::max_element(ranks_.begin(), ranks_.end());
   if (std::string_view(backend_name()) == "mpi" && !run_options_.emulate && !has_core_each(most))
-    fmt::print("{} ranks share cores: they take turns, and what is predicted is for a core each\n", most);
+    fmt::print("{} ranks share cores, so they run in turn; predictions assume a core for each\n", most);
 }
 
 /// Draws one run of each contender of the first group.
@@ -335,12 +335,12 @@ void Bench::draw_timelines() const {
   if (first.label.find("ranks") == std::string::npos) what += ", " + counted(first.options.ranks, "rank");
   if (has_machine_) what += " of " + first.options.machine.name;
   if (write_timelines(options_.timeline, what, first.options, first.contenders) == 0)
-    throw Error(Verdict::usage, "--timeline: none of these contenders can be drawn");
+    throw Error(Verdict::usage, "--timeline: there is no timeline of these contenders");
 }
 
 void Bench::run(const std::function<void(const std::vector<Row>&)>& after) {
   if (!options_.timeline.empty() && !draws_itself_ && groups_.empty())
-    throw Error(Verdict::usage, fmt::format("--timeline: {} measures nothing here that could be drawn", name_));
+    throw Error(Verdict::usage, fmt::format("--timeline: {} measures nothing here that has a timeline", name_));
   std::string program = name_;
   char* arguments[] = {program.data(), nullptr};
   int count = 1;
@@ -384,13 +384,13 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
            "number of ranks, or several separated by commas; default: all processes, or 4 where ranks share one");
   line.add("--machine", options.machine,
            "name in bench/machines, or a file: the machine that is simulated and predicted");
-  line.add("--emulate", options.emulate, "MPI: sleep through this machine's modelled times");
+  line.add("--emulate", options.emulate, "MPI: delay operations to this machine's modelled times");
   line.add("--scale", options.scale,
-           "with --emulate: sleep this many times longer, where links are faster than this computer");
+           "with --emulate: make all modelled times this many times longer, where links are faster than this computer");
   line.exclude("--emulate", {"--machine"});
   line.add("--samples", options.samples, "samples per contender, at most");
   line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only modelled times");
-  line.add("--tf32", options.tf32, "GPUs: matrix products of fp32 round their operands to 10 bits, for tensor cores");
+  line.add("--tf32", options.tf32, "GPUs: round the operands of fp32 matrix products to 10 bits, for tensor cores");
   line.add("--json", options.json, "write context and rows to this JSON file");
   line.add("--csv", options.csv, "write the rows to this CSV file");
   line.add("--timeline", options.timeline, "record one run of each contender, at the first size: PREFIX_NAME.trace");

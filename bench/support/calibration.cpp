@@ -18,7 +18,7 @@ constexpr double kLongest = 4 << 20;  // largest message in bytes for the fitted
 constexpr double kSmallest = 1e-15;   // noise must not make a price negative or zero
 
 Line line_through(const std::vector<Reading>& readings, const char* what) {
-  if (readings.size() < 2) throw Error(Verdict::usage, fmt::format("two {} at least, for a line through them", what));
+  if (readings.size() < 2) throw Error(Verdict::usage, fmt::format("a line needs at least two {}", what));
   std::vector<double> bytes, seconds, weights;
   for (const Reading& reading : readings) {
     if (reading.bytes > kLongest) continue;
@@ -31,7 +31,7 @@ Line line_through(const std::vector<Reading>& readings, const char* what) {
 
 /// Fits the efficiency curve. Adjusts rates such that a larger product never takes less time, as the file requires.
 void fit_products(Machine& machine, const Readings& readings) {
-  if (readings.squares.empty()) throw Error(Verdict::usage, "one matrix product at least, for the peak");
+  if (readings.squares.empty()) throw Error(Verdict::usage, "the peak needs at least one matrix product");
   std::vector<Reading> squares = readings.squares;
   std::sort(squares.begin(), squares.end(), [](const Reading& a, const Reading& b) { return a.flop() < b.flop(); });
   double longest = 0, peak = 0;
@@ -99,7 +99,7 @@ std::vector<std::pair<std::string, std::string>> sources(const Calibration& fit,
   const auto with_error = [](const std::string& text, double error) {
     return fmt::format("{}; standard error {:.2g}", text, error);
   };
-  return {{"levels.link.ranks", "assumed: what joins two ranks joins all"},
+  return {{"levels.link.ranks", "assumed: all ranks are joined as two are"},
           {"levels.link.latency_seconds", with_error(messages, fit.latency_error)},
           {"levels.link.bytes_per_second",
            with_error(messages, fit.seconds_per_byte_error * machine.levels[0].bytes_per_second *

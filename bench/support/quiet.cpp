@@ -62,7 +62,9 @@ std::string what_was_not_quiet(const std::vector<Row>& rows) {
   if (links != 0 || additions != 0)
     text += fmt::format("; against the calibration, messages of 64 KiB by up to {:+.0f}% and additions by {:+.0f}%",
                         100 * links, 100 * additions);
-  return text + ". Predictions assume a quiet computer: stop other programs, run ./lab calibrate, and measure again\n";
+  return text +
+         ". Predictions assume an otherwise idle computer: stop other programs, run ./lab calibrate, and measure "
+         "again\n";
 }
 
 }  // namespace lockstep::bench
