@@ -1,7 +1,7 @@
 """Checks what the Markdown says of itself and of the suite.
 
 Every relative link leads to a file, and to a heading of it. Every item of a list begins its line. No page has a word of
-.ci/terms.txt. And these pages agree with what they are about:
+.ci/terms.txt, and no message that a program prints. And these pages agree with what they are about:
 
   handouts                  every exercise's section has the parts that it should have, and leads to its answers and the
                             glossary; the table has the minutes of labs/course.json
@@ -255,6 +255,7 @@ def wrong_syllabi(text, weeks):
 
 
 TERMS = ".ci/terms.txt"
+MESSAGES = "docs/maintain/messages.txt"  # what programs print, from .ci/messages.py
 
 
 def banned(text):
@@ -323,7 +324,7 @@ def main():
         )
         + list(wrong_myths(pathlib.Path(CLAIMS).read_text()))
         + list(wrong_front(pathlib.Path("README.md").read_text(), pathlib.Path(REFERENCE).read_text()))
-        + list(wrong_words(files))
+        + list(wrong_words([*files, MESSAGES]))
         + list(wrong_spelling())
     )
     weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
