@@ -82,7 +82,7 @@ TEST(Laws, WhatTimesCannotSayIsLeftOutAndSaid) {
     bool fraction, interval;
     const char* says;
   };
-  for (const Case& c : std::vector<Case>{{{{2, 1.2}}, false, false, "a fit needs 3"},
+  for (const Case& c : std::vector<Case>{{{{2, 1.2}}, false, false, "needs measurements at 3"},
                                          {{{2, 1.2}, {4, 0.8}}, true, false, "too few for an interval"},
                                          {{{2, 1.2}, {4, 0.81}, {8, 0.6}}, true, true, "95%"},
                                          {{{2, 2.5}, {4, 3.5}, {8, 5.5}}, false, false, "more ranks take longer"},
