@@ -27,9 +27,9 @@ set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
 set(LOCKSTEP_SKELETON_OPTIONS -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
     $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-unused-private-field>)
 # Mistakes show: an index beyond the end of a std::vector is a crash that names it, a function without its return does
-# not compile, and GCC removes no endless loop. LOCKSTEP_ANSWER makes private what is the runtime's. For checks and for
-# grades.
-set(LOCKSTEP_ANSWER_OPTIONS -D_GLIBCXX_ASSERTIONS -DLOCKSTEP_ANSWER -Werror=return-type)
+# not compile, and GCC removes no endless loop. The header that is found first makes private what is the runtime's. For
+# checks and for grades.
+set(LOCKSTEP_ANSWER_OPTIONS -D_GLIBCXX_ASSERTIONS -iquote${CMAKE_SOURCE_DIR}/common/for_answers -Werror=return-type)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND LOCKSTEP_ANSWER_OPTIONS -fno-finite-loops)
 endif()

@@ -81,9 +81,7 @@ class Slice {
   bool shares_memory_with(const Slice& other) const { return block_ == other.block_; }
   std::size_t offset_bytes() const { return offset_ * bytes_of(dtype()); }
 
-#ifdef LOCKSTEP_ANSWER  // while an answer is compiled
- private:
-#endif
+#include "common/runtime_access.hpp"  // private while an answer is compiled
   /// For the runtime: the allocation, and this slice's first byte within it.
   Block* block() const { return block_; }
   void* data() const { return block_ && block_->data ? static_cast<char*>(block_->data) + offset_bytes() : nullptr; }
