@@ -25,7 +25,7 @@ void still(int) {
   const LastCall* call = running_call;
   std::array<char, 600> line{};
   const Location where = call ? call->where : Location{};
-  const int length = std::snprintf(line.data(), line.size(), "%s%ld %d %s:%u %s\n", kStill.data(),
+  const int length = std::snprintf(line.data(), line.size(), "%s%ld\t%d\t%s:%u\t%s\n", kStill.data(),
                                    static_cast<long>(std::time(nullptr) - begin), call ? call->rank : -1,
                                    where.file_name(), static_cast<unsigned>(where.line()), where.function_name());
   say(line.data(), length < static_cast<int>(line.size()) ? length : 0);

@@ -6,8 +6,8 @@
 
 namespace lockstep::testing {
 
-/// Begins a line, "lockstep-still: SECONDS RANK FILE:LINE FUNCTION", every few seconds: which rank computes, and where
-/// it last called the runtime. A rank of −1: none runs.
+/// Begins a line, "lockstep-still: SECONDS RANK FILE:LINE FUNCTION" with tabs between them, every few seconds: which
+/// rank computes, and where it last called the runtime. A rank of −1: none runs.
 inline constexpr std::string_view kStill = "lockstep-still: ";
 /// Ends a line; those that follow are the frames of the call that died, "PROGRAM(+0xADDRESS)[…]".
 inline constexpr std::string_view kDied = "lockstep-died:";

@@ -65,8 +65,8 @@ void Sayings::hear(std::string_view said) {
   long seconds = 0;
   int rank = -1;
   std::array<char, 512> place{}, function{};
-  if (std::sscanf(std::string(said).c_str(), "%ld %d %511s %511[^\n]", &seconds, &rank, place.data(), function.data()) <
-      3)
+  if (std::sscanf(std::string(said).c_str(), "%ld %d %511[^\t] %511[^\n]", &seconds, &rank, place.data(),
+                  function.data()) < 3)
     return;
   std::string where = std::filesystem::path(place.data()).filename().string(), of = function_name(function.data());
   const bool called = !where.ends_with(":0");

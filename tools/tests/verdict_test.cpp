@@ -242,8 +242,8 @@ TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
   testing::write_judgements(folder / "a.json", {{.id = "21.2a", .verdict = "RUNNING", .test = "Lab21_2a.Sums"}});
   const auto program = folder / "program";
   write_text(program, "#!/bin/sh\ncd " + folder.string() +
-                          "\ncp a.json \"$3\"\necho 'shown lockstep-still: 7 1 /a/ring.cpp:20 void "
-                          "lockstep::ring(lockstep::Rank, int)' >&2\nexec sleep 600\n");
+                          "\ncp a.json \"$3\"\nprintf 'shown lockstep-still: 7\\t1\\t/a b/lock step/ring.cpp:20\\tvoid "
+                          "lockstep::ring(lockstep::Rank, int)\\n' >&2\nexec sleep 600\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   std::string still, printed;
   const auto rows = run_tests(paths, program, {"21.2a"},
