@@ -34,7 +34,8 @@ VectorClock RaceDetector::start(int queue, int endpoint, const std::vector<Use>&
   const VectorClock batch = clock(endpoint);
   for (const Use& use : uses)
     touch(batch, *use.slice, use.write,
-          {endpoint, batch.of(endpoint), true, moment.position, moment.time, where, use.what});
+          {endpoint, batch.of(endpoint), true, moment.position, moment.time, where, use.what, use.slice->offset_bytes(),
+           use.slice->offset_bytes() + use.slice->bytes()});
   clock(queue).tick(queue);
   return batch;
 }
@@ -117,8 +118,11 @@ void RaceDetector::check(const VectorClock& clock, const Touch& before, bool wro
                      .allocated = describe(block.where),
                      .first = access(before, wrote),
                      .second = access(now, again.write)};
+  const bool same_part = same_batch && before.begin == now.begin && before.end == now.end;
   const char* fix =
-      same_batch
+      same_part ? "Both transfers of this batch name the same part of the array: are their indices right? If they are, "
+                  "receive into another slice, because transfers of one batch run at the same time."
+      : same_batch
           ? "Transfers of one batch run at the same time: use two batches, or two slices."
           : "Wait for the ticket of the earlier one first. It is what `start` or `run` returned; waiting for an empty "
             "Ticket does nothing.";

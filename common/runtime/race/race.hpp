@@ -74,6 +74,7 @@ class RaceDetector {
     double time = 0;
     Location where{};
     const char* what = "";
+    std::size_t begin = 0, end = 0;  // of the slice of a batch, in bytes
   };
   struct Segment {  // bytes whose last uses are the same
     std::size_t end = 0;

@@ -77,7 +77,20 @@ TEST(Race, ReceivingIntoWhatIsSentInTheSameBatch) {
            fill(me, x, 1);
            me.exchange({send(1 - me.rank(), x), receive(1 - me.rank(), x)});
          },
-         Verdict::race, {"a receive started", "a send started"});
+         Verdict::race, {"a receive started", "a send started", "name the same part of the array"});
+}
+
+TEST(Race, ReceivingIntoAPartOfWhatIsSentInTheSameBatch) {
+  expect(ranks(2),
+         [](Rank me) {
+           Slice x = buffer(me);
+           fill(me, x, 1);
+           if (me.rank() == 0)
+             me.exchange({send(1, x), receive(1, x.cut(0, 8))});
+           else
+             me.exchange({receive(0, x), send(0, buffer(me, 8))});
+         },
+         Verdict::race, {"take two batches, or two slices"});
 }
 
 TEST(Race, AnOrderThroughAnotherRankDoesNotCount) {
