@@ -13,6 +13,11 @@ namespace lockstep {
 
 namespace {
 CommunicatorKey key_of(const Rank& rank) { return {rank.group(), rank.queue()}; }
+
+/// A remainder of a negative number is between −p and 0.
+const char* of_remainder(int peer, int p) {
+  return peer < 0 && peer > -p ? " (in C++ a negative number % p is not positive: add p first)" : "";
+}
 }  // namespace
 
 Scope::~Scope() {
@@ -24,7 +29,7 @@ Ticket Rank::start(std::span<const Transfer> batch, Location where) {
     const char* verb = transfer.kind == Transfer::Kind::send ? "send to" : "receive from";
     if (transfer.peer < 0 || transfer.peer >= size_)
       usage_error(fmt::format("{} rank {}, but the ranks of this group are 0 to {}{}", verb, transfer.peer, size_ - 1,
-                              transfer.peer < 0 ? " (in C++ a negative number % p is not positive: add p first)" : ""),
+                              of_remainder(transfer.peer, size_)),
                   where);
     if (transfer.peer == rank_)
       usage_error(fmt::format("rank {} would {} itself: leave that transfer out, or use copy", rank_, verb), where);

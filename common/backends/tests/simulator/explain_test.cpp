@@ -1,5 +1,6 @@
 // The simulator's explanations of deadlocks, mismatches, unread messages and misuse.
 #include <algorithm>
+#include <limits>
 
 #include "common/backends/tests/simulator/expect.hpp"
 
@@ -250,6 +251,14 @@ TEST(Usage, PeersAndSlices) {
   expect(ranks(2), [](Rank me) { me.exchange({send(me.rank(), buffer(me))}); }, Verdict::usage,
          {"leave that transfer out, or use copy"});
   expect(ranks(1), [](Rank me) { (void)buffer(me).cut(10, 7); }, Verdict::usage, {"cut(10, 7)", "16 elements"});
+}
+
+TEST(Usage, APeerThatNoRemainderGivesHasNoHintOnRemainders) {
+  for (const int peer : {-2, std::numeric_limits<int>::min()}) {
+    const Outcome outcome = run(ranks(2), [peer](Rank me) { me.exchange({receive(peer, buffer(me))}); });
+    EXPECT_NE(outcome.message.find("in a group of 2"), std::string::npos) << outcome.message;
+    EXPECT_EQ(outcome.message.find("add p first"), std::string::npos) << outcome.message;
+  }
 }
 
 TEST(Usage, ScratchOfAClosureDiesInside) {
