@@ -59,8 +59,9 @@ void halving_reduce_scatter(Rank me, Slice data) {
   const int r = me.rank(), steps = steps_of(me);
   if (steps == 0) return;
   Slice scratch = me.allocate(chunk(data, 0, 2).size(), data.dtype(), Category::buffer);  // the longer half
-  // lab 21.3c begin: after lg b steps your part is the sum over all b ranks. In step s = 0, 1, … your partner is r ^
-  // 2^s, and part_after(data, …, s + 1) says which half of what you share each of you keeps
+  // lab 21.3c begin: after lg b steps your part is the sum over all b ranks. In step s = 0, 1, … your partner's
+  // number differs from yours in bit s (r ^ (1 << s)), and part_after(data, …, s + 1) says which half of what you share
+  // each of you keeps
   for (int step = 0; step < steps; ++step) {
     const int partner = r ^ (1 << step);
     Slice mine = part_after(data, r, step + 1), theirs = part_after(data, partner, step + 1);
