@@ -35,8 +35,8 @@ StageSchedule interleaved(const PipelineShape& shape, int stage) {
     if (warm_up + k < all) steps.push_back(forward_number(shape, warm_up + k));
     steps.push_back(backward_number(shape, k));
   }
-  return steps;
   // lab end
+  return steps;
 }
 
 }  // namespace lockstep::week24

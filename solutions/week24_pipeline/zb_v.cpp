@@ -50,8 +50,8 @@ StageSchedule zb_v(const PipelineShape& shape, int stage) {
   for (int i = 0; i < p - s; ++i) steps.input(0), steps.weight(0);
   for (int chunk : {1, 0})
     for (int i = 0; i < s; ++i) steps.weight(chunk);
-  return steps.steps();
   // lab end
+  return steps.steps();
 }
 
 }  // namespace lockstep::week24

@@ -20,8 +20,8 @@ StageSchedule zb_h1(const PipelineShape& shape, int stage) {
     if (i >= stage) steps.push_back({Work::weight_gradient, i - stage});
   }
   for (int i = std::max(0, m - stage); i < m; ++i) steps.push_back({Work::weight_gradient, i});
-  return steps;
   // lab end
+  return steps;
 }
 
 StageSchedule zb_h2(const PipelineShape& shape, int stage) {
@@ -36,8 +36,8 @@ StageSchedule zb_h2(const PipelineShape& shape, int stage) {
     if (warm_up + i < m) steps.push_back({Work::forward, warm_up + i});
   }
   for (int i = std::max(0, m - late); i < m; ++i) steps.push_back({Work::weight_gradient, i});
-  return steps;
   // lab end
+  return steps;
 }
 
 }  // namespace lockstep::week24
