@@ -19,6 +19,7 @@ Every relative link leads to a file, and to a heading of it. Every item of a lis
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -296,6 +297,13 @@ def wrong_spelling():
     yield from (f"{line}: say handout" for line in found.splitlines())
 
 
+def not_executable(path, text):
+    """Scripts that a page runs without sh before them, and that cannot be run so."""
+    for script in re.findall(r"(?:^(?:\$ )?|`)(?:\./)?([\w.-]+(?:/[\w.-]+)*/[\w-]+\.sh) ", text, re.M):
+        if pathlib.Path(script).is_file() and not os.access(script, os.X_OK):
+            yield f"{path}: {script} is run directly, but is not executable"
+
+
 def wrong_words(files):
     words = banned(pathlib.Path(TERMS).read_text())
     for file in files:
@@ -330,6 +338,7 @@ def main():
     weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
     wrong += wrong_syllabi(pathlib.Path(GUIDE).read_text(), weeks)
     wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
+    wrong += [line for file in files for line in not_executable(file, pathlib.Path(file).read_text())]
     answer = pathlib.Path("solutions/week21_data_parallel/ring_all_reduce.cpp").read_text()
     wrong += wrong_example(pathlib.Path(ADDING).read_text(), weeks, answer)
     print(

@@ -3,8 +3,9 @@
 # 21:core or 21.2. Into FOLDER come autograde-Makefile and autograde.tar, for "Edit assessment", "Autograder", and image/,
 # from which `docker build -t lockstep FOLDER/image` makes the image in which Tango runs them.
 set -eu
-[ $# -eq 2 ] || { sed -n 's/^# //p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { echo 'usage: launch/autolab/pack.sh WHAT FOLDER, such as 21:core autolab' >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
+sh "$here/../graded.sh" "$1"
 mkdir -p "$2/image"
 out=$(cd "$2" && pwd)
 settings=$(mktemp -d)

@@ -2,8 +2,9 @@
 # launch/gradescope/pack.sh WHAT FILE.zip: an autograder for Gradescope, of the committed tree. WHAT: what it grades, a
 # week (21) or an exercise (21.2). Upload the file under "Configure Autograder", base image Ubuntu 24.04.
 set -eu
-[ $# -eq 2 ] || { sed -n 's/^# //p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { echo 'usage: launch/gradescope/pack.sh WHAT FILE.zip, such as 21:core autograder.zip' >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
+sh "$here/../graded.sh" "$1"
 settings=$(mktemp -d)
 trap 'rm -rf "$settings"' EXIT
 echo "$1" > "$settings/graded.txt"

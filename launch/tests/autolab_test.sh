@@ -63,6 +63,19 @@ graded '{"scores": {}}'
 mv "$work/job/more.zip" "$work/job/good.zip" && echo def > "$work/suite/commit.txt"
 graded '{"scores": {}}'
 grep -q 'another version' "$work/out" || fail 'an image of another version is not named'
+# What the course does not have is seen before anything is packed, and the usage is one line.
+for pack in autolab gradescope; do
+  for what in 21:cor 21.99 99 ring; do
+    ! sh "$source/launch/$pack/pack.sh" "$what" "$work/none" > "$work/out" 2>&1 || fail "$pack packs $what"
+    grep -q "called '$what'" "$work/out" || fail "$pack does not name $what"
+    [ ! -e "$work/none" ] || fail "$pack leaves something of $what"
+  done
+  ! sh "$source/launch/$pack/pack.sh" > "$work/out" 2>&1 || fail "$pack packs nothing"
+  [ "$(wc -l < "$work/out")" = 1 ] || fail "$pack: more than its usage"
+done
+for what in 21 21:core core 21.2 21.2a 21.1,21.2 ring_all_reduce; do
+  sh "$source/launch/graded.sh" "$what" > "$work/out" 2>&1 || fail "$what is not known"
+done
 # The pack has what the job and its image need.
 if [ -d "$source/.git" ]; then
   sh "$source/launch/autolab/pack.sh" 21:core "$work/pack" > "$work/out" 2>&1 || fail 'no pack'
