@@ -209,6 +209,10 @@ VARIANTS = {
     "25.2": ("step_3d", [after("void accumulate_gradients(Worker& worker) {", waste("worker.mesh.world"))]),
     "25.3": (
         "planner",
+        [after("double in_flight(const StageSchedule& steps, int chunks) {", "  chunks *= 2;")],
+    ),
+    "25.6": (
+        "step_time",
         [
             after(
                 "double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {",

@@ -58,8 +58,9 @@ def plans(report):
         "plans",
         "Bars of step time and of memory for the eight best plans, in parts; black marks of the simulator lie at their"
         " ends.",
-        f"<b>Predicted</b> by exercise 25.3: {rows[0]['model']} on {rows[0]['cluster']}, {rows[0]['gpus']:,} GPUs,"
-        f" {rows[0]['global_batch']:,} sequences per step; dp × tp × pp, the best plan of each mesh, and what limits"
+        f"<b>Predicted</b> by exercises 25.3 and 25.6: {rows[0]['model']} on {rows[0]['cluster']},"
+        f" {rows[0]['gpus']:,} GPUs, {rows[0]['global_batch']:,} sequences per step;"
+        " dp × tp × pp, the best plan of each mesh, and what limits"
         f" it. {c['candidates']:,} strategies, {c['candidates_per_second']:,.0f} per second on this computer.{found}",
         rows,
         columns,

@@ -71,6 +71,30 @@ table_first() {
     /^void accumulate_gradients(/i OnAxes on_axes(Gradient gradient) {\n  using enum Has;\n  todo("25.2a", "for each gradient {what it is on tp, on pp, on dp}; there is none without a partial");\n}\n' "$2"
 }
 
+# in_two FILE NEW: 25.3's parts c and d are 25.6 since, in a file beside it. What stands above part a is for both files:
+# includes, and a learner's own helpers.
+in_two() {
+  case $1 in */planner.cpp) ;; *) return 0 ;; esac
+  grep -q '^double exposed_data(' "$2" || return 0
+  other=$(dirname "$1")/step_time.cpp
+  if [ -e "$other" ] && ! { grep -q 'todo("25\.6a"' "$other" && grep -q 'todo("25\.6b"' "$other" && grep -q 'todo("25\.6c"' "$other"; }; then
+    echo "by hand: $1: take out what is in step_time.cpp now, which you have begun"
+    return 0
+  fi
+  for half in planner step_time; do
+    awk -v half="$half" '/^\/\/ Part a: memory|^double in_flight\(/ { part = "planner" }
+      /^\/\/ Part c: the step|^double gather_seconds\(/ { part = "step_time" }
+      part == "" || part == half
+      END { if (half == "planner") print "}  // namespace lockstep::week25" }' "$2" > "$rules.$half"
+  done
+  # The first todo of part c is 25.6a, the second 25.6b.
+  sed -e 's#labs/week25_3d/planner\.hpp#labs/week25_3d/step_time.hpp#; s#Exercise 25\.3\b.*\. Read#Exercise 25.6: the step'"'"'s time, and the choice. Read#' \
+    -e '/^StepTime step_time(/,$ s/todo("25\.3c"/todo("25.6b"/; s/todo("25\.3c"/todo("25.6a"/; s/todo("25\.3d"/todo("25.6c"/' \
+    -e 's#^// Part c: the step -#// Parts a and b: the step -#; s#^// Part d: choosing#// Part c: choosing#' "$rules.step_time" > "$other"
+  cat "$rules.planner" > "$2"
+  echo "moved: $other: parts c and d of 25.3, which are 25.6 now"
+}
+
 # given_now FILE ENDING TEXT WORDS: where FILE ends so and has the text, its functions that a header has now.
 given_now() {
   case $1 in *"$2") ;; *) return 0 ;; esac
@@ -84,6 +108,7 @@ for folder; do
     case $file in */zero2.cpp | */fsdp.cpp) sed -i -f "$rules.week22" "$rules.new" ;; esac
     numbers "$file" "$rules.new"
     table_first "$file" "$rules.new"
+    in_two "$file" "$rules.new"
     if ! cmp -s "$file" "$rules.new"; then
       cat "$rules.new" > "$file" # in place: owner and mode stay
       echo "moved: $file"

@@ -211,6 +211,11 @@ while read -r id path; do
     cp "$work/one/$(basename "$now").cpp" "$root/$now.cpp"
     said="$said; names of before rewritten"
   fi
+  for part in "$work"/one/*.cpp; do # of an exercise that is two now
+    [ "$(basename "$part")" != "$(basename "$now").cpp" ] || continue
+    cp "$part" "$root/$(dirname "$now")/"
+    said="$said; parts of it are in $(dirname "$now")/$(basename "$part") now"
+  done
   rm -r "$work/one"
   if [ -f "$work/contracts/$path.hpp" ] && ! diff -u "$work/contracts/$path.hpp" "$root/$now.hpp" > "$work/difference"; then
     cp "$work/difference" "$kept/$id.hpp.diff"

@@ -165,15 +165,16 @@ void write_rows(const PlanOptions& o, const Context& context, const std::vector<
   if (!o.csv.empty()) write_csv(o.csv, rows);
 }
 
-/// `simulated`: of the first plans.
+/// `simulated`: of the first plans; `explained`: --explain's, if one fits.
 void write(const PlanOptions& o, const Task& task, const Search& found,
-           const std::vector<std::optional<week25::PhantomStep>>& simulated) {
+           const std::vector<std::optional<week25::PhantomStep>>& simulated, const std::optional<Rated>& explained) {
   if (o.json.empty() && o.csv.empty()) return;
   std::vector<Row> rows;
   for (const Rated& rated : found.best) rows.push_back(row_of(task, rated, "plan", static_cast<int>(rows.size()) + 1));
   for (std::size_t i = 0; i < simulated.size(); ++i)
     if (simulated[i])
       rows[i].set("simulated_seconds", simulated[i]->seconds).set("simulated_memory_bytes", simulated[i]->peak_bytes());
+  if (explained) rows.push_back(row_of(task, *explained, "explained", 1));
   for (const auto& [reason, refused] : found.refused) {
     Row row;
     row.set("kind", "refused").set("reason", reason).set("count", refused.count);
@@ -201,7 +202,8 @@ std::vector<Strategy> strategies_with(const std::string& text, const std::vector
 }
 
 /// The best of them, or why there is none.
-void explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant, const Rated& best) {
+std::optional<Rated> explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant,
+                             const Rated& best) {
   const Search found = search(predictor, meant, 1);
   fmt::print("\n{}: {} strateg{}\n", text, meant.size(), meant.size() == 1 ? "y" : "ies");
   if (!found.best.empty()) {
@@ -211,6 +213,7 @@ void explain(Predictor& predictor, const std::string& text, const std::vector<St
     print_difference(here.time, best.time);
   }
   if (!found.refused.empty()) print_refused(found);
+  return found.best.empty() ? std::nullopt : std::optional(found.best.front());
 }
 
 /// --score: a written strategy beside the best one.
@@ -306,8 +309,9 @@ void run(const PlanOptions& o) {
   print_account(task, found.best.front());
   print_unlimited(found);
   if (!o.score.empty()) score(predictor, o.score, mine, by_formula);
+  std::optional<Rated> explained;
   if (!o.explain.empty())
-    explain(predictor, o.explain, meant, by_formula);
+    explained = explain(predictor, o.explain, meant, by_formula);
   else
     print_refused(found);
   print_rate(found);
@@ -317,7 +321,7 @@ void run(const PlanOptions& o) {
     const week25::PhantomStep step = check_in_simulator(task, found.best[i], static_cast<int>(i));
     if (i == simulated.size()) simulated.emplace_back(step);
   }
-  write(o, task, found, simulated);
+  write(o, task, found, simulated, explained);
 }
 
 }  // namespace

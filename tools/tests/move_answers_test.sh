@@ -32,10 +32,48 @@ printf 'float shard_weight(int);\n' > "$folder/anna/ddp.cpp"
 # A number may be an exercise's, and another one a number.
 printf '// Exercise 25.6: how often to save.\nvoid f() { todo("25.6b", "what is lost"); }\ndouble x = 25.6;\n' > "$folder/anna/save_interval.cpp"
 printf 'namespace {\n}\n\nvoid accumulate_gradients(Worker& worker) {\n  todo("25.2a", "x");\n}\nvoid update() { todo("25.2c", "y"); }\n' > "$folder/anna/step_3d.cpp"
+# 25.3 had four parts, of which two are 25.6 now: an answer whose part c has one function.
+cat > "$folder/anna/planner.cpp" << 'END'
+// Exercise 25.3: the planner. Read labs/week25_3d/planner.hpp first.
+#include "labs/week25_3d/planner.hpp"
+
+namespace lockstep::week25 {
+
+// Part a: memory ---
+double in_flight(const StageSchedule& steps, int chunks) { return mine; }
+
+// Part b: the pipeline ---
+Pipeline pipeline(const Strategy& strategy, const Workload& work) {
+  todo("25.3b", "x");
+}
+
+// Part c: the step ---
+double gather_seconds(const Strategy& strategy, const Workload& work, double elements) { return given; }
+
+double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {
+  return mine;
+}
+
+StepTime step_time(const Strategy& strategy, const Workload& work) {
+  todo("25.3c", "y");
+}
+
+// Part d: choosing ---
+std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
+  todo("25.3d", "z");
+}
+
+}  // namespace lockstep::week25
+END
+mkdir "$folder/ben" "$folder/eva"
+cp "$folder/anna/planner.cpp" "$folder/ben/"
+cp "$source/labs/week25_3d/step_time.cpp" "$folder/ben/" # not begun
+cp "$folder/anna/planner.cpp" "$folder/eva/"
+echo 'double begun;' > "$folder/eva/step_time.cpp"
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
-[ "$(echo "$said" | grep -c '^moved: ')" = 4 ] || fail "moved others: $said"
+[ "$(echo "$said" | grep -c '^moved: ')" = 6 ] || fail "moved others: $said"
 echo "$said" | grep -q 'ddp.cpp: take out shard_weight' || fail "says nothing of ddp.cpp: $said"
 cmp "$folder/before" "$folder/anna/other.cpp" || fail "changed a file that needs nothing"
 cat "$folder/anna/answer.cpp" "$folder/anna/fsdp.cpp" | sed -n 's/^#include "\(.*\)"/\1/p' | while read -r header; do
@@ -55,6 +93,53 @@ void f() { todo("25.5b", "what is lost"); }
 double x = 25.6;
 END
 diff "$folder/expected" "$folder/anna/save_interval.cpp" || fail "number of an exercise"
+cat > "$folder/expected" << 'END'
+// Exercise 25.6: the step's time, and the choice. Read labs/week25_3d/step_time.hpp first.
+#include "labs/week25_3d/step_time.hpp"
+
+namespace lockstep::week25 {
+
+// Parts a and b: the step ---
+double gather_seconds(const Strategy& strategy, const Workload& work, double elements) { return given; }
+
+double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {
+  return mine;
+}
+
+StepTime step_time(const Strategy& strategy, const Workload& work) {
+  todo("25.6b", "y");
+}
+
+// Part c: choosing ---
+std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size_t count) {
+  todo("25.6c", "z");
+}
+
+}  // namespace lockstep::week25
+END
+diff "$folder/expected" "$folder/anna/step_time.cpp" || fail "parts c and d of 25.3"
+cat > "$folder/expected" << 'END'
+// Exercise 25.3: the planner. Read labs/week25_3d/planner.hpp first.
+#include "labs/week25_3d/planner.hpp"
+
+namespace lockstep::week25 {
+
+// Part a: memory ---
+double in_flight(const StageSchedule& steps, int chunks) { return mine; }
+
+// Part b: the pipeline ---
+Pipeline pipeline(const Strategy& strategy, const Workload& work) {
+  todo("25.3b", "x");
+}
+
+}  // namespace lockstep::week25
+END
+diff "$folder/expected" "$folder/anna/planner.cpp" || fail "parts a and b of 25.3"
+sh "$source/tools/course/move_answers.sh" "$folder/ben" | grep -q '^moved: .*step_time.cpp: parts c and d' || fail "beside a skeleton"
+diff "$folder/anna/step_time.cpp" "$folder/ben/step_time.cpp" || fail "a skeleton stays"
+said=$(sh "$source/tools/course/move_answers.sh" "$folder/eva")
+echo "$said" | grep -q '^by hand: .*planner.cpp: take out what is in step_time.cpp now' || fail "says nothing of an answer in both: $said"
+grep -q begun "$folder/eva/step_time.cpp" || fail "overwrites an answer"
 sed -n '/^OnAxes/,/^}/p' "$source/labs/week25_3d/step_3d.cpp" > "$folder/table" # as a new skeleton has it
 sed -n '/^OnAxes/,/^}/p' "$folder/anna/step_3d.cpp" | diff "$folder/table" - || fail "25.2 without its table"
 cat > "$folder/expected" << 'END'

@@ -30,10 +30,10 @@ tree() {
   } > "$folder/labs/course.json"
 }
 before() {
-  tree "$1" 1 21.1=kept 21.2=renamed 21.3=gone 21.4=contract 21.5=untouched 21.6=names 21.10=tenth 21.12=twelfth 21.13=last
+  tree "$1" 1 21.1=kept 21.2=renamed 21.3=gone 21.4=contract 21.5=untouched 21.6=names 21.8=planner 21.10=tenth 21.12=twelfth 21.13=last
 }
 after() {
-  tree "$1" 2 21.1=kept 21.2=other_name 21.4=contract 21.5=untouched 21.6=names 21.7=new 21.10=tenth 21.11=twelfth 21.12=last
+  tree "$1" 2 21.1=kept 21.2=other_name 21.4=contract 21.5=untouched 21.6=names 21.7=new 21.8=planner 21.9=step_time 21.10=tenth 21.11=twelfth 21.12=last
   echo "int contract_of_2();" > "$1/$week/contract.hpp"
   echo "// contract, in other words" > "$1/$week/kept.hpp"
   for name in untouched kept; do echo "// skeleton of 2" > "$1/$week/$name.cpp"; done
@@ -57,6 +57,7 @@ answer() {
   for file in $(progress_of "$1"); do progress_before > "$file"; done
   for number in 12 13; do echo "was 21.$number" > "$1/build/default/mine/verdicts/21.$number.json"; done
   for name in kept renamed gone contract last; do echo "int my_$name();" > "$1/$week/$name.cpp"; done
+  printf '// Part a: memory\nint my_memory();\n// Part c: the step\ndouble exposed_data(int);\n' > "$1/$week/planner.cpp"
   printf '#include "common/stats/stats.hpp"\nDType t = storage_named("bf16");\n' > "$1/$week/names.cpp"
 }
 # carried FOLDER: what must be so afterwards, whatever the way.
@@ -79,6 +80,10 @@ carried() {
   grep -q '^21.4: kept; its contract changed: outputs/updates/.*/21.4.hpp.diff$' "$work/said" || fail "says nothing of 21.4"
   grep -q '^21.6: kept; names of before rewritten$' "$work/said" || fail "says nothing of 21.6"
   grep -q '^21.13: is 21.12 now, and kept$' "$work/said" || fail "says nothing of 21.13"
+  grep -q "^21.8: kept; .*; parts of it are in $week/step_time.cpp now$" "$work/said" || fail "says nothing of 21.8"
+  grep -q my_memory "$now/planner.cpp" || fail "the first parts of an answer are lost"
+  grep -q exposed_data "$now/step_time.cpp" || fail "parts of an answer did not follow their exercise"
+  ! grep -q exposed_data "$now/planner.cpp" || fail "parts of an answer are in both files"
   grep -q my_last "$now/last.cpp" || fail "an answer did not follow its number"
   progress_after > "$work/progress"
   for file in $(progress_of "$1"); do diff "$work/progress" "$file" || fail "another $file"; done

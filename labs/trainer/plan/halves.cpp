@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "labs/week24_pipeline/schedules_by_name.hpp"
+#include "labs/week25_3d/step_time.hpp"
 
 namespace lockstep::plan {
 
@@ -76,7 +77,7 @@ void add_halves(const Strategy& strategy, const std::vector<std::vector<ChunkSha
     StageWork& stage = work.stages[s];
     stage.working_bytes += delayed_blocks(schedule[s], chunks[s]) * later_bytes;
     stage.kept_bytes = mean_kept_bytes(schedule[s], chunks[s]);
-    // 25.3c converts a chunk's window w, with chunks p microbatches apart, to w (1 + (v − 1) p) / v. This is the
+    // 25.6a converts a chunk's window w, with chunks p microbatches apart, to w (1 + (v − 1) p) / v. This is the
     // inverse.
     if (strategy.dp > 1)
       stage.window = hidden_sums(schedule[s], chunks[s], strategy, work, stage) * v / (1 + (v - 1) * p);

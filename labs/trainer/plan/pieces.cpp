@@ -10,6 +10,7 @@
 #include "labs/week23_tensor_parallel/context_layers.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week24_pipeline/stages.hpp"
+#include "labs/week25_3d/step_time.hpp"
 
 namespace lockstep::plan {
 

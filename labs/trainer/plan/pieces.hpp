@@ -73,7 +73,7 @@ class Pricer {
 
   /// Returns the workload of a valid `strategy` (see why_not). `microbatches`: global batch / (dp × microbatch).
   /// `holders`: number of neighbours on dp that hold one copy of the state. A gather behind the next forward, which
-  /// 25.3 does not model, reduces `after` by the time that it hides.
+  /// 25.6 does not model, reduces `after` by the time that it hides.
   week25::Workload work(const week25::Strategy& strategy, int microbatches, int holders);
   week25::Workload work(const week25::Strategy& strategy, int microbatches) {
     return work(strategy, microbatches, strategy.dp);

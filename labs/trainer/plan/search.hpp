@@ -9,6 +9,7 @@
 
 #include "labs/trainer/plan/cluster.hpp"
 #include "labs/trainer/plan/pieces.hpp"
+#include "labs/week25_3d/step_time.hpp"
 
 namespace lockstep::plan {
 

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <fstream>
 
+#include "labs/trainer/plan/search.hpp"
 #include "labs/week25_3d/diagnosis.hpp"
 #include "labs/week25_3d/planner_testing.hpp"
 #include "labs/week25_3d/save_interval_testing.hpp"
+#include "labs/week25_3d/step_time.hpp"
 #include "tools/tests/numbers/computed.hpp"
 #include "tools/tests/numbers/page.hpp"
 
@@ -92,7 +94,7 @@ void choosing(Page& page) {
   page.says("of 12p microbatches by up to {} % with v = 2 and {} % with v = 3",
             {percent(too_short({"interleaved", 2}), 0), percent(too_short({"interleaved", 3}), 0)});
 
-  page.cites("Lab25_3d.RanksStrategiesAsTheSimulatorDoes expects it",
+  page.cites("Lab25_6c.RanksStrategiesAsTheSimulatorDoes expects it",
              {"rank correlation above 0.98, errors within 12 %"});
   page.cites("./lab plan --simulate 10; suite.plan expects at most 4 and 3 % of five plans, and which is the best",
              {"On 1,024 GPUs, where", "ten best plans are at most 1.6 % shorter than simulated",

@@ -1,16 +1,16 @@
-// Tests of exercise 25.3 as a whole: plans for GPT-3, and predictions beside the simulator.
+// Tests of exercises 25.3 and 25.6 together: plans for GPT-3, and predictions beside the simulator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "common/runtime/run.hpp"
 #include "labs/trainer/plan/simulate.hpp"
-#include "labs/week25_3d/planner_testing.hpp"
+#include "labs/week25_3d/step_time_testing.hpp"
 
 namespace lockstep::week25 {
 namespace {
 
-TEST(Lab25_3d, Gpt3On1024A100) {
+TEST(Lab25_6c, Gpt3On1024A100) {
   const plan::Task task = gpt3_on_1024_a100();
   plan::Predictor predictor(task);
   const plan::Search found = plan::search(predictor, plan::strategies(task), 10);
@@ -29,7 +29,7 @@ TEST(Lab25_3d, Gpt3On1024A100) {
   EXPECT_EQ(largest_overhead(course.time).name, "recomputation") << "which the best plan does without";
 }
 
-TEST(Lab25_3d, RanksStrategiesAsTheSimulatorDoes) {
+TEST(Lab25_6c, RanksStrategiesAsTheSimulatorDoes) {
   if (std::string_view(backend_name()) != "sim") GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const plan::Task task = two_nodes();
   plan::Predictor predictor(task);
