@@ -19,7 +19,8 @@ namespace {
 constexpr std::string_view kWords =
     " reinterpret_cast const_cast dynamic_cast union extern goto volatile thread_local __thread new typeof __typeof__"
     " _Pragma __pragma __attribute__ __attribute __declspec stdin stdout stderr FILE _fileno bit_cast add_pointer_t"
-    " decay_t make_unique_for_overwrite make_shared_for_overwrite rdbuf iword pword imbue wcout wcerr wclog wcin cin ";
+    " decay_t make_unique_for_overwrite make_shared_for_overwrite rdbuf iword pword imbue wcout wcerr wclog wcin cin"
+    " steady_clock system_clock high_resolution_clock utc_clock tai_clock gps_clock file_clock ";
 /// Functions on memory: where one of these is called, or named in a namespace.
 constexpr std::string_view kFunctions =
     " memcpy memmove memset memcmp memchr malloc calloc realloc alloca aligned_alloc posix_memalign construct_at"
@@ -109,25 +110,6 @@ bool is_pointer_to_memory(const Around& around) {
          (around[type].word("char") && (around[type - 1].word("unsigned") || around[type - 1].word("signed")));
 }
 
-/// At a `(`: "(float)x", "(const char*)x", "(Foo)x". Not a parameter list, and not what sizeof measures.
-bool is_c_cast(const Around& around) {
-  const Token& before = around[-1];
-  const bool after_word = before.kind == Token::Kind::word && !before.word("return") && !before.word("else");
-  if (after_word || before.is(">") || before.is("]") || before.is(")")) return false;
-  int by = 1;
-  bool number = false;
-  for (; around[by].kind == Token::Kind::word || (by > 1 && (around[by].is("*") || around[by].is("::"))); ++by)
-    number = number || around[by].word("void") || is_number_type(around[by]);
-  const bool discards = by == 2 && around[1].word("void");  // "(void)unused"
-  if (by == 1 || discards || !around[by].is(")")) return false;
-  const Token& next = around[by + 1];
-  constexpr std::string_view no_operand = " const noexcept mutable override final or xor bitor ";
-  if (next.kind == Token::Kind::word) return !listed_in(no_operand, next.text);
-  constexpr std::string_view signs = " ( - + ~ ! & * { ";  // a name in brackets may stand before them
-  return next.kind == Token::Kind::literal || next.kind == Token::Kind::number ||
-         (number && next.kind == Token::Kind::sign && listed_in(signs, next.text));
-}
-
 /// The names that an answer's text gives to types: to numbers, and to what may be a pointer.
 struct Names {
   std::set<std::string> numbers, pointers;
@@ -147,6 +129,29 @@ struct Names {
   }
 };
 
+/// At a `(`: "(float)x", "(const char*)x", "(Foo)x", "(Foo*)(x)", and "(P)(x)" of a P among `names`. Not a parameter
+/// list, and not what sizeof measures.
+bool is_c_cast(const Around& around, const Names& names) {
+  constexpr std::string_view no_names = " return else throw case or and not ";
+  const Token& before = around[-1];
+  const bool after_word = before.kind == Token::Kind::word && !listed_in(no_names, before.text);
+  if (after_word || before.is(">") || before.is("]") || before.is(")")) return false;
+  int by = 1;
+  bool number = false;
+  for (; around[by].kind == Token::Kind::word || around[by].is("::") || (by > 1 && around[by].is("*")); ++by)
+    number = number || around[by].word("void") || is_number_type(around[by]) ||
+             names.numbers.contains(around[by].text) || names.pointers.contains(around[by].text) ||
+             (around[by].is("*") && around[by + 1].is(")"));
+  const bool discards = by == 2 && around[1].word("void");  // "(void)unused"
+  if (by == 1 || discards || !around[by].is(")")) return false;
+  const Token& next = around[by + 1];
+  constexpr std::string_view no_operand = " const noexcept mutable override final or xor bitor ";
+  if (next.kind == Token::Kind::word) return !listed_in(no_operand, next.text);
+  constexpr std::string_view signs = " ( - + ~ ! & * { ";  // a name in brackets may stand before them
+  return next.kind == Token::Kind::literal || next.kind == Token::Kind::number ||
+         (number && next.kind == Token::Kind::sign && listed_in(signs, next.text));
+}
+
 /// At static_cast: its type is not a number's.
 bool casts_no_number(const Around& around, const Names& names) {
   int by = 2;
@@ -155,9 +160,10 @@ bool casts_no_number(const Around& around, const Names& names) {
   return !around[1].is("<") || !around[by].is(">");
 }
 
-/// At the end of "std::conditional_t<true, float*, int>(": what stands in front of a bracket names a pointer.
+/// At the end of "std::conditional_t<true, float*, int>(", or of the same in brackets: what stands in front of the
+/// bracket names a pointer.
 bool casts_by_template(const Around& around) {
-  if (!around[1].is("(")) return false;
+  if (!around[1].is("(") && !(around[1].is(")") && around[2].is("("))) return false;
   int depth = 0;
   bool pointer = false;
   for (int by = 0;; --by) {
@@ -200,7 +206,8 @@ std::string construct_of_word(const Around& around, const Names& names, bool in_
   const bool member = around[-1].is(".") || around[-1].is("->");
   if (listed_in(" asm __asm __asm__ ", token.text)) return "has an asm statement or label";
   if (listed_in(kWords, token.text)) return "has " + token.text;
-  if (around[-1].is("::") && (token.text == "decay" || token.text == "add_pointer")) return "has " + token.text;
+  if (around[-1].is("::") && listed_in(" decay add_pointer pointer const_pointer ", token.text))
+    return "has " + token.text;
   if (member && token.text == "tie") return "has tie()";
   if (token.text == "delete" && !around[-1].is("=")) return "has delete";
   if (listed_in(kFunctions, token.text) && !member && (around[1].is("(") || around[1].is("<") || around[-1].is("::")))
@@ -261,7 +268,7 @@ class Reading {
     if (token.kind != Token::Kind::sign) return "";
     if (token.text == "\\" || token.text == "##") return "has a " + token.text;
     if (token.text == "[" && around[1].is("[")) return construct_of_attribute(around);
-    if (token.text == "(" && is_c_cast(around)) return "has a C cast";
+    if (token.text == "(" && is_c_cast(around, names)) return "has a C cast";
     if (token.text == ">" && casts_by_template(around)) return "casts to a pointer";
     if ((token.text == "*" || token.text == "*=") && is_pointer_to_memory(around))
       return fmt::format("has a pointer to memory ({}*)", around[-1].text);
