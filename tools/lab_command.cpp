@@ -137,6 +137,9 @@ class CommandLine {
     c->add_option("--timeout", grade_.timeout_seconds, "seconds for the tests of one part")
         ->check(whole_number(1, 3600))
         ->capture_default_str();
+    c->add_option("--total", grade_.total_seconds, "seconds for a whole submission; what has not begun is not judged")
+        ->check(whole_number(1, 86400))
+        ->capture_default_str();
     c->add_option("-j,--jobs", grade_.jobs, "exercises graded in parallel")
         ->check(whole_number(1, 256))
         ->capture_default_str();

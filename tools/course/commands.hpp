@@ -39,6 +39,7 @@ struct GradeOptions {
   std::string tests;            ///< a folder of hidden tests, beside the suite's; empty: none
   std::string backend = "sim";  ///< else: what passes in the simulator must pass there too, and is not confined there
   double timeout_seconds = 60;  ///< of one part's tests
+  double total_seconds = 1800;  ///< of a submission: what has not begun by then has no verdict
   /// Draws the tests' inputs and sizes. Without one, a secret one is drawn for all submissions; only the summary and
   /// the terminal tell it.
   std::optional<std::uint64_t> seed;

@@ -88,6 +88,7 @@ class Grader {
 
   /// Adds to `grading` row by row.
   void run(Grading& grading) {
+    began_ = std::chrono::steady_clock::now();
     fs::create_directory(scratch_.path() / "unpacked");
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     heartbeat_.expect(2 * exercises_.size());  // each is compiled, and run
@@ -151,6 +152,7 @@ class Grader {
       if (answer == submission_.answers.end()) return heartbeat_.step();
       heartbeat_.at(fmt::format("compiling {}", exercises_[i].id));
       compiled_.at(answer->first) = failing_closed<Compiled>([&] {
+        need_time();
         const Scratch folder;
         return compiler_.compile(exercises_[i], answer->second, folder.path());
       });
@@ -250,10 +252,11 @@ class Grader {
     double seconds = options_.timeout_seconds;
     for (GradedRow& row : rows) {
       heartbeat_.at(row.id);
-      GradedRow found =
-          refusal.verdict.empty()
-              ? failing_closed([&] { return judge_->part(e, row.id, paths_.program(program(e)), seconds); })
-              : refusal;
+      GradedRow found = refusal.verdict.empty() ? failing_closed([&] {
+        need_time();
+        return judge_->part(e, row.id, paths_.program(program(e)), seconds);
+      })
+                                                : refusal;
       if (found.verdict == to_string(Verdict::timeout)) seconds = std::min(seconds, kSecondsAfterAHang);
       if (elsewhere() && found.verdict == to_string(Verdict::pass))
         found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
@@ -272,6 +275,14 @@ class Grader {
                                 asked.at(*row.times), asked.points);
     }
     row.points = e.points_for_passing(row.id, row.times);
+  }
+
+  /// Throws Error(usage) where the submission has had its time.
+  void need_time() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began_;
+    if (passed.count() > options_.total_seconds)
+      throw Error(Verdict::usage,
+                  fmt::format("this submission has had its {:.0f} s (--total)", options_.total_seconds));
   }
 
   template <class Found = GradedRow, class Do>
@@ -311,6 +322,7 @@ class Grader {
   std::string part_;  // the only one; empty: all
   Scratch scratch_;
   std::optional<FolderLock> lock_;
+  std::chrono::steady_clock::time_point began_;
   std::vector<Exercise> exercises_;
   Submission submission_;
   AnswerCompiler compiler_;

@@ -268,6 +268,10 @@ says 'still running after 12 s' 'still running after 10 s'
 grep -q '^\[1/1\] hangs: 21.2' "$work/out" || fail 'hangs: nothing was said for 12 s'
 [ "$(grep -n '^21' "$work/out" | sed 's/^[0-9]*:\([^ ]*\).*/\1/' | tr '\n' ' ')" = '21.1 21.2a 21.2b 21.2 ' ] || fail 'hangs: the rows are not in order'
 
+grade 'no time left' "$work/hangs" --only 21.2 --timeout 3 --total 1
+row 21.2b 0/8 'NO VERDICT'
+says 'this submission has had its 1 s'
+
 grade 'one part' "$work/anna.zip" --only 21.2a
 row 21.2a 0/9 'NOT SUBMITTED'
 grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'
