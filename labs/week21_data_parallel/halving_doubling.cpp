@@ -47,8 +47,9 @@ void halving_reduce_scatter(Rank me, Slice data) {
   if (steps == 0) return;
   Slice scratch = me.allocate(chunk(data, 0, 2).size(), data.dtype(), Category::buffer);  // the longer half
   todo("21.3c",
-       "after lg b steps your part is the sum over all b ranks. In step s = 0, 1, … your partner is r ^ 2^s, and "
-       "part_after(data, …, s + 1) says which half of what you share each of you keeps");
+       "after lg b steps your part is the sum over all b ranks. In step s = 0, 1, … your partner's number differs "
+       "from yours in bit s (r ^ (1 << s)), and part_after(data, …, s + 1) says which half of what you share each of "
+       "you keeps");
 }
 
 void doubling_all_gather(Rank me, Slice data) {

@@ -42,6 +42,7 @@ StageSchedule zb_v(const PipelineShape& shape, int stage) {
        "what comes before a stage's first steady turn, so that the stages reach it one after the other and nobody "
        "holds more than 2p; the steady turns, F I W of chunk 0 and of chunk 1; at the end the I that others wait "
        "for, and W where there is nothing else");
+  return steps.steps();
 }
 
 }  // namespace lockstep::week24

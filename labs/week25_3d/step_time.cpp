@@ -11,13 +11,23 @@ namespace lockstep::week25 {
 // Part a: what a stage exposes ----------------------------------------------------------------------------------------
 
 double gather_seconds(const Strategy& strategy, const Workload& work, double elements) {
-  const double part = 2 * elements / strategy.dp;
+  const double part = (strategy.zero == 0 ? bytes_of_gradient(strategy) : 2) * elements / strategy.dp;
   return (strategy.dp - 1) * (work.data.alpha + part * work.data.beta);
 }
 
+namespace {
+
+/// What a scatter takes beyond moving its parts.
+double addition_seconds(const Strategy& strategy, const Workload& work, double elements) {
+  const double part = bytes_of_gradient(strategy) * elements / strategy.dp;
+  return (strategy.dp - 1) * (part * work.data.gamma + work.data.launch);
+}
+
+}  // namespace
+
 double scatter_seconds(const Strategy& strategy, const Workload& work, double elements) {
-  const double part = 2 * elements / strategy.dp;
-  return gather_seconds(strategy, work, elements) + (strategy.dp - 1) * (part * work.data.gamma + work.data.launch);
+  const double part = bytes_of_gradient(strategy) * elements / strategy.dp;
+  return (strategy.dp - 1) * (work.data.alpha + part * work.data.beta) + addition_seconds(strategy, work, elements);
 }
 
 double exposed_data(const Strategy& strategy, const Workload& work, const StageWork& stage) {
@@ -28,6 +38,7 @@ double exposed_data(const Strategy& strategy, const Workload& work, const StageW
   const double late_g = gather_seconds(strategy, work, stage.late);
   const double backward = stage.window, last = stage.window * (1 + (v - 1) * strategy.pp) / v;
   const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
+  const double additions = addition_seconds(strategy, work, others);
   todo("25.6a",
        "by ZeRO stage: what is sent, less what hides it, but never less than the additions of a scatter; once per "
        "step or per microbatch; and the late elements' collectives, which nothing hides");
@@ -45,11 +56,12 @@ const StageWork& busiest(const Workload& work) {
                            [](const StageWork& a, const StageWork& b) { return seconds(a) < seconds(b); });
 }
 
-/// norm, and the bytes that the optimizer moves.
+/// norm, and the bytes that the optimizer moves: of the 30, 4 read a gradient twice.
 double update_seconds(const Strategy& strategy, const Workload& work, const StageWork& stage) {
   const double own = stage.parameters / (strategy.zero >= 1 ? strategy.dp : 1);
   const double gradients = stage.parameters / (strategy.zero >= 2 ? strategy.dp : 1);
-  return work.norm + (30 * own + 2 * gradients) / work.memory_bytes_per_second;
+  const double bytes = bytes_of_gradient(strategy);
+  return work.norm + ((26 + 2 * bytes) * own + bytes * gradients) / work.memory_bytes_per_second;
 }
 
 }  // namespace

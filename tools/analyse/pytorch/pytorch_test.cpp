@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "common/error.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/analyse/pytorch/run.hpp"
 
 namespace lockstep::pytorch {
@@ -149,6 +150,7 @@ TEST(PyTorch, WhatTorchProfilerWrote) {
   EXPECT_NE(run.sentence.find("Rank 1 holds the others up"), run.sentence.npos) << run.sentence;
   EXPECT_NE(run.sentence.find("idle"), run.sentence.npos) << run.sentence;
   for (const RankTime& t : run.ranks) EXPECT_NEAR(t.computing + t.moving + t.waiting + t.idle, t.step, 1e-9);
+  EXPECT_NE(read_file(LOCKSTEP_SOURCE_DIR "/docs/use/pytorch.md").find(format(run)), std::string::npos) << format(run);
 }
 
 std::string refusal(const std::vector<std::string>& texts) {

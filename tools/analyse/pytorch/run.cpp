@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "common/error.hpp"
+#include "common/support/text/columns.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
 
@@ -310,7 +311,7 @@ std::string format(const Run& run) {
     out += fmt::format("{:<15} {:>10} {:>6} {:>9.3g} {:>10} {:>10} {:>11}\n", c.name,
                        c.bytes > 0 ? format_bytes(c.bytes) : "?", c.members, c.each_step, format_seconds(c.moving),
                        format_seconds(c.waiting), c.bytes > 0 ? format_bandwidth(bus_bandwidth(c)) : "?");
-  return out + "\n" + run.sentence + "\n";
+  return out + "\n" + fmt::format("{}\n", fmt::join(wrapped(run.sentence, 80), "\n"));
 }
 
 std::vector<Row> rows(const Run& run) {
