@@ -322,8 +322,8 @@ TEST(WatchDeathTest, WhatRunsIsSaidWithItsLastCall) {
       return Values{};
     });
   };
-  EXPECT_EXIT(watched(endless), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+ 1 .*cases_test.cpp:[0-9]+ ");
-  EXPECT_EXIT(watched([] { raise(SIGALRM), _exit(3); }), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+ -1 ");
+  EXPECT_EXIT(watched(endless), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+\t1\t.*cases_test.cpp:[0-9]+\t");
+  EXPECT_EXIT(watched([] { raise(SIGALRM), _exit(3); }), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+\t-1\t");
 }
 
 TEST(WatchDeathTest, ACrashSaysItsCalls) {
