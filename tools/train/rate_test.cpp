@@ -87,7 +87,7 @@ TEST(TrainData, WhyNamesALoaderThatLimits) {
   const analysis::Why slow = analysis::why(load(1e-3).outcome.trace), fast = analysis::why(load(1e-12).outcome.trace);
   EXPECT_EQ(slow.limit, analysis::Cost::data) << slow.sentence;
   EXPECT_NEAR(slow.use[1].loading, kBytes * 1e-3, 1e-9);
-  EXPECT_NE(slow.sentence.find("rank 1 loads for 102 ms of a step"), std::string::npos) << slow.sentence;
+  EXPECT_NE(slow.sentence.find("rank 1 loads data for 102 ms per step"), std::string::npos) << slow.sentence;
   EXPECT_NE(fast.limit, analysis::Cost::data) << fast.sentence;
 }
 

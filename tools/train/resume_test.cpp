@@ -255,7 +255,7 @@ TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
     make_plan(other, 0);
     ADD_FAILURE() << "writes among another run's checkpoints";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("has a checkpoint of step 4 already"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("already has a checkpoint of step 4"), std::string::npos) << error.what();
   }
 }
 

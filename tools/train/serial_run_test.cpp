@@ -287,8 +287,7 @@ TEST(Train, LlamasThatCannotBeCutAreRefusedInWords) {
   };
   EXPECT_EQ(answer(2, ""), "");
   EXPECT_EQ(answer(4, ""),
-            "2 key-value heads do not divide over 4 tensor-parallel ranks: a head is never split, and here none is "
-            "copied");
+            "2 key-value heads do not divide over 4 tensor-parallel ranks: a head is never split or copied");
   EXPECT_EQ(answer(3, ""), "4 heads do not divide over 3 tensor-parallel ranks: a head is never split");
 }
 
