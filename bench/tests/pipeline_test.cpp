@@ -85,11 +85,11 @@ TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
                                    {"F0 B0 F1 B1\nF1 F0 B1 B0\n", "a cycle"},
                                    {"F0 F999999 B0\n", "stage 0 has 3 steps"},
                                    {"F0 I0 F1 B1\n", "lacks W0 after I0"},
-                                   {"F4294967296 B0\n", "line 1: 'F4294967296' is no step"},
-                                   {"F2147483647 B0\n", "line 1: 'F2147483647' is no step"},
-                                   {"F0.4294967296 B0\n", "'F0.4294967296' is no step"},
-                                   {"F0. B0\n", "'F0.' is no step"},
-                                   {"F+0 B0\n", "'F+0' is no step"},
+                                   {"F4294967296 B0\n", "line 1: 'F4294967296' is not a step"},
+                                   {"F2147483647 B0\n", "line 1: 'F2147483647' is not a step"},
+                                   {"F0.4294967296 B0\n", "'F0.4294967296' is not a step"},
+                                   {"F0. B0\n", "'F0.' is not a step"},
+                                   {"F+0 B0\n", "'F+0' is not a step"},
                                    {"", "no stage's line"}}) {
     expect_refused(start("--schedule-file " + written(file("s.txt"), text), "schedule"), text, says);
   }
@@ -160,7 +160,7 @@ TEST_F(BenchProgram, ScheduleFilesAreRanked) {
         {"locked.txt", "a cycle"},
         {"other.txt", "a schedule of 1 stage and 1 microbatch"},
         {"vee.txt", "a schedule of 2 stages and 1 microbatch, expected 4 stages and 8 microbatches"},
-        {"none.txt", "'X1' is no step"},
+        {"none.txt", "'X1' is not a step"},
         {"nowhere.txt", "cannot read"}}) {
     EXPECT_NE(row(name).find("refused: "), std::string::npos) << row(name);
     EXPECT_NE(row(name).find(says), std::string::npos) << row(name);
@@ -214,7 +214,7 @@ TEST_F(BenchProgram, ChunksInAVWaitForNobody) {
   }
   EXPECT_EQ(start("--schedule zb-v --stages 1", "schedule"), 2);
   EXPECT_EQ(start("--schedule zb-v --chunks 3", "schedule"), 2);
-  EXPECT_NE(err_.find("two chunks a stage in a V"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("two chunks per stage in a V"), std::string::npos) << err_;
 }
 
 TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {
