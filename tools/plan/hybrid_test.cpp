@@ -44,7 +44,7 @@ TEST(HybridSharding, FormulasAgreeWithTheSimulator) {
 TEST(HybridSharding, OnlyDivisorsAndOnlyZeRO3) {
   Task task = task_of("gpt2-355m", "dgx-a100-hdrx2", 32);
   task.shard_group = 5;
-  EXPECT_TRUE(contains(why_not(task, {.dp = 16, .zero = 3})->sentence, "are no groups of 5"));
+  EXPECT_TRUE(contains(why_not(task, {.dp = 16, .zero = 3})->sentence, "do not divide into groups of 5"));
   EXPECT_FALSE(why_not(task, {.dp = 16, .zero = 2}));
   task.shard_group = 8;
   const auto rate = [&](int zero, int dp) {

@@ -75,7 +75,7 @@ TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
       {"--model tiny --global-batch 3", "try a global batch of 128"},
       {"--global-batch 1536 --explain dp=9", "dp × tp × pp must be 1024 GPUs"},
       {"--global-batch 1536 --score no_such_file.json", "cannot read no_such_file.json"},
-      {"--global-batch 8 --prices nccl", "--prices nccl: lab, with the course's own collectives, or library"},
+      {"--global-batch 8 --prices nccl", "--prices nccl: must be lab"},
       {"--cluster pcie-boxx4 --model gpt2-355m --global-batch 8 --prices library", "has no library cost model"},
       {"--validate --top 3", "--top has no effect together with --validate"},
       {"--global-batch 8 --modle tiny", "did you mean '--model'?"}};

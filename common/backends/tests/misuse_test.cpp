@@ -26,7 +26,10 @@ struct Foreign : BlockOwner {
 
 std::vector<Misuse> of_peers_and_slices() {
   return {
-      {"peer outside the group", 2, [](Rank me) { me.exchange({send(2, slice(me))}); }, {"group of 2"}},
+      {"peer outside the group",
+       2,
+       [](Rank me) { me.exchange({send(2, slice(me))}); },
+       {"ranks of this group are 0 to 1"}},
       {"to myself", 2, [](Rank me) { me.exchange({send(me.rank(), slice(me))}); }, {"itself"}},
       {"never allocated", 2, [](Rank me) { me.exchange({send(1 - me.rank(), Slice())}); }, {"never allocated"}},
       {"cut too long", 1, [](Rank me) { (void)slice(me).cut(2, 3); }, {"outside"}},

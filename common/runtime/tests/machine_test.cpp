@@ -176,7 +176,7 @@ TEST_F(MachineFile, AnAbsurdNumberIsNamed) {
                  {"matmul_efficiency[1].fraction", "less time"});
   expect_refused(edited("4096", "4096.5"), {"eager_bytes", "4096.5", "whole"});
   expect_refused(edited("\"ranks\": 4", "\"ranks\": 3"), {"levels.bridge.ranks", "multiple of the 2"});
-  expect_refused(edited("\"ranks\": 2", "\"ranks\": 0"), {"levels.bridge.ranks", "all ranks"});
+  expect_refused(edited("\"ranks\": 2", "\"ranks\": 0"), {"levels.bridge.ranks", "no ranks left to join"});
   expect_refused(edited("\"shared\": false", "\"shared\": true"), {"levels.socket.shared", "innermost"});
   expect_refused(edited("16e9", "1e999"), {"not valid JSON"});
   expect_refused(edited("\"memory_bytes\": 16e9", "\"memory_bytes\": 16e9, \"memory_bytes\": 80e9"),

@@ -110,7 +110,7 @@ TEST(Environment, BadInputIsOneSentence) {
   expect_words(complaint([] {
                  environment_of({{"LOCKSTEP_RANK", "2"}, {"LOCKSTEP_RANKS", "2"}});
                }),
-               {"2", "no rank of 2"});
+               {"2", "not one of 2 ranks"});
   std::map<std::string, std::string> torchrun = {
       {"RANK", "8"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
   expect_words(complaint([&] { environment_of(torchrun); }), {"RANK=8", "no rank of 8"});

@@ -256,7 +256,7 @@ TEST(Usage, PeersAndSlices) {
 TEST(Usage, APeerThatNoRemainderGivesHasNoHintOnRemainders) {
   for (const int peer : {-2, std::numeric_limits<int>::min()}) {
     const Outcome outcome = run(ranks(2), [peer](Rank me) { me.exchange({receive(peer, buffer(me))}); });
-    EXPECT_NE(outcome.message.find("in a group of 2"), std::string::npos) << outcome.message;
+    EXPECT_NE(outcome.message.find("the ranks of this group are 0 to 1"), std::string::npos) << outcome.message;
     EXPECT_EQ(outcome.message.find("add p first"), std::string::npos) << outcome.message;
   }
 }

@@ -90,7 +90,7 @@ TEST(Race, ReceivingIntoAPartOfWhatIsSentInTheSameBatch) {
            else
              me.exchange({receive(0, x), send(0, buffer(me, 8))});
          },
-         Verdict::race, {"take two batches, or two slices"});
+         Verdict::race, {"use two batches, or two slices"});
 }
 
 TEST(Race, AnOrderThroughAnotherRankDoesNotCount) {
