@@ -113,7 +113,7 @@ TEST(Environment, BadInputIsOneSentence) {
                {"2", "not one of 2 ranks"});
   std::map<std::string, std::string> torchrun = {
       {"RANK", "8"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}};
-  expect_words(complaint([&] { environment_of(torchrun); }), {"RANK=8", "no rank of 8"});
+  expect_words(complaint([&] { environment_of(torchrun); }), {"RANK=8", "not one of 8 ranks"});
   torchrun["MASTER_PORT"] = "http";
   expect_words(complaint([&] { environment_of(torchrun); }), {"MASTER_PORT=http", "whole number"});
   for (const char* store : {"tcp://host", "tcp://host:99999", "tcp://:1", "file:///x", "redis://x"})
