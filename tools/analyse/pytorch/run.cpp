@@ -8,8 +8,10 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "common/error.hpp"
+#include "common/support/stats/stats.hpp"
 #include "common/support/text/columns.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
@@ -20,12 +22,6 @@ namespace {
 using analysis::common;
 using analysis::joined;
 using analysis::length;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Bytes on the busiest link over bytes of the array, as in nccl-tests.
 double bus_factor(const std::string& name, int members) {
@@ -140,7 +136,7 @@ class Analysis {
             gaps.push_back(mine->second->when.end - other->second->when.end + shift_[other->first]);
         }
         if (gaps.empty()) continue;
-        shift_[i] = median(gaps);
+        shift_[i] = median(std::move(gaps)).value;
         done.insert(i), more = true;
       }
     }
@@ -203,8 +199,8 @@ class Analysis {
            .bytes = std::get<1>(kind),
            .members = std::get<2>(kind),
            .each_step = static_cast<double>(times.first.size()) / static_cast<double>(traces_[0].steps.size()),
-           .moving = median(times.first),
-           .waiting = median(times.second)});
+           .moving = median(times.first).value,
+           .waiting = median(times.second).value});
     std::stable_sort(all.begin(), all.end(), [](const CollectiveTime& a, const CollectiveTime& b) {
       return a.each_step * a.moving > b.each_step * b.moving;
     });
