@@ -45,7 +45,8 @@ TEST(SharedSequences, WhatDoesNotGoTogetherIsSaid) {
   EXPECT_TRUE(
       contains(reason(shared(2, 4, 2, 1), [](Strategy& s) { s.sequence_parallel = true; }), "sharded once more"));
   EXPECT_TRUE(contains(reason(shared(2, 4, 1, 2), [](Strategy& s) { s.schedule = "zb-h1"; }), "that no ranks share"));
-  EXPECT_TRUE(contains(reason(shared(1, 1, 1, 1), [](Strategy& s) { s.dp = 16, s.cp = 3; }), "do not divide into replicas of 3"));
+  EXPECT_TRUE(contains(reason(shared(1, 1, 1, 1), [](Strategy& s) { s.dp = 16, s.cp = 3; }),
+                       "do not divide into replicas of 3"));
   EXPECT_EQ(reason(shared(16, 1, 1, 1)), "8 sequences do not divide over dp 16");
   EXPECT_EQ(reason(shared(8, 2, 1, 1)), "it can be") << "two ranks a sequence: eight replicas";
   task.length = 32776;
