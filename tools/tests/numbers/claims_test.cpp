@@ -51,8 +51,8 @@ TEST_F(Claims, FsdpAgainstDdp) {
     return fixed(std::abs(100 * (of_ddp(machine, ranks, tokens, 3) - 1)));
   };
   page.says(
-      "PCIe box, 4 ranks: {} / {} / {} % with 2,048 / 4,096 / 8,192 tokens per rank; 10 GbE: {} %; 8 A100: it is "
-      "{} / {} / {} % *faster*",
+      "PCIe box, 4 ranks: {} / {} / {}% with 2,048 / 4,096 / 8,192 tokens per rank; 10 GbE: {}%; 8 A100: it is "
+      "{} / {} / {}% *faster*",
       {percent("pcie-box", 4, 2048), percent("pcie-box", 4, 4096), percent("pcie-box", 4, 8192),
        percent("dgx-a100-10gbe", 16, 8192), percent("dgx-a100", 8, 2048), percent("dgx-a100", 8, 4096),
        percent("dgx-a100", 8, 8192)});

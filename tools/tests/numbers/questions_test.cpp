@@ -30,11 +30,11 @@ class Questions : public Programs {};
 
 TEST_F(Questions, Interview) {
   const double efficiency = communication_efficiency(10e-3, 8e-3);
-  says("Without overlap 10/18 = {} %.", fixed(100 * efficiency));
+  says("Without overlap 10/18 = {}%.", fixed(100 * efficiency));
   const double backward = 20.0 / 3, exposed = 8 - backward + backward / 4;
   says(
-      "a backward of about {} ms and that you have four buckets. Then 8 − {} + {}/4 = {} ms are exposed, so 10/{} = {} "
-      "%",
+      "a backward of about {} ms and that you have four buckets. Then 8 − {} + {}/4 = {} ms are exposed, so 10/{} = "
+      "{}%",
       fixed(backward, 1), fixed(backward, 1), fixed(backward, 1), fixed(exposed), fixed(10 + exposed),
       fixed(100 * 10 / (10 + exposed)));
   says("{} MB is PyTorch's compromise", fixed(mib(DdpOptions{}.bucket_bytes)));
@@ -62,9 +62,9 @@ TEST_F(Questions, Interview) {
 
   const std::string slow = fixed(of_ddp("dgx-a100-10gbe", 16, 8192, 3), 2);
   const auto percent = [](double ratio) { return fixed(std::abs(100 * (ratio - 1))); };
-  says("On 10 GbE it reaches {} of DDP's throughput, and it loses {}–{} % on PCIe with a few thousand tokens.", slow,
+  says("On 10 GbE it reaches {} of DDP's throughput, and it loses {}–{}% on PCIe with a few thousand tokens.", slow,
        percent(of_ddp("pcie-box", 4, 4096, 3)), percent(of_ddp("pcie-box", 4, 2048, 3)));
-  says("on 8 A100, by {} to {} %", percent(of_ddp("dgx-a100", 8, 8192, 3)), percent(of_ddp("dgx-a100", 8, 2048, 3)));
+  says("on 8 A100, by {} to {}%", percent(of_ddp("dgx-a100", 8, 8192, 3)), percent(of_ddp("dgx-a100", 8, 2048, 3)));
 }
 
 TEST_F(Questions, Week21) {
@@ -74,7 +74,7 @@ TEST_F(Questions, Week21) {
   says("n, {} n, 2n. O(p·n)", fixed(arrays_sent(8), 2));
   const auto steps = [](int ranks) { return fixed(rabenseifner_seconds({.alpha = 1}, ranks, 1)); };
   says("Two more steps ({} instead of {} for Rabenseifner)", steps(1025), steps(1024));
-  says("2·15/16 versus 2·1/2 for k = 2, {} times; 255/256 versus 31/32 for k = 32, {} %",
+  says("2·15/16 versus 2·1/2 for k = 2, {} times; 255/256 versus 31/32 for k = 32, {}%",
        fixed(arrays_sent(16) / arrays_sent(2), 1), fixed(100 * (arrays_sent(256) / arrays_sent(32) - 1)));
 
   const CostModel link{.alpha = 5e-6, .beta = 1 / 25e9};
@@ -84,24 +84,24 @@ TEST_F(Questions, Week21) {
   says("at n = pα/β = 8 · 5 µs · 25 GB/s = {} MB", fixed(equal / 1e6));
   says("B for 2, {} B for 8, half of B for ∞", fixed(1 / arrays_sent(8), 2));
   const double efficiency = communication_efficiency(10e-3, 8e-3);
-  says("10/18 = {} %, so two GPUs do 2 · {} = {} times the work of one.", fixed(100 * efficiency), fixed(efficiency, 2),
+  says("10/18 = {}%, so two GPUs do 2 · {} = {} times the work of one.", fixed(100 * efficiency), fixed(efficiency, 2),
        fixed(2 * efficiency, 1));
   says("counts 1/3 instead of 1/65: {} times too much", fixed(65.0 / 3));
   page().cites("the question's", {"1 KB for 100 MB of gradients and 8 ranks at 5 µs"});
   says("{} · {} · 5 µs = {} s", fixed(100e6 / 1e3), fixed(ring_all_reduce_seconds({.alpha = 1}, 8, 1)),
        fixed(100e3 * ring_all_reduce_seconds({.alpha = 5e-6}, 8, 1e3)));
   const auto share = [](int ranks) { return (ranks - 1) * 8 * 0.1 / (arrays_sent(ranks) * 4); };  // (p − 1)·8ρn bytes
-  says("is pρ: {} %, and {} %", fixed(100 * share(2)), fixed(100 * share(16)));
+  says("is pρ: {}%, and {}%", fixed(100 * share(2)), fixed(100 * share(16)));
 
   const double s8 = speedup(100, 20), s16 = speedup(100, 15);
   says("S = {}, E = {}, e = (1/5 − 1/8)/(1 − 1/8) = {}.", fixed(s8), fixed(week21::efficiency(100, 20, 8), 3),
        fixed(karp_flatt(s8, 8), 3));
-  says("Then S = {}, E = {}, e = {}: it rises, so besides a serial part of {} % or so", fixed(s16, 1),
+  says("Then S = {}, E = {}, e = {}: it rises, so besides a serial part of {}% or so", fixed(s16, 1),
        fixed(week21::efficiency(100, 15, 16), 2), fixed(karp_flatt(s16, 16), 3), fixed(100 * karp_flatt(s8, 8) - 0.5));
   says("e = {}, negative.", fixed(karp_flatt(8.5, 8), 3));
   says("A speedup of {}; the efficiency is {}.", fixed(1.6, 1), fixed(1.6 / 2, 1));
-  page().cites("the interval of the question", {"\"At most 3 % serial; consistent with none.\" Not \"1 %\"."});
-  page().cites("the question's delay", {"A lasting delay costs both methods the 10 %"});
+  page().cites("the interval of the question", {"\"At most 3% serial; consistent with none.\" Not \"1%\"."});
+  page().cites("the question's delay", {"A lasting delay costs both methods the 10%"});
   page().cites("PyTorch's documentation", {"(10 minutes for NCCL's watchdog in PyTorch)"});
 }
 
@@ -114,7 +114,7 @@ TEST_F(Questions, Week22) {
        fixed(24 - state_gb(7e9, 3, 8)));
   const auto times = [](int ranks) { return fixed(state_gb(1e9, 0, 1) / state_gb(1e9, 1, ranks), 1); };
   says("16/(4 + 12/p) is {} at p = 8, {} at p = 64", times(8), times(64));
-  says("Stage 3, by {} %.", fixed(100 * (bytes_sent(1, 3, 8, 1, bf16) / bytes_sent(1, 2, 8, 1, bf16) - 1)));
+  says("Stage 3, by {}%.", fixed(100 * (bytes_sent(1, 3, 8, 1, bf16) / bytes_sent(1, 2, 8, 1, bf16) - 1)));
   says("4 + 4 + 8 = {} bytes per parameter, divided by p; {} bytes per element for each gather", bytes(f32),
        fixed(bf16.parameter));
 
@@ -139,8 +139,8 @@ TEST_F(Questions, Week22) {
   says("for sbh(30 + 2as/h): about {}.", rounded((24 * s * h * h + 2 * s * h * (s + 1)) / kept, 2));
   const plan::TokenFlop token = plan::token_flop(gpt_preset("gpt2-124m"), 1024);
   const double flash = token.scores / 6;  // its backward has five products for the forward's two
-  says("in GPT-2 124M the head is {} % of the products, so a step has {} % more.",
-       fixed(100 * token.head / token.sum()), fixed(100 * (token.sum() - token.head) / 3 / (token.sum() + flash)));
+  says("in GPT-2 124M the head is {}% of the products, so a step has {}% more.", fixed(100 * token.head / token.sum()),
+       fixed(100 * (token.sum() - token.head) / 3 / (token.sum() + flash)));
   says("Stage 2 with more than one microbatch per step: (m + 1)/{} times.",
        fixed(bytes_sent(1, 1, 2, 1, bf16) / bytes_sent(1, 3, 2, 1, bf16) * 3));
 
@@ -154,8 +154,8 @@ TEST_F(Questions, Week24) {
   says("It is worth V/(12·C) blocks: {} in GPT-2.",
        fixed(static_cast<double>(small.vocabulary) / (12 * static_cast<double>(small.d_model)), 1));
   const double used = 1 - week24::bubble_of_total({2, 4});
-  says("Two stages at {} % do the work of {} GPUs: {} % less than two ideal ones.", fixed(100 * used),
-       fixed(2 * used, 1), fixed(100 * (1 - used)));
+  says("Two stages at {}% do the work of {} GPUs: {}% less than two ideal ones.", fixed(100 * used), fixed(2 * used, 1),
+       fixed(100 * (1 - used)));
   const PipelineShape shape = week24::shape_of("interleaved", 4, 8, 2);
   says("For p = 4, v = 2 that is {}.", fixed(peak_in_flight(week24::interleaved(shape, 0)) / 2.0 / 4, 3));
   const auto gain = [](int m, double hop) {
@@ -192,11 +192,11 @@ TEST_F(Questions, Week25) {
   const auto waste = [](const week25::SavingCosts& costs, double of_best) {
     return 100 * expected_waste(costs, of_best * week25::best_intervals(costs).daly);
   };
-  says("With 60 s and 3.1 hours, {} and {} % are wasted instead of {} %.", fixed(waste(kSaving, 0.5), 1),
+  says("With 60 s and 3.1 hours, {} and {}% are wasted instead of {}%.", fixed(waste(kSaving, 0.5), 1),
        fixed(waste(kSaving, 2), 1), fixed(waste(kSaving, 1), 1));
   week25::SavingCosts ten = kSaving;
   ten.mtbf /= 10;
-  says("With 60 s and 10 minutes, {} % become {} %, of which restarts are {}", fixed(waste(kSaving, 1), 1),
+  says("With 60 s and 10 minutes, {}% become {}%, of which restarts are {}", fixed(waste(kSaving, 1), 1),
        fixed(waste(ten, 1), 1), fixed(100 * (1 - std::exp(-ten.restart / ten.mtbf))));
   says(
       "These cost nothing without failures; with one, the last complete checkpoint is {} s older, so each failure "

@@ -55,7 +55,7 @@ void prices(Page& page) {
             {fixed(cost.alpha * kMicro), fixed(cost.beta * 1e9)});
   const auto row = [&](const std::string& name, double bytes, int digits, int of_hundred) {
     const double all = message(cost, bytes);
-    page.says("| " + name + " | {} µs | {} µs | {} µs | {} % |",
+    page.says("| " + name + " | {} µs | {} µs | {} µs | {}% |",
               {fixed(cost.alpha * kMicro), fixed(bytes * cost.beta * kMicro, digits), fixed(all * kMicro, digits),
                fixed(100 * cost.alpha / all, of_hundred)});
   };
@@ -77,7 +77,7 @@ void prices(Page& page) {
   const double one = message(kLink, 1e3), all = 1e5 * one;
   page.says("Each of the {} messages takes 2 + {} = {} µs, which makes {} ms.",
             {fixed(100e6 / 1e3), fixed(1e3 * kLink.beta * kMicro, 2), fixed(one * kMicro, 2), fixed(all * kMilli)});
-  page.says("In a single message the same bytes take {} ms. You get {} % of the bandwidth.",
+  page.says("In a single message the same bytes take {} ms. You get {}% of the bandwidth.",
             {fixed(message(kLink, 100e6) * kMilli, 1), fixed(100 * 100e6 * kLink.beta / all)});
   const double rate = (1e6 - 100e3) / (42e-6 - 6e-6);
   page.says("You divide the difference, {} KB, by {} µs and get {} GB/s.", {fixed(900), fixed(36), fixed(rate / 1e9)});
@@ -192,7 +192,7 @@ void rounding(Page& page) {
   page.says("Rank 0 adds in the order 0, 1, 2, 3 and gets {}. Rank 1 gets {}, rank 2 gets {}, and rank 3 gets {}.",
             {sum_from(0), sum_from(1), sum_from(2), sum_from(3)});
   page.says("In fp32 the neighbours of 10⁸ are {} apart", {fixed(std::nextafter(1e8f, 2e8f) - 1e8f)});
-  page.cites("docs/learn/claims.md, AdditionIsNotAssociative", {"31 % of the ring's sums differ", "by at most 5·10⁻⁷"});
+  page.cites("docs/learn/claims.md, AdditionIsNotAssociative", {"31% of the ring's sums differ", "by at most 5·10⁻⁷"});
   page.says("every whole number up to 2²⁴ = {}.", {fixed(1 << 24)});
   EXPECT_EQ(16777216.0f + 1, 16777216.0f);
   page.says("at most {} times the number of ranks. So you may have up to {} ranks.",
@@ -251,7 +251,7 @@ void accumulation(Page& page) {
 }
 
 void communication(Page& page) {
-  page.says("10 ms of compute, 8 ms of all-reduce: 10/18 = {} %", {fixed(100 * communication_efficiency(10e-3, 8e-3))});
+  page.says("10 ms of compute, 8 ms of all-reduce: 10/18 = {}%", {fixed(100 * communication_efficiency(10e-3, 8e-3))});
   const double tokens = 8 * 150e12 / (25e9 * 6);
   const auto percent = [](double tokens_of_rank, double bytes_per_second, double bytes_per_gradient = 4,
                           double flop_per_second = 150e12) {
@@ -268,12 +268,12 @@ void communication(Page& page) {
   page.says("With {} it takes an eighth. Over NVLink (300 GB/s, twelve times as much) an eighth takes only {} tokens.",
             {fixed(8 * tokens), rounded(8 * tokens * 25 / 300, 2)});
   page.says("| efficiency without overlap | {} tokens per rank | {} | {} |", {fixed(2e3), fixed(8e3), fixed(64e3)});
-  page.says("| PCIe, 25 GB/s | {} % | {} % | {} % |",
+  page.says("| PCIe, 25 GB/s | {}% | {}% | {}% |",
             {fixed(percent(2e3, 25e9)), fixed(percent(8e3, 25e9)), fixed(percent(64e3, 25e9))});
-  page.says("| NVLink, 300 GB/s | {} % | {} % | {} % |",
+  page.says("| NVLink, 300 GB/s | {}% | {}% | {}% |",
             {fixed(percent(2e3, 300e9)), fixed(percent(8e3, 300e9)), fixed(percent(64e3, 300e9))});
 
-  page.cites("the question's", {"with gradients of 2 bytes", "add 10 % to the step", "computes 2.5 times as fast",
+  page.cites("the question's", {"with gradients of 2 bytes", "add 10% to the step", "computes 2.5 times as fast",
                                 "keep the link and the 4 bytes"});
   page.says("so the ratio is {} / tokens. It is {} with {} tokens.",
             {fixed(tokens / 2), fixed(0.1, 1), fixed(tokens / 2 / 0.1)});
@@ -289,7 +289,7 @@ double step_seconds(int p, double alpha) {
 }
 
 void scaling(Page& page) {
-  page.says("With {} % you get at most {}, and {} on 99 ranks.",
+  page.says("With {}% you get at most {}, and {} on 99 ranks.",
             {fixed(1), fixed(amdahl_speedup(0.01, 1 << 30)), fixed(amdahl_speedup(0.01, 99))});
   page.cites("the formula's", {"S(p) = 1/(s + (1 − s)/p)"});
   const double nb = 100e6 * kLink.beta, s = 2 * nb / 160e-3;
@@ -312,7 +312,7 @@ void scaling(Page& page) {
             {all[0], all[1], all[2], all[3], all[4], all[5]});
   page.says("| Karp–Flatt's e with α = 2 µs | {} | {} | {} | {} | {} | {} |",
             {fraction[0], fraction[1], fraction[2], fraction[3], fraction[4], fraction[5]});
-  page.says("With the numbers above and 64 ranks it is {} %.",
+  page.says("With the numbers above and 64 ranks it is {}%.",
             {fixed(100 * communication_efficiency(160e-3, step_seconds(64, kLink.alpha) - 160e-3 / 64))});
 
   page.says("On 4 ranks e = (1/3 − 1/4)/(3/4) = {}, on 8 ranks e = (1/4 − 1/8)/(7/8) = {}.",
@@ -348,7 +348,7 @@ void less_to_send(Page& page) {
              fixed(OuterSgd{}.momentum, 1)});
 
   const auto arrays = [&](const Compression& how, int p) { return bytes_sent(how, p, kElements) / (4 * kElements); };
-  page.cites("the question's", {"Top-k sends 1 % of the elements."});
+  page.cites("the question's", {"Top-k sends 1% of the elements."});
   page.says("On 16 ranks it sends 15 · {}n = {}n and the ring {}n, which is {} times as much.",
             {fixed(arrays(top_k, 2), 2), fixed(arrays(top_k, 16), 1), fixed(arrays({}, 16), 3),
              fixed(arrays({}, 16) / arrays(top_k, 16), 2)});
@@ -358,16 +358,15 @@ void less_to_send(Page& page) {
 
 void papers(Page& page) {
   page.cites("Gibiansky, 2017", {"the 40 GPUs of their experiment"});
-  page.cites(
-      "arXiv 1802.05799, sections 2, 7 and 8",
-      {"about half of 128 GPUs' capacity was lost",
-       "88 % efficiency for Inception V3 and ResNet-101 on 25 GbE. RDMA adds 3–4 % for these two, but about 30 % "
-       "for VGG-16.",
-       "brought up to 65 %"});
+  page.cites("arXiv 1802.05799, sections 2, 7 and 8",
+             {"about half of 128 GPUs' capacity was lost",
+              "88% efficiency for Inception V3 and ResNet-101 on 25 GbE. RDMA adds 3–4% for these two, but about 30% "
+              "for VGG-16.",
+              "brought up to 65%"});
   page.cites("arXiv 2006.15704, abstract", {"near-linear to 256 GPUs"});
   page.cites("arXiv 1706.02677, title, abstract and section 2",
              {"ImageNet in 1 hour", "(8,192 images for ResNet-50 on ImageNet)", "a gradual warm-up of 5 epochs",
-              "up to batches of 8,192. They reach about 90 % efficiency from 8 to 256 GPUs"});
+              "up to batches of 8,192. They reach about 90% efficiency from 8 to 256 GPUs"});
   page.cites("./lab bench local_sgd --ranks 4 --steps 400 and 1600, as in the handout of 21.12",
              {"overshoot at H = 4. With H = 16 on 4 ranks they match the plain average after 400 steps and beat it "
               "after 1,600"});

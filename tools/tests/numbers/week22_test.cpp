@@ -106,10 +106,10 @@ TEST_F(Week22, ZeroAgainstDdp) {
   const auto exposed = [](const Json& step) {
     return fixed(100 * step.at("exposed_seconds").get<double>() / step.at("communication_seconds").get<double>());
   };
-  theory_says("FSDP then exposes {} % of its communication for GPT-2 355M on 8 A100 ({} units, ",
+  theory_says("FSDP then exposes {}% of its communication for GPT-2 355M on 8 A100 ({} units, ",
               exposed(zero_step("dgx-a100", 8, 2048, 3)),
               fixed(static_cast<double>(wrap(gpt_parameter_table(model), {}).size())));
-  theory_says("It exposes {} % of that of `small`, a model of 4 blocks, on `--machine laptop`",
+  theory_says("It exposes {}% of that of `small`, a model of 4 blocks, on `--machine laptop`",
               exposed(row("bench_zero_sim --model small --batch 8 --phantom --machine laptop --ranks 4 --stages 3",
                           [](const Json& each) { return each.contains("seconds"); })));
   const auto throughput = [&](const std::string& words, const char* machine, int ranks, int tokens) {
@@ -123,12 +123,12 @@ TEST_F(Week22, ZeroAgainstDdp) {
   throughput("| | 8,192 | {} | {} | {} | | 16 A100", "dgx-a100", 8, 8192);
   throughput("| 16 A100, 10 GbE | 8,192 | {} | {} | **{}** |", "dgx-a100-10gbe", 16, 8192);
   theory().cites("the course text, docs/learn/claims.md",
-                 {"So \"FSDP costs 5–15 %\" is true", "The often-quoted \"5–15 %\""});
+                 {"So \"FSDP costs 5–15%\" is true", "The often-quoted \"5–15%\""});
 
   const auto least = full_sharding_bytes({1 << 20, 8, 1}, 1).across / hybrid_bytes({1 << 20, 8, 1}, 1).across;
   theory_says("hybrid sharding is faster by a factor of {}m or more", fixed(least, 1));
   const LevelBytes full = full_sharding_bytes({2, 4, 1}, 1), hybrid = hybrid_bytes({2, 4, 1}, 1);
-  theory_says("(3(p − 1)/p) : (3(g − 1)/g + 2(k − 1)/p), {} % for g = 4 of 8",
+  theory_says("(3(p − 1)/p) : (3(g − 1)/g + 2(k − 1)/p), {}% for g = 4 of 8",
               fixed(100 * ((full.inside + full.across) / (hybrid.inside + hybrid.across) - 1)));
 }
 
@@ -211,9 +211,9 @@ TEST_F(Week22, ProblemsOfZero) {
               fixed(fewest_ranks(30e9, 2, recipe_of(DType::bf16), 80e9)));
 
   const auto peak = [](double units) { return 100 * (1.0 / 8 + 2 / units); };
-  theory_says("With 24 blocks it is 1/8 + 2/24, which is {} % of Ψ, and {} % stay for large p.", fixed(peak(24)),
+  theory_says("With 24 blocks it is 1/8 + 2/24, which is {}% of Ψ, and {}% stay for large p.", fixed(peak(24)),
               fixed(100 * 2.0 / 24));
-  theory_says("With four blocks it is 1/8 + 2/4, which is {} %, and half", fixed(peak(4), 1));
+  theory_says("With four blocks it is 1/8 + 2/4, which is {}%, and half", fixed(peak(4), 1));
 
   const Recipe recipe = recipe_of(DType::bf16);
   const double kept = model_state(13e9, 1, 16, recipe).gradient_bytes,
@@ -250,7 +250,7 @@ TEST_F(Week22, ProblemsOfSixteenBits) {
   theory_says("That is two doublings, after {} good steps.", fixed(2 * LossScaler{}.growth_interval));
   const int interval = LossScaler{}.growth_interval;
   theory_says(
-      "After {} good steps we try 2S, and the next step overflows and is skipped. That is one step of {}, or {} %.",
+      "After {} good steps we try 2S, and the next step overflows and is skipped. That is one step of {}, or {}%.",
       fixed(interval), fixed(interval + 1), fixed(100.0 / (interval + 1), 2));
   theory_says("From 2⁴⁰ to 2²¹ we halve {} times,", fixed(40 - 21));
   theory_says("The largest number of fp16 is {}, just", fixed((2 - std::exp2(-10)) * std::exp2(15)));
@@ -294,7 +294,7 @@ TEST_F(Week22, SixteenBits) {
                         .check()
                         .values[0];
   theory_says(
-      "fp16 rounds **{} %** of all gradients that fp32 has to 0. With S = 2¹⁶ it is **less than {} %**, and bf16 loses "
+      "fp16 rounds **{}%** of all gradients that fp32 has to 0. With S = 2¹⁶ it is **less than {}%**, and bf16 loses "
       "**none**",
       fixed(seen[0]), fixed(std::ceil(10 * seen[1]) / 10, 1));
   EXPECT_EQ(seen[2], 0) << "bf16 none";
@@ -319,7 +319,7 @@ TEST_F(Week22, ProblemsOfActivations) {
               fixed(kArrays));
   theory_says("For GPT-2 it is {} and for GPT-3 {},", fixed(half_probabilities(small)),
               fixed(half_probabilities(gpt3)));
-  theory_says("{} + {} + {} of the 16 arrays, or {} % of the bytes", fixed(1), fixed(1), fixed(4),
+  theory_says("{} + {} + {} of the 16 arrays, or {}% of the bytes", fixed(1), fixed(1), fixed(4),
               fixed(100 * 6 / kArrays, 1));
   GptConfig medium = gpt_preset("gpt2-355m");
   medium.storage = DType::bf16;
@@ -358,7 +358,7 @@ TEST_F(Week22, Activations) {
   EXPECT_NEAR(saved(Recompute::selective) / number(block_activation_bytes(block, DType::bf16, 1, Recompute::none)), 0.5,
               0.01);
   EXPECT_NEAR(recomputed_flop(block, Recompute::selective) / (3 * block_forward_flop(block)), 0.0025, 0.0005);
-  theory_says("the overhead in FLOP is {} % of the blocks' work",
+  theory_says("the overhead in FLOP is {}% of the blocks' work",
               fixed(100 * recomputed_flop(block, Recompute::full) / (3 * block_forward_flop(block))));
   const plan::TokenFlop token = plan::token_flop(small, small.context);
   EXPECT_NEAR(token.head / token.sum(), 0.3, 0.02) << "three tenths of whose work is the head";
@@ -375,7 +375,7 @@ TEST_F(Week22, Activations) {
   line("materialised, none", AttentionKind::materialised, Recompute::none);
   line("materialised, selective", AttentionKind::materialised, Recompute::selective);
   line("materialised, full", AttentionKind::materialised, Recompute::full);
-  theory_says("Full recomputation adds {} % for GPT-2 124M,", fixed(100 * (full.flop / none.flop - 1)));
+  theory_says("Full recomputation adds {}% for GPT-2 124M,", fixed(100 * (full.flop / none.flop - 1)));
   theory_says("Of the {} GiB that full recomputation leaves, {} are logits. With a vocabulary of {}", activations(full),
               fixed(8 * number(small.context * small.vocabulary) * 2 / (1 << 30), 2), fixed(number(small.vocabulary)));
   theory_says("For L = {} that is {}, so", fixed(number(gpt3.layers)), fixed(std::sqrt(number(gpt3.layers) / 16), 1));
@@ -387,14 +387,14 @@ TEST_F(Week22, Papers) {
       {"*Claims*: 16 bytes per parameter; stages 1, 2 and 3 divide 12, 14 and 16 of them by p; stages 1 and 2 "
        "send as much as data parallelism, stage 3 1.5 times as much; a trillion parameters fit on 1,024 GPUs."});
   theory().cites("arXiv 2304.11277, abstract, sections 3.2.2 and 5",
-                 {"backward prefetch is worth 18 % (GPT-175B on 128 GPUs)", "near-linear TFLOPS to 512 GPUs",
+                 {"backward prefetch is worth 18% (GPT-175B on 128 GPUs)", "near-linear TFLOPS to 512 GPUs",
                   "(their section 3.2.2)"});
   theory().cites("blog.eleuther.ai/transformer-math", {"*Claims*: 12 to 16 bytes per parameter"});
   theory().cites("arXiv 1710.03740", {"their sections 3.1 to 3.3"});
   theory().cites(
       "arXiv 2205.05198, abstract and section 1",
-      {"needs 5 × less activation memory, and removes over 90 % of the overhead of full recomputation (30–40 "
-       "% of the time, as measured there)"});
+      {"needs 5 × less activation memory, and removes over 90% of the overhead of full recomputation (30–40% "
+       "of the time, as measured there)"});
 }
 
 TEST_F(Week22, EveryNumberIsComputedOrCited) { theory().expect_all_known(); }

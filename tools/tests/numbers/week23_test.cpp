@@ -81,8 +81,8 @@ void expect_problems(Page& page) {
             {fixed(replicated, 1), fixed(sharded), fixed(replicated / sharded, 2)});
   page.cites("the problem's", {"64 heads of q and 8 of k and v"});
   page.says("The bound falls to {} positions.", {fixed(2 * 250e12 / (2 * 235e9) / (64.0 / 8))});
-  page.cites("the problems'", {"33 % of a step with C = 4,096", "for C = 8,192?", "33 % of the step are about half",
-                               "remaining 67 %", "shrink with p = 8", "they are 64/8 times shorter",
+  page.cites("the problems'", {"33% of a step with C = 4,096", "for C = 8,192?", "33% of the step are about half",
+                               "remaining 67%", "shrink with p = 8", "they are 64/8 times shorter",
                                "Side A has ℓ_A = 0 and y_A = 4, side B has ℓ_B = ln 3 and y_B = 8."});
   const double all = std::exp(0) + std::exp(std::log(3));
   page.says("e^{ℓ_A} + e^{ℓ_B} = 1 + 3, so ℓ = ln {}. The weights are ¼ and ¾, and y is {} + {}, that is, {}.",
@@ -92,8 +92,8 @@ void expect_problems(Page& page) {
 TEST_F(Week23, Theory) {
   Page page("docs/learn/theory/week23.md"), handout("labs/week23_tensor_parallel/extras.md");
   const auto longer = [](int ranks) { return fixed(100 * (halves_over_all_reduce(ranks) - 1)); };
-  page.says("(4 MiB on a DGX A100: + {} % with p = 2, + {} % with p = 8)", {longer(2), longer(8)});
-  handout.says("take {} % longer than one all-reduce with p = 2, {} % with p = 8", {longer(2), longer(8)});
+  page.says("(4 MiB on a DGX A100: + {}% with p = 2, + {}% with p = 8)", {longer(2), longer(8)});
+  handout.says("take {}% longer than one all-reduce with p = 2, {}% with p = 8", {longer(2), longer(8)});
   const double rows = 8 * 512, mib = rows * 512 * 2 / (1 << 20);
   page.cites("the example's", {"With 12 layers, C = 512, batch 8, sequence 512 in 16 bits"});
   page.says("that is {} × {} MiB = {} MiB forward", {fixed(2 * 12), fixed(mib), fixed(2 * 12 * mib)});
@@ -120,15 +120,15 @@ TEST_F(Week23, Theory) {
     return fixed(100 * step.at("communication_share").get<double>());
   };
   page.says(
-      "For C = {} all-reduces are {} % of a step on two A100 with NVLink and {} % on eight, {} and {} % on two and "
+      "For C = {} all-reduces are {}% of a step on two A100 with NVLink and {}% on eight, {} and {}% on two and "
       "four "
-      "GPUs of a PCIe box, and {} % on sixteen A100 in two nodes",
+      "GPUs of a PCIe box, and {}% on sixteen A100 in two nodes",
       {fixed(4096), share("dgx-a100", 2), share("dgx-a100", 8), share("pcie-box", 2), share("pcie-box", 4),
        share("dgx-a100-hdr", 16)});
 
-  page.says("`./lab bench tp --machine dgx-a100 --ranks 8 --heads 64 --d-model 8192` says {} %.",
+  page.says("`./lab bench tp --machine dgx-a100 --ranks 8 --heads 64 --d-model 8192` says {}%.",
             {share("dgx-a100", 8, 8192)});
-  page.cites("arXiv 1909.08053, abstract", {"8.3 G parameters on 512 GPUs, 76 % scaling efficiency"});
+  page.cites("arXiv 1909.08053, abstract", {"8.3 G parameters on 512 GPUs, 76% scaling efficiency"});
   page.cites("arXiv 2205.05198, abstract", {"reduce activation memory 5×"});
   page.cites("arXiv 2311.09431, abstract", {"measured up to 1.45× from doing so on 8 A100"});
   const auto parameters = [](std::size_t layers, std::size_t heads, std::size_t d_model) {
@@ -137,7 +137,7 @@ TEST_F(Week23, Theory) {
   };
   page.cites("Megatron-LM's", {"(1, 2, 4 and 8 GPUs;", "relative to one GPU, 2, 4 and 8 GPUs are right"});
   page.says("(1, 2, 4 and 8 GPUs; {} G to {} G parameters)", {parameters(24, 15, 1920), parameters(42, 32, 4096)});
-  page.says("2, 4 and 8 GPUs are right within {} %",
+  page.says("2, 4 and 8 GPUs are right within {}%",
             {fixed(std::ceil(1000 * largest_difference_from_one_gpu()) / 10, 1)});
   expect_problems(page);
   page.expect_all_known();

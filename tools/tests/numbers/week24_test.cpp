@@ -46,8 +46,8 @@ void problems_of_equal_stages(Page& page) {
 
   int m = 1;
   while (bubble_of_total({8, m}) > 0.2) ++m;
-  page.cites("the problem's own", {"the bubble is at most 20 % of the time", "(p − 1)/(m + p − 1) = 7/(m + 7)"});
-  page.says("For 20 % we need m + 7 = {}, that is m = {}, or {} times as many microbatches as stages.",
+  page.cites("the problem's own", {"the bubble is at most 20% of the time", "(p − 1)/(m + p − 1) = 7/(m + 7)"});
+  page.says("For 20% we need m + 7 = {}, that is m = {}, or {} times as many microbatches as stages.",
             {fixed(m + 7), fixed(m), fixed(m / 8.0, 1)});
 
   // Interleaving's warm-up with one chunk is 2(p − 1 − s).
@@ -58,7 +58,7 @@ void problems_of_equal_stages(Page& page) {
              fixed(numbers::makespan("interleaved", 4, 32, 0.1, 1), 1)});
 
   const int chunks = peak_in_flight(interleaved({8, 16, 2}, 0));
-  page.says("Without chunks it is 7/(16 + 7), that is {} %. With two it is 7/(32 + 7), that is {} %.",
+  page.says("Without chunks it is 7/(16 + 7), that is {}%. With two it is 7/(32 + 7), that is {}%.",
             {fixed(100 * bubble_of_total({8, 16}), 1), fixed(100 * bubble_of_total({8, 16, 2}), 1)});
   page.says("{} of half a stage, which is {} times 1F1B's {}.",
             {fixed(chunks), fixed(chunks / 2.0 / 8, 2), fixed(peak_in_flight(one_f_one_b({8, 16}, 0)))});
@@ -72,7 +72,7 @@ void problem_of_zero_bubble(Page& page) {
   page.says(
       "p = 8, m = 24 and F = {}, B = {}, W = {} ms.",
       {fixed(1e3 * times.forward, 3), fixed(1e3 * times.input_gradient, 3), fixed(1e3 * times.weight_gradient, 3)});
-  page.says("The published rates are {}, {} and {} %.",
+  page.says("The published rates are {}, {} and {}%.",
             {fixed(100 * row.one_f_one_b, 2), fixed(100 * row.zb_h1, 2), fixed(100 * row.zb_h2, 2)});
   page.says("hops of {} ms", {fixed(1e3 * times.transfer, 3)});
   times.transfer = 0;
@@ -88,7 +88,7 @@ void problem_of_zero_bubble(Page& page) {
       span = std::max(span, stage.back().end - stage.front().begin);
     return fixed(100 * (1 - row.microbatches * turn / span), 2);
   };
-  page.says("As shares that is {}, {} and {} %.", {rate("1f1b"), rate("zb-h1"), rate("zb-h2")});
+  page.says("As shares that is {}, {} and {}%.", {rate("1f1b"), rate("zb-h1"), rate("zb-h2")});
 }
 
 /// Problem 8: the last stage has 1.5 times the others' work, and all together as much as before.
@@ -100,13 +100,13 @@ void problem_of_unequal_stages(Page& page) {
   double run = 0;
   for (const auto& stage : time_schedule(week24::make_schedule("1f1b", shape), shape, stages))
     run = std::max(run, stage.back().end);
-  page.cites("an example of a bubble, that of the table", {"has a bubble of 37.5 %"});
+  page.cites("an example of a bubble, that of the table", {"has a bubble of 37.5%"});
   page.says("Four stages with {} ms of work each, m = {}, take {} ms under 1F1B.",
             {fixed(work), fixed(shape.microbatches), fixed(equal)});
   page.cites("the problem's own", {"until it has 1.5 times as much as each of the others"});
   page.says("The run now takes {} ms.", {fixed(run)});
-  page.says("The ideal was {} ms and the bubble {} %.", {fixed(work), fixed(100 * (1 - work / equal))});
-  page.says("the last stage works for {} ms, and the bubble is {} of {} ms, which is {} %.",
+  page.says("The ideal was {} ms and the bubble {}%.", {fixed(work), fixed(100 * (1 - work / equal))});
+  page.says("the last stage works for {} ms, and the bubble is {} of {} ms, which is {}%.",
             {fixed(work * last), fixed(run - work * last), fixed(run), fixed(100 * (1 - work * last / run))});
   page.says("Over the serial {} ms the speedup has fallen from {} to {}.",
             {fixed(4 * work), fixed(4 * work / equal, 1), fixed(4 * work / run, 1)});
@@ -127,35 +127,34 @@ TEST(Week24, Theory) {
 
   const auto used = [](int m) { return fixed(100 * (1 - bubble_of_total({2, m}))); };
   page.says(
-      "p = 2: m/(m + 1) of the time is work: {}, {}, {} % for m = 1, 4, 8. An idle {} % is not a loss *relative to one "
-      "GPU*: two stages at {} % are {} times as fast as one.",
+      "p = 2: m/(m + 1) of the time is work: {}, {}, {}% for m = 1, 4, 8. An idle {}% is not a loss *relative to one "
+      "GPU*: two stages at {}% are {} times as fast as one.",
       {used(1), used(4), used(8), fixed(100 * bubble_of_total({2, 4})), used(4),
        fixed(2 * (1 - bubble_of_total({2, 4})), 1)});
   const auto idle = [](const char* schedule) {
     return fixed(100 * (1 - 32 * 3 / numbers::makespan(schedule, 4, 32, 0.1)), 2);
   };
-  page.says("p = 4, m = 32, T a tenth of F = B = W: {} % idle for GPipe, {} % for 1F1B.",
-            {idle("gpipe"), idle("1f1b")});
+  page.says("p = 4, m = 32, T a tenth of F = B = W: {}% idle for GPipe, {}% for 1F1B.", {idle("gpipe"), idle("1f1b")});
 
   page.cites("the example's", {"| | formula | p = 4, m = 8 | use |"});
-  page.says("| idle / ideal | (p − 1)/(v·m) | {} % |", {fixed(100 * bubble_of_ideal({4, 8}), 1)});
-  page.says("| idle / total | (p − 1)/(v·m + p − 1) | {} % |", {fixed(100 * bubble_of_total({4, 8}), 1)});
-  page.says("| relative to the longest span | (span − m(F + B + W))/span | {} % |",
+  page.says("| idle / ideal | (p − 1)/(v·m) | {}% |", {fixed(100 * bubble_of_ideal({4, 8}), 1)});
+  page.says("| idle / total | (p − 1)/(v·m + p − 1) | {}% |", {fixed(100 * bubble_of_total({4, 8}), 1)});
+  page.says("| relative to the longest span | (span − m(F + B + W))/span | {}% |",
             {fixed(100 * (1 - 24 / numbers::makespan("gpipe", 4, 8, 0)), 1)});
 
   page.cites("arXiv 1811.06965, Table 2", {"a Transformer is 6.3 times as fast on 8 accelerators, with M = 32"});
-  page.says("of the total, {} % for p = 4", {fixed(100 * bubble_of_total({4, 16}))});
+  page.says("of the total, {}% for p = 4", {fixed(100 * bubble_of_total({4, 16}))});
   const double eight = 8 * (1 - bubble_of_total({8, 32}));
-  page.says("KM/(M + K − 1) = {} for K = 8 and M = 32, so 6.3 leaves {} % for everything else.",
+  page.says("KM/(M + K − 1) = {} for K = 8 and M = 32, so 6.3 leaves {}% for everything else.",
             {fixed(eight, 2), fixed(100 * (1 - 6.3 / eight))});
   page.cites("arXiv 2006.09503", {"Read section 3.2"});
-  page.cites("arXiv 2104.04473, abstract", {"interleaving gains 10 % and more", "52 % of the peak on 3,072 A100"});
-  page.cites("arXiv 2401.10241, abstract", {"up to 23 % more throughput than 1F1B in the same memory, 31 % with more"});
+  page.cites("arXiv 2104.04473, abstract", {"interleaving gains 10% and more", "52% of the peak on 3,072 A100"});
+  page.cites("arXiv 2401.10241, abstract", {"up to 23% more throughput than 1F1B in the same memory, 31% with more"});
   for (const auto& [name, published] : {std::pair{"1f1b", &PublishedRates::one_f_one_b},
                                         {"zb-h1", &PublishedRates::zb_h1},
                                         {"zb-h2", &PublishedRates::zb_h2}})
     EXPECT_LT(apart(name, published).absolute, 0.00006) << name;
-  page.says("to four decimals for 1F1B, ZB-H1 and ZB-H2, within {} % for interleaving",
+  page.says("to four decimals for 1F1B, ZB-H1 and ZB-H2, within {}% for interleaving",
             {fixed(std::ceil(100 * apart("interleaved", &PublishedRates::interleaved).relative))});
   problems_of_equal_stages(page);
   problem_of_zero_bubble(page);

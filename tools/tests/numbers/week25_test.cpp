@@ -68,13 +68,13 @@ void one_step_on_three_axes(Page& page) {
   page.cites("the example's", {"a norm √8 times too large"});
   const week25::PhantomStep step = step_of(gpt3(), {.dp = 8, .tp = 8, .pp = 16});
   page.says("GPT-3's {} ranks become {}, one per stage", {fixed(gpt3().cluster.gpus), fixed(step.simulated_ranks)});
-  page.says("| GPT-3 175B, {} sequences | (8, 8, 16) | 192 | {} | {} % | {} % | {} GiB | {} ranks |",
+  page.says("| GPT-3 175B, {} sequences | (8, 8, 16) | 192 | {} | {}% | {}% | {} GiB | {} ranks |",
             {fixed(gpt3().global_batch), fixed(step.seconds, 1), percent(step.bubble_of_ideal, 1), percent(step.mfu, 1),
              fixed(step.peak_bytes() / (1 << 30), 1), fixed(step.simulated_ranks)});
   for (const auto& [words, row] :
        {std::pair{"interleaved v = 3 | (1, 8, 35) | 280", "| 530 billion | 1 × 8 × 35 |"},
         {"| 1T, 512 sequences, sequence parallelism | (1, 8, 64) | 512", "| 1,008 billion | 1 × 8 × 64 |"}})
-    page.says(words + std::string(" | {} | {} % | {} % | {} GiB | {} ranks |"),
+    page.says(words + std::string(" | {} | {}% | {}% | {} GiB | {} ranks |"),
               {fixed(reported(row, 5), 1), fixed(reported(row, 7), 1), fixed(reported(row, 6), 1),
                fixed(reported(row, 9) * 1e9 / (1 << 30), 1), fixed(reported(row, 3))});
 }
@@ -91,14 +91,14 @@ void choosing(Page& page) {
   page.says("Recomputation keeps {} bytes per row and channel of each block instead of about {}",
             {kept(true), kept(false)});
   for (const char* name : {"gpipe", "1f1b", "zb-h1"}) EXPECT_NEAR(too_short({name, 1}), 0, 1e-9) << name;
-  page.says("of 12p microbatches by up to {} % with v = 2 and {} % with v = 3",
+  page.says("of 12p microbatches by up to {}% with v = 2 and {}% with v = 3",
             {percent(too_short({"interleaved", 2}), 0), percent(too_short({"interleaved", 3}), 0)});
 
   page.cites("Lab25_6c.RanksStrategiesAsTheSimulatorDoes expects it",
-             {"rank correlation above 0.98, errors within 12 %"});
-  page.cites("./lab plan --simulate 10; suite.plan expects at most 4 and 3 % of five plans, and which is the best",
-             {"On 1,024 GPUs, where", "ten best plans are at most 1.6 % shorter than simulated",
-              "their memory is right to 2.3 % (`--simulate 10`)"});
+             {"rank correlation above 0.98, errors within 12%"});
+  page.cites("./lab plan --simulate 10; suite.plan expects at most 4 and 3% of five plans, and which is the best",
+             {"On 1,024 GPUs, where", "ten best plans are at most 1.6% shorter than simulated",
+              "their memory is right to 2.3% (`--simulate 10`)"});
   const auto time = [&](const week25::Strategy& strategy) { return predictor.rate(strategy).time; };
   const week25::StepTime plain = time({.dp = 8, .tp = 8, .pp = 16, .recompute = true});
   const week25::StepTime chunks = time({.dp = 8, .tp = 8, .pp = 16, .schedule = "interleaved", .chunks = 3});
@@ -108,7 +108,7 @@ void choosing(Page& page) {
       "the "
       "difference {} s are the recomputed forward, {} s the bubble that six chunks per stage avoid. Without "
       "recomputation and with chunks 8 × 8 × 16 takes {} s. The rest is tp = 8, whose shards are so thin that products "
-      "run {} % slower and "
+      "run {}% slower and "
       "all-reduces take {} s more.",
       {fixed(plain.total(), 1), fixed(best.total(), 1), fixed(plain.recomputed, 1),
        fixed(plain.bubble - best.bubble, 1), fixed(chunks.total(), 1), percent(chunks.compute / best.compute - 1, 0),
@@ -117,7 +117,7 @@ void choosing(Page& page) {
   page.says("8 stages and 16 replicas, fits without changes: {} GB, {} s",
             {fixed(other.peak_bytes() / 1e9, 1), fixed(other.seconds, 1)});
   Page("docs/learn/claims.md")
-      .says("| {} s a step, 65 % MFU; the planner's best, 32 × 4 × 8, {} s",
+      .says("| {} s a step, 65% MFU; the planner's best, 32 × 4 × 8, {} s",
             {fixed(other.seconds, 1), fixed(best.total(), 1)});
   page.cites("the cluster's", {"jitter of 1,024 GPUs"});
 }
@@ -192,10 +192,10 @@ void how_often_to_save(Page& page) {
   const auto saves = [&](double interval) { return example.save / interval; };
   const auto lost = [&](double interval) { return interval / 2 / example.mtbf; };
   page.says(
-      "The root of 2 · 50 · {} is {} s. We lose {} % of the work to saves, {} % to failures and {} % to restarts, "
-      "together {} %. With half the interval it is {} and {} %, with twice the interval the other way round, so {} % "
+      "The root of 2 · 50 · {} is {} s. We lose {}% of the work to saves, {}% to failures and {}% to restarts, "
+      "together {}%. With half the interval it is {} and {}%, with twice the interval the other way round, so {}% "
       "with "
-      "restarts. Exactly, and as a share of all the time, we waste {} % at {} s.",
+      "restarts. Exactly, and as a share of all the time, we waste {}% at {} s.",
       {fixed(example.mtbf), fixed(tau), percent(saves(tau), 0), percent(lost(tau), 0), percent(restarts, 0),
        percent(saves(tau) + lost(tau) + restarts, 0), percent(saves(tau / 2), 0), percent(lost(tau / 2), 1),
        percent(saves(2 * tau) + lost(2 * tau) + restarts, 1), percent(expected_waste(example, tau), 1), fixed(tau)});
@@ -206,7 +206,7 @@ void how_often_to_save(Page& page) {
     const auto beyond = [&](double interval) {
       return 100 * (expected_waste(costs, interval) / expected_waste(costs, best) - 1);
     };
-    page.says("| {} | {} | + {} % | {} % | {} % | {} % |",
+    page.says("| {} | {} | + {}% | {}% | {}% | {}% |",
               {fmt::format("{}", save), rounded(best, 4), rounded(100 * (young / best - 1), 2),
                percent(daly / best - 1, 2), rounded(beyond(young), 2), fixed(beyond(daly), 4)});
   }
@@ -216,7 +216,7 @@ void how_often_to_save(Page& page) {
     const auto [young, daly] = week25::best_intervals(costs);
     most = std::max(most, 1 - expected_waste(costs, daly) / expected_waste(costs, young));
   }
-  page.says("Daly's never reduces the waste by more than {} %.", {percent(most, 1)});
+  page.says("Daly's never reduces the waste by more than {}%.", {percent(most, 1)});
 }
 
 class Week25 : public Programs {};
@@ -239,7 +239,7 @@ TEST_F(Week25, Theory) {
     const Json run =
         row("bench_saving_sim", [&, interval = interval](const Json& each) { return each.at("interval") == interval; });
     const auto share = [&](const char* field) { return percent(run.at(field), 2); };
-    page.says(fmt::format("| {{}} minutes{} | {{}} % | {{}} % | {{}} % | {{}} % | {{}} % |", name),
+    page.says(fmt::format("| {{}} minutes{} | {{}}% | {{}}% | {{}}% | {{}}% | {{}}% |", name),
               {rounded(run.at("interval_seconds").get<double>() / 60, 3), share("predicted_waste"), share("waste"),
                share("saves_share"), share("lost_share"), share("restarts_share")});
     page.says("sees the same {} failures (δ = {} s, R = {} minutes, M = {} hours",
