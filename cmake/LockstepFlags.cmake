@@ -21,7 +21,16 @@ endif()
 # precompiled header has by its text: one that differs from it in a comment alone would be included twice.
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
+  # It fails, and each compilation with it, if it cannot write to its folder, as without a home of one's own.
+  execute_process(COMMAND ${LOCKSTEP_CCACHE} --get-config cache_dir OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE
+                  ERROR_QUIET)
+  execute_process(COMMAND sh -c "mkdir -p \"$0\" && test -w \"$0\"" "${folder}" RESULT_VARIABLE unwritable OUTPUT_QUIET
+                  ERROR_QUIET)
+  set(folder "")
+  if(unwritable)
+    set(folder CCACHE_DIR=${CMAKE_BINARY_DIR}/ccache)
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER env ${folder} CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${LOCKSTEP_CCACHE})
   set(LOCKSTEP_ANSWERS_LAUNCHER "")
 else()
