@@ -117,6 +117,9 @@ def lacking(section):
     """What an exercise's section should have: each part, in this order; an output, and mistakes, that CI checks."""
     if [title for title in re.findall(r"^### (.*)$", section, re.M) if title in PARTS] != PARTS:
         yield "lacks a part, or has them in another order: " + ", ".join(PARTS)
+    run = section[section.find("### Run it") :]
+    if not re.search(r"^```\n\./lab check \d", run[: run.find("<!-- output, ")], re.M):
+        yield 'should begin its "Run it" with the command that checks it, before any output'
     if "<!-- output, " not in section:
         yield "shows no output that .ci/outputs.py checks"
     if section.count("<!-- mistake ") < FEWEST_MISTAKES:
