@@ -59,10 +59,11 @@ for name in 21.2 '21.1$' 25.5; do
   [ "$(listed)" -eq 1 ] || fail 'it should find one exercise'
 done
 
-# The build for a debugger: the page's flags are those of an answer.
+# The builds for a debugger and for a sanitizer: the page's flags are those of an answer.
 block sh > "$folder/commands"
 command=$(grep '^cmake --preset' "$folder/commands")
 sh -c "$command" > "$folder/said" 2>&1 || fail 'it should configure'
 grep '"command".*mine\.21\.2\.dir' build/debug/compile_commands.json > "$folder/said" || fail 'it should have the answer'
+grep '"command".*mine\.21\.2\.dir' build/asan/compile_commands.json | grep -q -e '-fsanitize=address' || fail 'the answer should be sanitized'
 grep -q -e ' -O0 -g ' "$folder/said" || fail 'the answer should be compiled with -O0 -g'
 if grep -q -e ' -g1' "$folder/said"; then fail '-g1 should not be added to -g'; fi
