@@ -1,5 +1,5 @@
-// What the running rank of this process last asked of the runtime, for a signal handler: only it may look while a rank
-// computes.
+// What the rank of this process that runs, or ran last, last asked of the runtime, for a signal handler: only it may
+// look while a rank computes.
 #pragma once
 
 #include "common/error.hpp"
@@ -11,7 +11,8 @@ struct LastCall {
   Location where{};  ///< line 0: it has made none
 };
 
-/// Of the rank that runs; null between ranks, and outside of a run. Set by backends whose ranks share a process.
+/// Of the rank that runs or, between ranks, ran last; null outside of a run. Set by backends whose ranks share a
+/// process.
 inline const LastCall* volatile running_call = nullptr;
 
 }  // namespace lockstep

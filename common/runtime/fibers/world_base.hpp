@@ -37,6 +37,7 @@ class WorldBase {
   bool must_stay() const { return has_outliving_slices(); }
   /// Frees stacks or threads after the run.
   void drop_fibers() {
+    running_call = nullptr;
     each_queue([](Queue& queue) { queue.fiber.reset(); });
     fibers_.reset();
   }
@@ -80,7 +81,7 @@ class WorldBase {
         program_(program),
         groups_(options.ranks),
         values_(options.ranks) {}
-  ~WorldBase() = default;
+  ~WorldBase() { running_call = nullptr; }
 
   /// Makes the ranks, which need an otherwise complete world: called at the end of its constructor.
   void make_ranks() {
@@ -107,7 +108,6 @@ class WorldBase {
     private_data_.enter(queue.last_call.rank);
     running_call = &queue.last_call;
     queue.fiber->resume();
-    running_call = nullptr;
     running_ = nullptr;
   }
 

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -324,6 +327,32 @@ TEST(WatchDeathTest, WhatRunsIsSaidWithItsLastCall) {
   };
   EXPECT_EXIT(watched(endless), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+\t1\t.*cases_test.cpp:[0-9]+\t");
   EXPECT_EXIT(watched([] { raise(SIGALRM), _exit(3); }), ::testing::ExitedWithCode(3), "lockstep-still: [0-9]+\t-1\t");
+}
+
+void alarm_every(int microseconds) {
+  const itimerval every{.it_interval = {.tv_sec = 0, .tv_usec = microseconds},
+                        .it_value = {.tv_sec = 0, .tv_usec = microseconds}};
+  setitimer(ITIMER_REAL, &every, nullptr);
+}
+
+TEST(WatchDeathTest, BetweenTwoRanksItIsTheLastCallOfTheOneThatRanLast) {
+  const auto exchange = [] {
+    RunOptions options;
+    options.ranks = 2;
+    run(options, [](Rank me) {
+      Slice out = me.allocate(1, DType::f32, Category::buffer), in = me.allocate(1, DType::f32, Category::buffer);
+      fill(me, out, 1);
+      for (int step = 0; step < 20'000; ++step) {
+        me.exchange({send(1 - me.rank(), out), receive(1 - me.rank(), in)});
+        if (me.rank() == 0 && step == 10) alarm_every(200);
+        if (me.rank() == 0 && step == 19'990) alarm_every(0);
+      }
+      return Values{};
+    });
+    _exit(3);
+  };
+  EXPECT_EXIT(watched(exchange), ::testing::ExitedWithCode(3),
+              "^(lockstep-still: [0-9]+\t[01]\t[^\n]*cases_test.cpp:[0-9]+\t[^\n]*\n)+$");
 }
 
 TEST(WatchDeathTest, ACrashSaysItsCalls) {
