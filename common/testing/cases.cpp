@@ -16,6 +16,7 @@
 #include "common/testing/drawn.hpp"
 #include "common/testing/options.hpp"
 #include "common/testing/verdict.hpp"
+#include "common/testing/watch.hpp"
 
 namespace lockstep::testing {
 
@@ -49,14 +50,26 @@ bool not_written(const Outcome& outcome) {
   return outcome.verdict == Verdict::not_implemented || outcome.verdict == Verdict::does_not_compile;
 }
 
+/// The options that ask for this case alone.
+std::string options_of(const Case& the_case, std::optional<std::uint64_t> perturb) {
+  const std::optional<std::uint64_t> seed = test_options().seed;
+  return fmt::format("--ranks {} --size {}{}{}{}", the_case.ranks, the_case.size,
+                     perturb ? fmt::format(" --perturb {}", *perturb) : "",
+                     seed ? fmt::format(" --seed {}", *seed) : "",
+                     on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
+}
+
 /// The commands that run this case again, first the one that shows it.
 std::string replay(const Case& the_case, std::optional<std::uint64_t> perturb) {
-  const std::optional<std::uint64_t> seed = test_options().seed;
-  const std::string which =
-      fmt::format("check {} --ranks {} --size {}{}{}{}", exercise_id(), the_case.ranks, the_case.size,
-                  perturb ? fmt::format(" --perturb {}", *perturb) : "", seed ? fmt::format(" --seed {}", *seed) : "",
-                  on_simulator() ? "" : fmt::format(" --backend {}", backend_name()));
-  return fmt::format("see it: ./lab view {0}\nreplay: ./lab {0} --trace", which);
+  return fmt::format("see it: ./lab view {0}\nreplay: ./lab {0} --trace",
+                     fmt::format("check {} {}", exercise_id(), options_of(the_case, perturb)));
+}
+
+/// "with 3 ranks and 7 elements per rank".
+std::string words_of(const Case& the_case, const CasePlan& plan) {
+  const std::string text = "with " + counted(static_cast<std::size_t>(the_case.ranks), "rank");
+  if (!plan.which.empty()) return fmt::format("{}, {} {}", text, plan.which, the_case.size);
+  return plan.unit.empty() ? text : fmt::format("{} and {}", text, counted(the_case.size, plan.unit));
 }
 
 /// Returns a chart and, for few ranks, the messages, unless queued work is perturbed. Tests that look at the same run
@@ -112,11 +125,7 @@ void write_trace(const Case& the_case, const Outcome& outcome, const std::string
 /// The message about a failed case.
 std::string report(const Case& the_case, const CasePlan& plan, const Outcome& outcome, const std::string& wrong,
                    std::optional<std::uint64_t> perturb) {
-  std::string text = "with " + counted(static_cast<std::size_t>(the_case.ranks), "rank");
-  if (!plan.which.empty())
-    text += fmt::format(", {} {}", plan.which, the_case.size);
-  else if (!plan.unit.empty())
-    text += " and " + counted(the_case.size, plan.unit);
+  std::string text = words_of(the_case, plan);
   if (perturb)
     text += fmt::format(
         ", queued work run early or late (--perturb {}): the result depends on timing, so a wait is missing", *perturb);
@@ -150,6 +159,7 @@ void note_virtual_time(double seconds) {
 /// Runs one case once; returns true if it passed.
 bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan,
             std::optional<std::uint64_t> perturb, Location where) {
+  const CaseThatRuns for_signals(words_of(the_case, plan), options_of(the_case, perturb));
   const Outcome outcome = run(options_for(the_case, plan, perturb),
                               Program([&program, the_case](Rank me) { return program(me, the_case); }));
   const std::string wrong = outcome.passed() ? judged(the_case, outcome, judge) : "";

@@ -87,10 +87,31 @@ std::string name_of_answer(const Course& course, const std::string& id) {
   return "";
 }
 
+/// Why a signal ended it, in sentences, each with a space before it; "" where nobody knows.
+std::string why_it_died(int signal, const std::string& cause, const std::string& printed) {
+  if (!cause.empty()) return " " + cause;
+  if (const std::string check = failed_check(printed); signal == SIGABRT && !check.empty())
+    return " The standard library stopped it: " + check + ".";
+  if (signal == SIGSEGV)
+    return " Common causes: an index beyond the end of a std::vector, or a closure that captures by reference ([&]) a "
+           "variable that no longer exists when it runs.";
+  if (signal == SIGILL)
+    return " The compiler stopped it there, because what follows has no meaning: it divides by a constant 0, for "
+           "example.";
+  if (signal == SIGKILL) return " The system does so when memory runs out: does a loop allocate without end?";
+  return "";
+}
+
+/// How many of a program's last lines an explanation shows.
+constexpr int kLastLines = 12;
+
 /// How a program ended that left no verdict on the test it was in, whose row says where it stands. `answer`: the file.
 Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options,
                      const Sayings& said_of_it, const std::string& answer) {
-  const std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
+  std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
+  if (!said_of_it.the_case().empty()) test += " " + said_of_it.the_case();
+  const std::string check =
+      fmt::format("./lab check {}{}{}", running.id, said_of_it.options().empty() ? "" : " ", said_of_it.options());
   bool too_long = ended.timed_out || ended.exit_code == 124;
   int signal = ended.exit_code > 128 ? ended.exit_code - 128 : 0;  // also what a launcher says of a rank
   running.verdict = std::string(to_string(too_long ? Verdict::timeout : Verdict::crash));
@@ -107,23 +128,20 @@ Judgement broken_off(Judgement running, const Ended& ended, const Output& output
     if (has_processes(options.backend)) {
       running.message += fmt::format(
           " Or a deadlock? Run ./lab check {} on the simulator: it says which ranks wait, and where.", running.id);
+    } else {
+      running.message += "\nreplay: " + check;
     }
   } else if (signal) {
     const std::string place = said_of_it.place_in(answer);
     running.message = fmt::format(
-        "{} was killed by signal {} ({}){}; ./lab check {} --debug stops there in gdb, where `bt` lists the calls that "
-        "led there",
-        test, signal, strsignal(signal), place.empty() ? "" : " at " + place, running.id);
-    if (const std::string check = failed_check(output.rest); signal == SIGABRT && !check.empty())
-      running.message += ". The standard library stopped it: " + check;
-    if (signal == SIGSEGV)
-      running.message +=
-          ". Common causes: an index beyond the end of a std::vector, or a closure that captures by reference ([&]) "
-          "a variable that no longer exists when it runs";
+        "{} was killed by signal {} ({}){}.{}\nreplay: {}; with --debug, gdb stops there, and `bt` lists the calls "
+        "that led there",
+        test, signal, strsignal(signal), place.empty() ? "" : " at " + place,
+        why_it_died(signal, said_of_it.cause(), output.rest), check);
   } else {
     running.message = fmt::format("{} ended the process with exit code {}", test, ended.exit_code);
   }
-  std::string said = last_lines(output.rest, 12);
+  std::string said = last_lines(output.rest, kLastLines);
   if (!said.empty()) running.message += "\nThe last lines it printed:\n" + indented(said, "  ");
   return running;
 }
@@ -203,7 +221,6 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
     Ended ended = run_command(command);
     if (ended.interrupted()) throw Error(Verdict::usage, "interrupted: these tests did not finish.");
     const Output read = read_output(output);
-    if (options.on_line) each_line(read.rest, options.on_line);
     if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));
     if (!fs::exists(file)) {
       throw Error(Verdict::usage,
@@ -211,6 +228,10 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
     }
     std::vector<Judgement> found = testing::read_judgements(file);
     bool broke_off = !found.empty() && found.back().verdict == "RUNNING", hung = false;
+    if (options.on_line) {  // what an explanation shows is not shown twice
+      const std::size_t shown = broke_off && read.hang.empty() ? last_lines(read.rest, kLastLines).size() : 0;
+      each_line(read.rest.substr(0, read.rest.size() - shown), options.on_line);
+    }
     if (broke_off) {
       const std::string answer = name_of_answer(paths.course, found.back().id);
       Judgement broken = broken_off(found.back(), ended, read, options, sayings, answer);

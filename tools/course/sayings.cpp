@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 
+#include "common/support/text/parse_number.hpp"
 #include "common/testing/watch.hpp"
 #include "tools/course/process.hpp"
 
@@ -22,6 +21,13 @@ std::string function_name(std::string text) {
   return text.substr(text.find_last_of(" :") == text.npos ? 0 : text.find_last_of(" :") + 1);
 }
 
+/// The text up to the next tab, which are taken from `rest`.
+std::string field(std::string_view& rest) {
+  const std::string text(rest.substr(0, rest.find('\t')));
+  rest.remove_prefix(std::min(text.size() + 1, rest.size()));
+  return text;
+}
+
 }  // namespace
 
 std::optional<std::string_view> Sayings::take(std::string_view line) {
@@ -29,14 +35,12 @@ std::optional<std::string_view> Sayings::take(std::string_view line) {
     frames_.emplace_back(line);
     return {};
   }
-  if (line.ends_with(testing::kDied)) {
-    died_ = true, line.remove_suffix(testing::kDied.size());
-    if (line.empty()) return {};
-    return line;
-  }
-  const std::size_t at = line.find(testing::kStill);
+  const std::size_t died = line.find(testing::kDied), still = line.find(testing::kStill), at = std::min(died, still);
   if (at == line.npos) return line;
-  hear(line.substr(at + testing::kStill.size()));
+  if (at == died)
+    hear_died(line.substr(at + testing::kDied.size()));
+  else
+    hear_still(line.substr(at + testing::kStill.size()));
   if (at == 0) return {};
   return line.substr(0, at);
 }
@@ -61,22 +65,26 @@ std::string Sayings::place_in(const std::string& answer) const {
   return "";
 }
 
-void Sayings::hear(std::string_view said) {
-  long seconds = 0;
-  int rank = -1;
-  std::array<char, 512> place{}, function{};
-  if (std::sscanf(std::string(said).c_str(), "%ld %d %511[^\t] %511[^\n]", &seconds, &rank, place.data(),
-                  function.data()) < 3)
-    return;
-  std::string where = std::filesystem::path(place.data()).filename().string(), of = function_name(function.data());
+void Sayings::hear_died(std::string_view said) {
+  died_ = true;
+  cause_ = field(said), case_ = field(said), options_ = field(said);
+}
+
+void Sayings::hear_still(std::string_view said) {
+  const auto seconds = parse_number<long>(field(said));
+  const auto rank = parse_number<int>(field(said));
+  const std::string place = field(said), function = field(said);
+  case_ = field(said), options_ = field(said);
+  if (!seconds || !rank) return;
+  const std::string where = std::filesystem::path(place).filename().string(), of = function_name(function);
   const bool called = !where.ends_with(":0");
-  last_call_ = rank < 0 ? ""
-                        : fmt::format("rank {} {}", rank,
-                                      called ? fmt::format("last called the runtime at {} ({})", where, of)
-                                             : "has not called the runtime yet");
-  if (seconds < next_ || !on_still_) return;
-  next_ = seconds + kSecondsBetween;
-  on_still_(fmt::format("still running after {} s{}", seconds, last_call_.empty() ? "" : ": " + last_call_));
+  last_call_ = *rank < 0 ? ""
+                         : fmt::format("rank {} {}", *rank,
+                                       called ? fmt::format("last called the runtime at {} ({})", where, of)
+                                              : "has not called the runtime yet");
+  if (*seconds < next_ || !on_still_) return;
+  next_ = *seconds + kSecondsBetween;
+  on_still_(fmt::format("still running after {} s{}", *seconds, last_call_.empty() ? "" : ": " + last_call_));
 }
 
 }  // namespace lockstep::tools

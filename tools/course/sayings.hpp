@@ -21,15 +21,21 @@ class Sayings {
   std::optional<std::string_view> take(std::string_view line);
   /// "rank 1 last called the runtime at ring_all_reduce.cpp:20 (ring_reduce_scatter)", or nothing.
   const std::string& last_call() const { return last_call_; }
+  /// "with 3 ranks and 7 elements per rank", and the options that ask for that case alone; or nothing.
+  const std::string& the_case() const { return case_; }
+  const std::string& options() const { return options_; }
+  /// Why it died, a sentence; or nothing.
+  const std::string& cause() const { return cause_; }
   /// "ring_all_reduce.cpp:20 (ring_reduce_scatter)": the innermost line of `answer` among the calls that died.
   std::string place_in(const std::string& answer) const;
 
  private:
-  void hear(std::string_view said);
+  void hear_still(std::string_view said);
+  void hear_died(std::string_view said);
 
   std::filesystem::path program_;
   std::function<void(const std::string&)> on_still_;
-  std::string last_call_;
+  std::string last_call_, case_, options_, cause_;
   std::vector<std::string> frames_;
   bool died_ = false;
   long next_ = 6;  // seconds of a test, from which on_still_ hears again

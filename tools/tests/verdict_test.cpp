@@ -236,6 +236,31 @@ TEST(Verdict, OfAnIndexBeyondTheEndSaysSo) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Verdict, OfACrashSaysWhyAndInWhichCaseAndShowsItsLastLinesOnce) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_crash_{}", getpid());
+  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
+  testing::write_judgements(folder / "a.json", {{.id = "21.2a", .verdict = "RUNNING", .test = "Lab21_2a.Sums"}});
+  const auto program = folder / "program";
+  write_text(program,
+             "#!/bin/sh\ncd " + folder.string() +
+                 "\ncp a.json \"$3\"\nfor i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo \"line $i\"; done\nprintf "
+                 "'lockstep-died: It tripped.\\twith 3 ranks\\t--ranks 3 --size 7\\n' >&2\nkill -FPE $$\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  std::string printed;
+  const auto rows = run_tests(paths, program, {"21.2a"},
+                              {.timeout_seconds = 20, .on_line = [&](std::string_view line) { printed += line; }});
+  EXPECT_EQ(rows.at(0).verdict, "CRASH");
+  const std::string& told = rows.at(0).message;
+  EXPECT_TRUE(told.starts_with("Lab21_2a.Sums with 3 ranks was killed by signal 8 (")) << told;
+  EXPECT_NE(told.find("). It tripped.\nreplay: ./lab check 21.2a --ranks 3 --size 7; with --debug"), told.npos) << told;
+  EXPECT_TRUE(
+      told.ends_with("The last lines it printed:\n  line 2\n  line 3\n  line 4\n  line 5\n  line 6\n  line 7\n"
+                     "  line 8\n  line 9\n  line 10\n  line 11\n  line 12\n  line 13\n"))
+      << told;
+  EXPECT_EQ(printed, "line 1");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_endless_{}", getpid());
   const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
@@ -243,7 +268,7 @@ TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
   const auto program = folder / "program";
   write_text(program, "#!/bin/sh\ncd " + folder.string() +
                           "\ncp a.json \"$3\"\nprintf 'shown lockstep-still: 7\\t1\\t/a b/lock step/ring.cpp:20\\tvoid "
-                          "lockstep::ring(lockstep::Rank, int)\\n' >&2\nexec sleep 600\n");
+                          "lockstep::ring(lockstep::Rank, int)\\twith 3 ranks\\t--ranks 3\\n' >&2\nexec sleep 600\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   std::string still, printed;
   const auto rows = run_tests(paths, program, {"21.2a"},
@@ -251,11 +276,15 @@ TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
                                .on_line = [&](std::string_view line) { printed += line; },
                                .on_still = [&](const std::string& text) { still += text; }});
   EXPECT_EQ(still, "Lab21_2a.Sums is still running after 7 s: rank 1 last called the runtime at ring.cpp:20 (ring)");
-  EXPECT_EQ(printed, "shown ");
+  EXPECT_EQ(printed, "") << "an explanation has it";
   EXPECT_EQ(rows.at(0).verdict, "TIMEOUT");
-  EXPECT_NE(rows.at(0).message.find("infinite loop? In it, rank 1 last called the runtime at ring.cpp:20 (ring)."),
-            std::string::npos)
-      << rows.at(0).message;
+  const std::string& told = rows.at(0).message;
+  EXPECT_TRUE(told.starts_with("Lab21_2a.Sums with 3 ranks was still running after 1 s")) << told;
+  EXPECT_NE(
+      told.find("infinite loop? In it, rank 1 last called the runtime at ring.cpp:20 (ring).\nreplay: ./lab check "
+                "21.2a --ranks 3\nThe last lines it printed:\n  shown \n"),
+      told.npos)
+      << told;
   std::filesystem::remove_all(folder);
 }
 

@@ -357,7 +357,46 @@ TEST(WatchDeathTest, BetweenTwoRanksItIsTheLastCallOfTheOneThatRanLast) {
 
 TEST(WatchDeathTest, ACrashSaysItsCalls) {
   EXPECT_EXIT(watched([] { raise(SIGSEGV); }), ::testing::KilledBySignal(SIGSEGV),
-              "lockstep-died:\n(.*\n)*.*cases_test\\(\\+0x[0-9a-f]+\\)\\[");
+              "lockstep-died: \t\t\n(.*\n)*.*cases_test\\(\\+0x[0-9a-f]+\\)\\[");
+}
+
+TEST(WatchDeathTest, ACrashSaysItsCase) {
+  const auto crash = [] {
+    run_cases(
+        [](Rank, const Case& c) {
+          if (c.size == 2) raise(SIGFPE);
+          return Values{};
+        },
+        [](const Case&, const Outcome&) { return ""; }, {.ranks = {2}, .sizes = sizes_of({1, 2})});
+  };
+  EXPECT_EXIT(watched(crash), ::testing::KilledBySignal(SIGFPE),
+              "lockstep-died: \twith 2 ranks and 2 elements per rank\t--ranks 2 --size 2");
+  const auto over = [&] {
+    run_cases([](Rank, const Case&) { return Values{}; }, [](const Case&, const Outcome&) { return ""; });
+    raise(SIGFPE);
+  };
+  EXPECT_EXIT(watched(over), ::testing::KilledBySignal(SIGFPE), "lockstep-died: \t\t\n");
+}
+
+/// In words that the compiler cannot turn into a loop.
+[[gnu::noinline]] int calls_itself(int depth) {
+  volatile int here = depth;
+  return here < 0 ? 0 : calls_itself(here / 2 + 1) + here;
+}
+
+TEST(WatchDeathTest, ACrashSaysWhy) {
+  const auto divides = [] {  // as the processor would say; some give 0 for 1 / 0
+    siginfo_t info{};
+    info.si_code = FPE_INTDIV;
+    syscall(SYS_rt_sigqueueinfo, getpid(), SIGFPE, &info);
+  };
+  EXPECT_EXIT(watched(divides), ::testing::KilledBySignal(SIGFPE), "lockstep-died: An integer was divided by 0, ");
+  const auto recurses = [] {
+    const rlimit small{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+    setrlimit(RLIMIT_STACK, &small);
+    calls_itself(3);
+  };
+  EXPECT_EXIT(watched(recurses), ::testing::KilledBySignal(SIGSEGV), "lockstep-died: Endless recursion");
 }
 
 TEST(Cases, ATimelineThatCannotBeWrittenIsNotSaidToBe) {
