@@ -76,17 +76,18 @@ std::string which_way(int from, int to, int ranks) {
       forward ? "next" : "previous");
 }
 
-Caught caught() {
+Caught caught(Location last_call) {
+  const std::string after = last_call.line() == 0 ? "" : ", after its call at " + describe(last_call);
   try {
     throw;
   } catch (const Error& error) {
     return {error.verdict(), error.what()};
   } catch (const std::bad_alloc&) {
-    return {Verdict::fail, "out of memory"};
+    return {Verdict::fail, "out of memory" + after};
   } catch (const std::exception& error) {
-    return {Verdict::fail, error.what()};
+    return {Verdict::fail, error.what() + after};
   } catch (...) {
-    return {Verdict::fail, "threw something that is not a std::exception"};
+    return {Verdict::fail, "threw something that is not a std::exception" + after};
   }
 }
 

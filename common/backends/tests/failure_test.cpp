@@ -34,12 +34,13 @@ void expect_twice(int ranks, Verdict verdict, std::initializer_list<const char*>
 
 TEST(Failure, AnExceptionOnOneRankEndsAll) {
   NEED_RANKS(4);
-  expect_twice(4, Verdict::fail, {"rank 2", "the third rank gives up"}, [](Rank me) {
-    Slice a = filled(me, 100'000, 1), b = empty_of(me, 100'000);
-    me.exchange({send(next(me), a), receive(previous(me), b)});
-    if (me.rank() == 2) throw std::runtime_error("the third rank gives up");
-    for (int i = 0; i < 3; ++i) me.exchange({send(next(me), a), receive(previous(me), b)});
-  });
+  expect_twice(4, Verdict::fail, {"rank 2", "the third rank gives up, after its call at failure_test.cpp:"},
+               [](Rank me) {
+                 Slice a = filled(me, 100'000, 1), b = empty_of(me, 100'000);
+                 me.exchange({send(next(me), a), receive(previous(me), b)});
+                 if (me.rank() == 2) throw std::runtime_error("the third rank gives up");
+                 for (int i = 0; i < 3; ++i) me.exchange({send(next(me), a), receive(previous(me), b)});
+               });
 }
 
 TEST(Failure, AnExceptionInAClosureEndsItsRank) {

@@ -22,9 +22,9 @@ void wrong_queue(bool main_called, const std::string& called, const std::string&
   usage_error(main_called ? main_inside_closure(running) : queue_outside_closure(called), where);
 }
 
-Failure current_failure(int rank, const std::string& queue, const Location* closure) {
-  const Caught error = caught();
-  return {error.verdict, thrower(rank, queue, closure) + error.what, rank};
+Failure current_failure(const LastCall& call, const std::string& queue, const Location* closure) {
+  const Caught error = caught(call.where);
+  return {error.verdict, thrower(call.rank, queue, closure) + error.what, call.rank};
 }
 
 Failure outliving_slices(int rank, std::uint64_t blocks) {

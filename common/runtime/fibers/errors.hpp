@@ -6,6 +6,7 @@
 
 #include "common/rank.hpp"
 #include "common/runtime/errors.hpp"
+#include "common/runtime/last_call.hpp"
 
 namespace lockstep {
 
@@ -34,8 +35,8 @@ struct Failure {
   std::string message;
   int rank = -1;
 };
-/// Failure from the exception being handled, thrown by `rank`, in the closure `closure` of `queue` unless null.
-Failure current_failure(int rank, const std::string& queue, const Location* closure);
+/// Failure from the exception being handled, thrown after `call`, in the closure `closure` of `queue` unless null.
+Failure current_failure(const LastCall& call, const std::string& queue, const Location* closure);
 /// Failure of a rank whose program kept slices after its end.
 Failure outliving_slices(int rank, std::uint64_t blocks);
 

@@ -211,7 +211,8 @@ void WorldBase<Types>::record_failure(const Queue& queue) {
   if (failing_) return;  // explain only the first failure
   failing_ = true;
   const auto* closure = queue.closures.current;
-  failure_ = current_failure(queue.owner->world_rank(), queue_names_[queue.index], closure ? &closure->where : nullptr);
+  failure_ = current_failure({.rank = queue.owner->world_rank(), .where = queue.last_call.where},
+                             queue_names_[queue.index], closure ? &closure->where : nullptr);
 }
 
 template <class Types>

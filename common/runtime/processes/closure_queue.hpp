@@ -191,7 +191,7 @@ class ClosureQueue {
       if (scratch != 0) usage_error(scratch_left(scratch), closure.where);
     } catch (const Unwind&) {
     } catch (...) {
-      const Caught error = caught();
+      const Caught error = caught(last_call.load(std::memory_order_relaxed));
       job_.fail(error.verdict, thrower(job_.rank, name, &closure.where) + error.what);
     }
     closure_ended();

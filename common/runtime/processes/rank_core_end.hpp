@@ -18,7 +18,7 @@ Values RankCore<Endpoint>::play(const Program& program) {
     check_all_waited();
   } catch (const Unwind&) {
   } catch (...) {
-    const Caught error = caught();
+    const Caught error = caught(main.last_call.load(std::memory_order_relaxed));
     job_.fail(error.verdict, fmt::format("rank {} on {}: {}", job_.rank, job_.host, error.what));
   }
   end_program();

@@ -18,6 +18,15 @@ TEST(Exception, OfOneRankEndsTheRun) {
          Verdict::fail, {"rank 700: the dog ate it"});
 }
 
+TEST(Exception, OfTheLibraryNamesTheLastCall) {
+  expect(ranks(2),
+         [](Rank me) {
+           if (me.rank() == 1) receive_first(me);
+           if (me.rank() == 0) (void)buffer(me), throw std::bad_alloc();
+         },
+         Verdict::fail, {"rank 0: out of memory, after its call at expect.hpp:"});
+}
+
 TEST(Exception, UnwindsTheOthers) {
   int destroyed = 0;
   struct Witness {
