@@ -77,6 +77,19 @@ std::string place_of(const ::testing::TestInfo& test) {
   return file.empty() ? "" : fmt::format("{}:{}", file, test.line());
 }
 
+/// "3 tests", or, where the filter chose some, "3 chosen tests of 9"; `id` is a row's: an exercise has its parts'
+/// tests.
+std::string tests_in_words(const ::testing::UnitTest& program, const std::string& id, int ran) {
+  int all = 0, chosen = 0;
+  for (int i = 0; i < program.total_test_suite_count(); ++i) {
+    const ::testing::TestSuite& suite = *program.GetTestSuite(i);
+    const std::string of = id_of_suite(suite.name());
+    if (of != id && exercise_of(of) != id) continue;
+    all += suite.total_test_count(), chosen += suite.test_to_run_count();
+  }
+  return chosen == all ? fmt::format("{} tests", ran) : fmt::format("{} chosen tests of {}", ran, all);
+}
+
 std::string current_id() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   return test ? id_of_suite(test->test_suite_name()) : "";
@@ -165,8 +178,8 @@ void VerdictListener::OnTestProgramEnd(const ::testing::UnitTest& program) {
   if (!file_.empty()) write_judgements(file_, rows_);
   if (!print_) return;
   for (const Judgement& judgement : with_exercises(rows_)) {
-    fmt::print("{} {} ({} of {} tests, {:.2f} s)", judgement.id, judgement.verdict, judgement.passed,
-               judgement.passed + judgement.failed, judgement.seconds);
+    fmt::print("{} {} ({} of {}, {:.2f} s)", judgement.id, judgement.verdict, judgement.passed,
+               tests_in_words(program, judgement.id, judgement.passed + judgement.failed), judgement.seconds);
     bool missing = severity(judgement.verdict) == 3 || severity(judgement.verdict) == 2;
     if (judgement.ok() && judgement.skipped > 0) fmt::print("; {} skipped: {}", judgement.skipped, judgement.left_out);
     fmt::print("{}\n", missing ? ": " + judgement.message : "");
