@@ -216,8 +216,10 @@ void TrainLog::validation(int step, double loss) {
   if (std::isfinite(loss)) note(fmt::format("step {:>5}/{}  validation loss {:.4f}", step, plan_.request.steps, loss));
 }
 
+std::size_t TrainLog::last_steps() const { return std::min<std::size_t>(10, records_.size()); }
+
 double TrainLog::mean_last_losses() const {
-  const std::size_t count = std::min<std::size_t>(10, records_.size());
+  const std::size_t count = last_steps();
   double sum = 0;
   for (std::size_t i = records_.size() - count; i < records_.size(); ++i) sum += records_[i].loss;
   return count ? sum / static_cast<double>(count) : NAN;
@@ -255,9 +257,10 @@ void TrainLog::summary(const Outcome& outcome) const {
   if (terminal_) print("\n");
   if (plan_.corpus)
     print(fmt::format(
-        "loss      {:.4f} (mean of the last steps), validation {:.4f}; a model that knows only how often each token "
-        "occurs: {:.4f}\n",
-        mean_last_losses(), validations_.empty() ? NAN : validations_.back().loss, plan_.corpus->unigram_entropy()));
+        "loss      {:.4f} ({}), validation {:.4f}; a model that knows only how often each token occurs: {:.4f}\n",
+        mean_last_losses(),
+        last_steps() == 1 ? "the last step" : fmt::format("mean of the last {} steps", last_steps()),
+        validations_.empty() ? NAN : validations_.back().loss, plan_.corpus->unigram_entropy()));
   print(fmt::format("speed     {} tokens/s{}, {} per step (median){}\n", short_count(tokens_per_second()),
                     virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "",
                     format_seconds(median_step_seconds()),

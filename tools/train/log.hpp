@@ -80,6 +80,7 @@ class TrainLog {
 
  private:
   double tokens_per_second() const;
+  std::size_t last_steps() const;  // of this run, 10 at most
   double mean_last_losses() const;
   double median_step_seconds() const;
   double median_loading_seconds() const;
