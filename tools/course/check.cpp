@@ -260,7 +260,7 @@ int mine_summary(const Paths& paths) {
     const State state = state_of(paths, exercise);
     passed += state.passes;
     if (!state.passes && !state.untouched)
-      others += fmt::format("{} {} {}", others.empty() ? ":" : ",", exercise.id, state.words);
+      others += fmt::format("{} {} {}", others.empty() ? "; begun:" : ",", exercise.id, state.words);
   }
   fmt::print("mine: {} of {} exercises pass{} (`./lab list` shows them)\n", passed, count, others);
   return 0;

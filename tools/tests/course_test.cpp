@@ -128,6 +128,8 @@ TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(next_exercise(paths_).value().id, "1.1") << "it comes round";
   EXPECT_NE(printed([&] { status(paths_); }).find("next   1.1 t, 1 minute"), std::string::npos);
   EXPECT_EQ(describe_next(first()), "1.1 t, 1 minute: ./lab check 1.1");
+  EXPECT_EQ(printed([&] { mine_summary(paths_); }),
+            "mine: 1 of 2 exercises pass; begun: 1.1 edited since PASS (`./lab list` shows them)\n");
 }
 
 /// In a handout of its first week, whose course lists another one.
