@@ -1,5 +1,6 @@
 // ./lab grade for one submission, or for all of a course: what goes where.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -183,6 +184,15 @@ bool goes_into_a_folder(const GradeOptions& options) {
   return options.junit.empty() && !out.empty() && out.extension() != ".json" && !fs::exists(out);
 }
 
+/// A mistyped name is said before minutes of building and grading. Throws Error(usage), which names all of them.
+void need_submissions(const std::vector<std::string>& submissions) {
+  std::vector<std::string> missing;
+  for (const std::string& submission : submissions)
+    if (std::error_code none; !fs::exists(submission, none)) missing.push_back(submission);
+  if (!missing.empty())
+    throw Error(Verdict::usage, fmt::format("There is no {}: nothing was graded.", fmt::join(missing, ", no ")));
+}
+
 }  // namespace
 
 int grade(const Paths& paths, const GradeOptions& asked) {
@@ -194,10 +204,7 @@ int grade(const Paths& paths, const GradeOptions& asked) {
                   fmt::format("{} is the whole computer's files, not a submission: name the folder or archive that was "
                               "handed in.",
                               submission.string()));
-  if (options.submissions.size() > 1)  // a mistyped name is seen at once; it has its row, and the others are graded
-    for (const std::string& submission : options.submissions)
-      if (std::error_code none; !fs::exists(submission, none))
-        fmt::print(stderr, "{}: there is no such file; the others are graded.\n", submission);
+  need_submissions(options.submissions);
   const bool into_a_folder = goes_into_a_folder(options);
   std::vector<SummaryRow> before;
   if (into_a_folder) before = read_summary(folder_of(options));  // a file that is no summary is said before hours

@@ -202,14 +202,17 @@ TEST(Grade, AnArchiveBesideAnswersOrAnotherOrALinkIsNotOpened) {
 TEST(Grade, WhatIsMissingIsSaidBeforeAnythingIsBuilt) {
   const Folder folder("lockstep_grade_missing");
   folder.write("labs/week21_data_parallel/ring_all_reduce_test.cpp", "");
-  const auto path = folder.path;
-  const Paths paths{.source = path, .build = path / "build", .labs = path / "labs", .course = the_course()};
   folder.write("build/backends/sim", "");
-  Heartbeat heartbeat(1);
-  const Grading grading = grade_one(paths, {.what = "21.2", .seed = 1}, (path / "anna.zip").string(), heartbeat);
-  EXPECT_FALSE(grading.graded);
-  EXPECT_EQ(grading.remarks, "nothing was graded: anna.zip is neither a folder nor an archive: there is no such file");
+  const std::filesystem::path path = folder.path, there = folder.write("anna/ring_all_reduce.cpp", "").parent_path();
+  const Paths paths{.source = path, .build = path / "build", .labs = path / "labs", .course = the_course()};
+  const auto refused = [&](const std::vector<std::string>& submissions) {
+    return lockstep::refusal(
+        [&] { grade(paths, {.submissions = submissions, .what = "21.2", .out = path / "grades"}); });
+  };
+  EXPECT_EQ(refused({"no.zip"}), "There is no no.zip: nothing was graded.");
+  EXPECT_EQ(refused({"no.zip", there, "in/*"}), "There is no no.zip, no in/*: nothing was graded.");
   EXPECT_FALSE(std::filesystem::exists(path / "build" / "grade"));
+  EXPECT_FALSE(std::filesystem::exists(path / "grades"));
 }
 
 TEST(Grade, TheNewestOfAStudentCounts) {

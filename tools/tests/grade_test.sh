@@ -165,7 +165,14 @@ row 21.1 5/5 PASS
 mkdir -p "$work/deep/Homework/bob/$week"
 cp "$work/anna/naive_all_reduce.cpp" "$work/deep/Homework/bob/$week/"
 (cd "$work/deep" && tar -czf ../bob.tar.gz Homework)
+name=missing
+code=0
+"$lab" grade "$work/anna.zip" "$work/nothing.zip" "$work/no*" --only 21.1 --out "$work/grades" > "$work/out" 2>&1 || code=$?
+[ $code = 2 ] || fail "$name: the exit code is $code"
+[ "$(cat "$work/out")" = "There is no $work/nothing.zip, no $work/no*: nothing was graded." ] || fail "$name: not in one sentence"
+[ ! -e "$work/grades" ] || fail "$name: a folder of results"
 name=several
+echo 'My answers are below.' > "$work/nothing.zip"
 "$lab" grade "$work/anna.zip" "$work/bob.tar.gz" "$work/nothing.zip" --only 21.10,21.1 --out "$work/grades" > "$work/out" 2>&1 &&
   fail 'several: the exit code is 0, and one was not graded'
 cp "$work/grades/bob.json" "$work/results.json"
@@ -174,7 +181,6 @@ for words in '^submission,points,most,seconds,seed,21.1,21.10,remarks,why$' '^"a
   '^"bob",0,15,[0-9]*,"[0-9]*","NOT SUBMITTED",' '^"nothing",0,0,.*"nothing was graded: '; do
   grep -q "$words" "$work/grades/summary.csv" || fail "several: summary.csv does not say $words"
 done
-head -n 1 "$work/out" | grep -q 'nothing.zip: there is no such file' || fail 'several: what is missing is not said first'
 grep -A1 '^== .*nothing.zip' "$work/out" | grep -q '^nothing was graded: ' || fail 'several: the complaint is not below its submission'
 # A late one joins them, and so does one that comes again. Names may be as long as files', and in any bytes.
 name=late
@@ -387,8 +393,9 @@ fi
 
 # Nothing to grade is a result too.
 name=nothing
+mkdir "$work/nothing"
 "$lab" grade "$work/nothing" --out "$work/results.json" > "$work/out" 2>&1 && fail 'nothing: the exit code is 0'
-says '"score": 0,' 'nothing was graded: nothing is neither'
+says '"score": 0,' 'nothing was graded: nothing in it is an answer'
 
 [ $failures -eq 0 ] && echo PASS
 exit $((failures > 0))
