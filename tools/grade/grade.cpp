@@ -81,8 +81,8 @@ class Grader {
 
   /// Waits for others that grade in this tree, and builds what all submissions share.
   void prepare() {
+    lock_.emplace(root(), "grading " + name_, [this](std::string_view line) { wait(line); });
     heartbeat_.at("building the suite");
-    lock_.emplace(root(), "grading " + name_);
     build_the_suite();
   }
 
@@ -108,6 +108,13 @@ class Grader {
   fs::path root() const { return paths_.build / "grade"; }
   bool elsewhere() const { return options_.backend != "sim"; }
   std::string program(const Exercise& e) const { return fmt::format("graded.{}_sim", e.id); }
+
+  /// Says at once, and as long as it takes, that another one grades in this tree.
+  void wait(std::string_view line) {
+    heartbeat_.at("waiting until another ./lab grade has ended");
+    const auto quiet = heartbeat_.quiet();
+    fmt::print(stderr, "{}\n", line);
+  }
 
   void build_the_suite() {
     std::vector<std::string> targets{"lockstep_grade_seal", "lockstep_grade_start"};
@@ -150,7 +157,7 @@ class Grader {
     at_a_time(options_.jobs, exercises_.size(), [this](std::size_t i) {
       const auto answer = submission_.answers.find(exercises_[i].id);
       if (answer == submission_.answers.end()) return heartbeat_.step();
-      heartbeat_.at(fmt::format("compiling {}", exercises_[i].id));
+      const Heartbeat::Part part(heartbeat_, fmt::format("compiling {}", exercises_[i].id));
       compiled_.at(answer->first) = failing_closed<Compiled>([&] {
         need_time();
         const Scratch folder;
@@ -251,7 +258,7 @@ class Grader {
     GradedRow refusal = failing_closed([&] { return not_run(e); });
     double seconds = options_.timeout_seconds;
     for (GradedRow& row : rows) {
-      heartbeat_.at(row.id);
+      const Heartbeat::Part part(heartbeat_, row.id);
       GradedRow found = refusal.verdict.empty() ? failing_closed([&] {
         need_time();
         return judge_->part(e, row.id, paths_.program(program(e)), seconds);

@@ -112,7 +112,6 @@ Regraded grade_into(const Paths& paths, const GradeOptions& options, const Hande
   const std::optional<Before> before = graded_before(rows_before, folder, name);
   if (options.resume && before && !before->grading.rows.empty() && !of.empty() && before->row.of == of &&
       before->row.graded) {
-    heartbeat.skip();
     const auto quiet = heartbeat.quiet();
     fmt::print("{} of {} points: graded before, and not changed since\n", before->row.points, before->row.most);
     return {before->row, ""};

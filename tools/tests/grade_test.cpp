@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 
 #include "common/error.hpp"
 #include "common/support/tests/refusal_testing.hpp"
@@ -235,10 +237,36 @@ TEST(Grade, TheNewestOfAStudentCounts) {
 
 TEST(Grade, AHeartbeatSaysWhichSubmissionAndWhat) {
   Heartbeat heartbeat(10);
-  for (const char* name : {"anna", "bob", "carol"}) heartbeat.begin(name);
-  heartbeat.expect(4);
-  heartbeat.at("21.2a");
-  EXPECT_EQ(heartbeat.line(), "[3/10] carol: 21.2a");  // who has begun just now knows nothing of the rest
+  heartbeat.begin("anna");
+  heartbeat.at("linking its answers");
+  EXPECT_EQ(heartbeat.line(), "[1/10] anna: linking its answers");
+  const Heartbeat::Part first(heartbeat, "21.2a");
+  EXPECT_EQ(heartbeat.line(), "[1/10] anna: 21.2a");
+  std::optional<Heartbeat::Part> second(std::in_place, heartbeat, "21.5");
+  const Heartbeat::Part third(heartbeat, "21.6");
+  EXPECT_EQ(heartbeat.line(), "[1/10] anna: 21.2a and 2 more") << "the one that takes longest";
+  second.reset();
+  EXPECT_EQ(heartbeat.line(), "[1/10] anna: 21.2a and 1 more");
+}
+
+TEST(Grade, AHeartbeatEstimatesByTheSubmissionsThatWereGraded) {
+  using std::chrono::minutes;
+  Heartbeat::Clock::time_point now{};
+  Heartbeat heartbeat(10, [&] { return now; });
+  const auto grade_for = [&](minutes time) { heartbeat.expect(2), heartbeat.step(), now += time; };
+  heartbeat.begin("anna");
+  now += minutes(30);  // the suite is built
+  grade_for(minutes(2));
+  EXPECT_EQ(heartbeat.line(), "[1/10] anna: reading it") << "the first knows nothing of the rest";
+  heartbeat.begin("bob");  // was graded before, or cannot be read
+  heartbeat.begin("carol");
+  now += minutes(7);  // another ./lab grade is at it
+  heartbeat.at("building the suite");
+  EXPECT_EQ(heartbeat.line(), "[3/10] carol: building the suite, about 16 min left") << "8 of 2 min each";
+  grade_for(minutes(4));
+  EXPECT_EQ(heartbeat.line(), "[3/10] carol: building the suite, about 15 min left") << "half of it is done";
+  for (const char* name : {"dan", "eve"}) heartbeat.begin(name);
+  EXPECT_EQ(heartbeat.line(), "[5/10] eve: reading it, about 18 min left") << "6 of 3 min each";
 }
 
 TEST(Grade, ANameOfResultsIsShortAndReadable) {

@@ -223,6 +223,14 @@ env PATH="$work/bin:$PATH" "$lab" grade "$work/anna" --only 21.1 --out "$work/al
 most=$(($(date +%s) - $(cat "$work/built") + 1))
 [ "$(sed -n 's/^"anna",5,5,\([0-9]*\),.*/\1/p' "$work/alone/summary.csv")" -le "$most" ] || fail "$name: more than $most s"
 grep -q '^== .*/anna (1 of 1)$' "$work/seen" || fail "$name: nothing was seen before the build"
+# Who waits for another one that grades here says so, and does not say that it builds.
+name=waiting
+flock "${lab%/*}/../grade/lock" sleep 15 &
+sleep 1
+"$lab" grade "$work/anna" --only 21.1 --out "$work/waits" > "$work/out" 2>&1 || fail "$name: not graded"
+grep -q '^waiting: ' "$work/out" || fail "$name: it is not said at once"
+grep -q '^\[1/1\] anna: waiting until another ./lab grade has ended$' "$work/out" || fail "$name: it is not said again"
+wait
 # What this commit has graded already, and did not change, stays as it is.
 name=resumed
 resume() { "$lab" grade "$work/bob.zip" "$work/anna.zip" --only 21.1 --out "$work/again" --resume > "$work/out" 2>&1 || fail "$name"; }
