@@ -58,13 +58,22 @@ bool is_archive(const fs::path& file) {
   return std::find(kinds.begin(), kinds.end(), file.extension()) != kinds.end();
 }
 
+/// What macOS puts beside files in a folder or archive: of no interest to anybody.
+bool is_of_macos(const fs::path& inside) {
+  return inside.filename().string().starts_with("._") || inside.filename() == ".DS_Store" ||
+         std::find(inside.begin(), inside.end(), "__MACOSX") != inside.end();
+}
+
 /// For a person to see, where a name may have been misspelt, or a folder is in the wrong one.
 void note_ignored(Submission& result, const std::vector<Exercise>& course, const fs::path& inside) {
-  const bool answer = inside.extension() == ".cpp" && !inside.stem().string().ends_with("_test");
-  if (answer && result.ignored.size() < kMostIgnored) result.ignored.push_back(inside.string());
   if (is_archive(inside) && result.archives.size() < kMostIgnored) result.archives.push_back(inside.string());
   for (const Exercise& exercise : course)
-    if (inside.filename() == exercise.name + ".cpp") result.misplaced.try_emplace(exercise.id, inside.string());
+    if (inside.filename() == exercise.name + ".cpp") {
+      result.misplaced.try_emplace(exercise.id, inside.string());
+      return;
+    }
+  const bool answer = inside.extension() == ".cpp" && !inside.stem().string().ends_with("_test");
+  if (answer && result.ignored.size() < kMostIgnored) result.ignored.push_back(inside.string());
 }
 
 /// Sources before all others, in which a misspelt name is seen.
@@ -89,11 +98,11 @@ void add_answer(Submission& result, const Exercise& exercise, const fs::path& fo
 /// Files below `folder`; those at an exercise's own place go before others of the same name.
 Submission read_files(const std::vector<fs::path>& files, const std::vector<Exercise>& course, const fs::path& folder) {
   Submission result;
-  result.files = files.size();
   std::vector<fs::path> unsure;
   for (const fs::path& file : files) {
     const fs::path inside = file.lexically_relative(folder);
-    note_found(result, inside);
+    if (is_of_macos(inside)) continue;
+    ++result.files, note_found(result, inside);
     const Place place = place_of(course, inside);
     if (!place.exercise)
       note_ignored(result, course, inside);
@@ -183,7 +192,7 @@ Submission read_archive(const fs::path& archive, const std::vector<Exercise>& co
   for (const std::string& other : others) {
     if (other.empty())
       ++result.unreadable_names;
-    else if (!other.ends_with('/'))
+    else if (!other.ends_with('/') && !is_of_macos(other))
       ++result.files, note_found(result, other), note_ignored(result, course, other);
   }
   return result;
@@ -251,7 +260,9 @@ std::string places_of(const Exercise& e) {
 std::string Submission::found_instead(const Exercise& example) const {
   std::string text =
       fmt::format("No file of this submission is in an accepted place. Found: {}", counted(files, "file"));
-  std::vector<std::string> names = ignored;
+  std::vector<std::string> names;
+  for (const auto& [id, file] : misplaced) names.push_back(file);
+  names.insert(names.end(), ignored.begin(), ignored.end());
   names.insert(names.end(), archives.begin(), archives.end());
   if (!opened.empty()) text += fmt::format(", with those in {}", opened);
   if (!names.empty()) text += fmt::format(", among them {}", names.front());

@@ -16,7 +16,7 @@ struct Submission {
   std::map<std::string, std::string> answers;    ///< by exercise id: the file's text
   std::map<std::string, std::string> refused;    ///< by exercise id: why its file does not count
   std::vector<std::string> ignored;              ///< C++ files that are no lab's, for a person to see; at most 20
-  std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name where none counts
+  std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name at a place that does not count
   std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
   std::vector<std::string> found;                ///< all its files, sources first; at most 20
   std::string opened;                            ///< of a folder: the archive whose answers count; "": none

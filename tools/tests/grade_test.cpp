@@ -101,7 +101,8 @@ TEST(Grade, FilesInAFolderOfAnotherNameCountWhereNothingElseDoes) {
   const Submission found = folder.read(folder.path / "in");
   EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// anna's\n"}, {"21.7", "// the answer\n"}}));
   EXPECT_NE(found.refused.at("21.6").find("more than once"), std::string::npos);
-  EXPECT_EQ(found.ignored, std::vector<std::string>{"anna/ddp.cpp"});
+  EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"21.7", "anna/ddp.cpp"}}));
+  EXPECT_TRUE(found.ignored.empty());
   EXPECT_EQ(folder.read(folder.path / "in" / "anna" / "ddp.cpp").answers.at("21.7"), "// a draft\n");
 }
 
@@ -147,9 +148,8 @@ TEST(Grade, TheOnlyArchiveOfAFolderIsOpened) {
   const Submission found = folder.read(kim);
   EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
   EXPECT_EQ(found.opened, "answers.zip");
-  EXPECT_EQ(found.archives, std::vector<std::string>{"__MACOSX/._answers.zip"});
   EXPECT_EQ(found.misplaced.count("21.7"), 1u);
-  EXPECT_EQ(found.files, 4u);
+  EXPECT_EQ(found.files, 3u);
 
   // With the limits of an archive that is handed in as it is.
   folder.write("week/labs/week21_data_parallel/ring_all_reduce.cpp", std::string(300'000, '/').c_str());
@@ -162,6 +162,23 @@ TEST(Grade, TheOnlyArchiveOfAFolderIsOpened) {
               folder.read(folder.path / "in" / "broken");
             }).find("answers.zip is neither a complete .zip"),
             std::string::npos);
+}
+
+TEST(Grade, WhatMacosAddsIsNotMentioned) {
+  const Folder folder("lockstep_grade_macos");
+  folder.write("week/ring_all_reduce.cpp", "// hers\n");
+  for (const char* file : {"._ring_all_reduce.cpp", "._notes.cpp", "__MACOSX/._ring_all_reduce.cpp", ".DS_Store"})
+    folder.write(("week/" + std::string(file)).c_str(), "Mac OS X");
+  pack(folder, "week", "in/anna.zip");
+  pack(folder, "week", "in/kim/answers.zip");
+  folder.write("in/kim/._answers.zip", "Mac OS X");
+  for (const char* submission : {"week", "in/anna.zip", "in/kim"}) {
+    std::filesystem::remove_all(folder.path / "scratch");
+    const Submission found = folder.read(folder.path / submission);
+    EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}})) << submission;
+    EXPECT_EQ(found.files, 1u) << submission;
+    EXPECT_TRUE(found.ignored.empty() && found.archives.empty() && found.misplaced.empty()) << submission;
+  }
 }
 
 TEST(Grade, AnArchiveOfAHundredThousandEntriesIsNotRead) {

@@ -161,6 +161,15 @@ reference naive_all_reduce > "$work/anna/naive_all_reduce.cpp"
 grade 'bare files' "$work/anna.zip" --only 21.1
 row 21.1 5/5 PASS
 
+# Of what does not count, lab files elsewhere are told from files that are no lab's.
+mkdir -p "$work/beside/old/one/$week" "$work/beside/$week/__MACOSX"
+cp "$work/anna/naive_all_reduce.cpp" "$work/beside/"
+echo > "$work/beside/old/one/$week/ddp.cpp" && echo > "$work/beside/$week/my_ddp.cpp" && echo > "$work/beside/$week/__MACOSX/._my_ddp.cpp"
+grade 'beside' "$work/beside" --only 21.1
+row 21.1 5/5 PASS
+says "These lab files are not in a place where they count: old/one/$week/ddp.cpp" \
+  "These files are not lab files and were ignored: $week/my_ddp.cpp\\.\\\\n"
+
 # Many submissions, one that is none among them; a list of exercises, and one part.
 mkdir -p "$work/deep/Homework/bob/$week"
 cp "$work/anna/naive_all_reduce.cpp" "$work/deep/Homework/bob/$week/"
