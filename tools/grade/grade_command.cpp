@@ -99,6 +99,11 @@ std::optional<Before> graded_before(const std::vector<SummaryRow>& rows, const f
 /// Where the results of several go.
 fs::path folder_of(const GradeOptions& options) { return options.out.empty() ? "grades" : options.out; }
 
+/// Two that grade into one folder write its summary in turns.
+FolderLock lock_of_summaries(const Paths& paths) {
+  return FolderLock(paths.build / "grade" / "summary", "writing a summary");
+}
+
 /// A submission's place in the summary, and what became of it.
 struct Regraded {
   SummaryRow row;
@@ -137,7 +142,7 @@ Regraded grade_into(const Paths& paths, const GradeOptions& options, const Hande
   }
   regraded.row = summary_row(name, grading);
   regraded.row.of = of, regraded.row.file = stem_of(submission.newest);
-  const FolderLock lock(paths.build / "grade" / "summary", "writing a summary");
+  const FolderLock lock = lock_of_summaries(paths);
   join_summary(folder, regraded.row);
   return regraded;
 }
@@ -152,18 +157,23 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
   make_folders_of(folder / "summary.csv");
   const std::vector<HandedIn> students = newest_of_each(options.submissions);
   std::vector<std::string> names;
+  for (const HandedIn& student : students) names.push_back(name_for(student.newest, names));
+  {
+    const FolderLock lock = lock_of_summaries(paths);
+    announce(folder, names);
+  }
   std::vector<Regraded> all;
   Heartbeat heartbeat(students.size());
   for (const HandedIn& student : students) {
-    names.push_back(name_for(student.newest, names));
-    heartbeat.begin(names.back());
+    const std::string& name = names[all.size()];
+    heartbeat.begin(name);
     {
       const auto quiet = heartbeat.quiet();
-      fmt::print("{}== {} ({} of {})\n", all.empty() ? "" : "\n", student.newest, names.size(), students.size());
+      fmt::print("{}== {} ({} of {})\n", all.empty() ? "" : "\n", student.newest, all.size() + 1, students.size());
       for (const std::string& older : student.older) fmt::print("   older, and not graded: {}\n", older);
       std::fflush(stdout);
     }
-    all.push_back(grade_into(paths, options, student, folder, names.back(), before, heartbeat));
+    all.push_back(grade_into(paths, options, student, folder, name, before, heartbeat));
   }
   const auto quiet = heartbeat.quiet();
   fmt::print("\n");

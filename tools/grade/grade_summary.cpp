@@ -78,6 +78,35 @@ SummaryRow row_of(const Json& json) {
   return row;
 }
 
+/// What summary.json has.
+struct SummaryFile {
+  std::vector<SummaryRow> rows;
+  std::vector<std::string> announced;
+};
+SummaryFile read_file_of(const fs::path& folder) {
+  SummaryFile summary;
+  const fs::path file = folder / "summary.json";
+  if (!fs::exists(file)) return summary;
+  try {
+    const Json document = Json::parse(read_file(file.string()));
+    for (const Json& json : document.at("submissions")) summary.rows.push_back(row_of(json));
+    if (document.contains("announced"))
+      for (const Json& name : document.at("announced")) summary.announced.push_back(name.get<std::string>());
+  } catch (const JsonError& error) {
+    throw Error(Verdict::usage, fmt::format("{} is not a summary that can be merged: {}", file.string(), error.what()));
+  }
+  return summary;
+}
+void write_file_of(const fs::path& folder, const SummaryFile& summary) {
+  std::vector<Json> rows, names;
+  for (const SummaryRow& row : summary.rows) rows.push_back(json_of(row));
+  for (const std::string& name : summary.announced) names.push_back(Json::of(name));
+  write_text(folder / "summary.csv", csv_of(summary.rows));
+  const Json document =
+      Json::object({{"submissions", Json::list(std::move(rows))}, {"announced", Json::list(std::move(names))}});
+  write_text(folder / "summary.json", document.dump(2) + "\n");
+}
+
 /// At most so many bytes, and no half character.
 std::string beginning(std::string text, std::size_t most) {
   if (text.size() <= most) return text;
@@ -105,18 +134,7 @@ SummaryRow summary_row(const std::string& name, const Grading& grading) {
   return row;
 }
 
-std::vector<SummaryRow> read_summary(const fs::path& folder) {
-  std::vector<SummaryRow> rows;
-  const fs::path file = folder / "summary.json";
-  if (!fs::exists(file)) return rows;
-  try {
-    const Json document = Json::parse(read_file(file.string()));
-    for (const Json& json : document.at("submissions")) rows.push_back(row_of(json));
-  } catch (const JsonError& error) {
-    throw Error(Verdict::usage, fmt::format("{} is not a summary that can be merged: {}", file.string(), error.what()));
-  }
-  return rows;
-}
+std::vector<SummaryRow> read_summary(const fs::path& folder) { return read_file_of(folder).rows; }
 
 std::string fingerprint(const Paths& paths, const GradeOptions& options, const fs::path& submission) {
   std::string commit;
@@ -146,17 +164,30 @@ std::string fingerprint(const Paths& paths, const GradeOptions& options, const f
 }
 
 void join_summary(const fs::path& folder, const SummaryRow& row) {
-  std::vector<SummaryRow> rows = read_summary(folder);
-  const auto same = std::find_if(rows.begin(), rows.end(),
+  SummaryFile summary = read_file_of(folder);
+  const auto same = std::find_if(summary.rows.begin(), summary.rows.end(),
                                  [&](const SummaryRow& other) { return other.submission == row.submission; });
-  if (same == rows.end())
-    rows.push_back(row);
+  if (same == summary.rows.end())
+    summary.rows.push_back(row);
   else
     *same = row;
-  std::vector<Json> all;
-  for (const SummaryRow& each : rows) all.push_back(json_of(each));
-  write_text(folder / "summary.csv", csv_of(rows));
-  write_text(folder / "summary.json", Json::object({{"submissions", Json::list(std::move(all))}}).dump(2) + "\n");
+  write_file_of(folder, summary);
+}
+
+void announce(const fs::path& folder, const std::vector<std::string>& names) {
+  SummaryFile summary = read_file_of(folder);
+  summary.announced.clear();
+  for (const std::string& name : names) summary.announced.push_back(utf8(name));
+  write_file_of(folder, summary);
+}
+
+std::vector<std::string> not_graded_yet(const fs::path& folder) {
+  SummaryFile summary = read_file_of(folder);
+  std::erase_if(summary.announced, [&](const std::string& name) {
+    return std::any_of(summary.rows.begin(), summary.rows.end(),
+                       [&](const SummaryRow& row) { return row.submission == name; });
+  });
+  return summary.announced;
 }
 
 namespace {

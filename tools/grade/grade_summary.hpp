@@ -36,6 +36,12 @@ std::string fingerprint(const Paths& paths, const GradeOptions& options, const s
 /// are written whole or not at all. Throws Error(usage) where they cannot be.
 void join_summary(const std::filesystem::path& folder, const SummaryRow& row);
 
+/// Writes into `folder`'s summary.json that these are about to be graded, in place of those of an earlier time.
+void announce(const std::filesystem::path& folder, const std::vector<std::string>& names);
+
+/// Those of the last announce() that have no row in `folder` yet.
+std::vector<std::string> not_graded_yet(const std::filesystem::path& folder);
+
 /// A field of a CSV: in quotes, on one line; what a spreadsheet would take for a formula is text.
 std::string for_csv(const std::string& text);
 

@@ -272,9 +272,34 @@ TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
   EXPECT_EQ(page.find("7777777777 "), page.find("seed 7777777777") + 5);  // the instructor may see it
   EXPECT_LT(page.find("handed in, but there are no results"), page.find("<svg"));
   EXPECT_LT(page.find("is no archive"), page.find("<svg"));
-  EXPECT_NE(page.find(">80% fail<"), std::string::npos) << page;
   for (const char* outside : {"http://", "https://", "src=\"", "url("})
     EXPECT_EQ(count_of(page, outside), 0u) << outside;
+}
+
+TEST_F(AClass, ItsMostCommonFailuresHaveHeadings) {
+  const std::string page = class_page(read(), "");
+  EXPECT_NE(page.find("<tr><th>exercise</th><th>part</th><th class=\"n\">failed, of those who tried</th>"
+                      "<th class=\"n\">not tried</th><th>most common message</th><th class=\"n\">how many got it</th>"
+                      "</tr>\n<tr><td>21.1</td><td>21.1 a &lt;b&gt;title&lt;/b&gt;</td>"
+                      "<td class=\"n\">4 of 5 (80%)</td><td class=\"n\">0</td>"
+                      "<td class=\"long\">FAIL: T.x: with 2 ranks: element 3 must be 17.</td>"
+                      "<td class=\"n\">2 of 4</td></tr>"),
+            std::string::npos)
+      << page.substr(page.find("<h2>Most"), 1000);
+}
+
+TEST_F(AClass, ItsPageSaysWhatIsNotGradedYet) {
+  const std::string whole = class_page(read(), "");
+  EXPECT_EQ(whole.find("so far"), whole.npos);
+  announce(folder_, {"anna", "bob", "dan", "<i>"});
+  ClassData data = read();
+  EXPECT_EQ(so_far(data), "6 of 8 graded so far");
+  const std::string page = class_page(data, "");
+  EXPECT_NE(page.find("<b>6 of 8 graded so far.</b> Not graded yet: dan, &lt;i&gt;.</p>"), page.npos) << page;
+  add("dan", {.rows = {graded("21.1", 5, 5, "PASS")}});
+  EXPECT_EQ(read().not_graded_yet, std::vector<std::string>{"<i>"}) << "the rest is kept when a row joins";
+  announce(folder_, {"anna"});
+  EXPECT_TRUE(read().not_graded_yet.empty()) << "the last ./lab grade counts";
 }
 
 TEST_F(AClass, ItsTableHasPointsByPart) {

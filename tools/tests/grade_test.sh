@@ -386,7 +386,8 @@ python3 "$source/tools/tests/make_class.py" "$source" "$work/class" 12 --only na
 "$lab" grade "$work"/class/* --only 21.1 -j 2 --seed 987654321987 --out "$work/grades of 12" > "$work/out" 2>&1 || true
 cp "$work/grades of 12/student00.json" "$work/results.json"
 "$lab" class "$work/grades of 12" --feedback "$work/feedback" > "$work/out" 2>&1 || fail 'class: no page'
-for words in '12 submissions' '21.1 REFUSED: ' 'nothing was graded: ' '% fail'; do
+grep -q 'so far' "$work/grades of 12/class.html" && fail 'class: nothing is left to grade'
+for words in '12 submissions' '21.1 REFUSED: ' 'nothing was graded: ' 'how many got it'; do
   grep -q -- "$words" "$work/grades of 12/class.html" || fail "class: the page does not say '$words'"
 done
 [ "$(find "$work/feedback" -name '*.html' | wc -l)" = 12 ] || fail 'class: a page for each'

@@ -63,6 +63,8 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   for (const ClassRow& row : data.rows) doubtful += !doubts_of(row).empty();
   fmt::print("{}, {} to check: {}, {}\n", counted(data.rows.size(), "submission"), doubtful, page.string(),
              csv.string());
+  if (!data.not_graded_yet.empty())
+    fmt::print("{}: ./lab grade is still running, or was interrupted (--resume continues)\n", so_far(data));
   if (!options.feedback.empty()) fmt::print("a page for each student: {}\n", options.feedback);
   return 0;
 }

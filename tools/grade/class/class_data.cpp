@@ -102,6 +102,7 @@ ClassData read_class(const fs::path& folder) {
                                             folder.string(), folder.string()));
   ClassData data;
   for (const SummaryRow& row : read_summary(folder)) data.rows.push_back(class_row_of(folder, row));
+  data.not_graded_yet = not_graded_yet(folder);
   std::stable_sort(data.rows.begin(), data.rows.end(),
                    [](const ClassRow& a, const ClassRow& b) { return a.name < b.name; });
   return data;

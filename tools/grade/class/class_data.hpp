@@ -44,7 +44,8 @@ struct LatePolicy {
 };
 
 struct ClassData {
-  std::vector<ClassRow> rows;  ///< by name
+  std::vector<ClassRow> rows;               ///< by name
+  std::vector<std::string> not_graded_yet;  ///< what ./lab grade has still to do, or was interrupted before
   std::optional<std::int64_t> deadline;
   std::vector<std::pair<std::string, std::string>> unknown;  ///< names of a CSV that have no results, and what it says
   LatePolicy policy;

@@ -49,8 +49,12 @@ std::string overview(const ClassData& data) {
     if (row.graded) points.push_back(row.points()), most = std::max(most, row.most());
     late += row.late > 0, timeless += data.deadline && !row.submitted;
   }
-  std::string text = fmt::format("<p>{}, {} of them graded; median {:g} of {} points.",
-                                 counted(data.rows.size(), "submission"), points.size(), median_of(points), most);
+  std::string text;
+  if (!data.not_graded_yet.empty())
+    text = fmt::format("<p class=\"open\"><b>{}.</b> Not graded yet: {}.</p>\n", so_far(data),
+                       for_html(fmt::format("{}", fmt::join(data.not_graded_yet, ", "))));
+  text += fmt::format("<p>{}, {} of them graded; median {:g} of {} points.", counted(data.rows.size(), "submission"),
+                      points.size(), median_of(points), most);
   if (data.deadline) text += fmt::format(" {} late; {} without a time.", late, timeless);
   return text + "</p>\n";
 }
@@ -121,15 +125,15 @@ std::string failures(const ClassData& data) {
   for (std::size_t i = 0; i < std::min(kMostFailures, counts.size()); ++i) {
     const PartCount& c = counts[i];
     rows += fmt::format(
-        "<tr><td>{} {}</td><td class=\"n\">{} fail</td><td class=\"n\">{} of {}</td>"
-        "<td class=\"n\">{}</td><td class=\"long\">{} <span class=\"soft\">({} of {})</span></td></tr>\n",
-        for_html(c.id), for_html(c.title), share(c.failed, c.submitted()), c.failed, c.submitted(), c.missing,
-        for_html(c.commonest), c.of_these, c.failed);
+        "<tr><td>{}</td><td>{} {}</td><td class=\"n\">{} of {} ({})</td><td class=\"n\">{}</td>"
+        "<td class=\"long\">{}</td><td class=\"n\">{} of {}</td></tr>\n",
+        for_html(testing::exercise_of(c.id.substr(0, c.id.find(',')))), for_html(c.id), for_html(c.title), c.failed,
+        c.submitted(), share(c.failed, c.submitted()), c.missing, for_html(c.commonest), c.of_these, c.failed);
   }
   return fmt::format(
-      "<h2>Most common failures</h2>\n<div class=\"wide\"><table>\n<tr><th>part</th><th></th>"
-      "<th class=\"n\">of those who tried</th><th class=\"n\">not tried</th>"
-      "<th>most common message</th></tr>\n{}</table></div>\n",
+      "<h2>Most common failures</h2>\n<div class=\"wide\"><table>\n<tr><th>exercise</th><th>part</th>"
+      "<th class=\"n\">failed, of those who tried</th><th class=\"n\">not tried</th>"
+      "<th>most common message</th><th class=\"n\">how many got it</th></tr>\n{}</table></div>\n",
       rows);
 }
 
@@ -287,6 +291,10 @@ std::string class_page(const ClassData& data, const std::string& feedback) {
   const std::string title = heading(data);
   return html_page(title, fmt::format("<h1>{}</h1>\n", for_html(title)) + overview(data) + doubts(data) + chart(data) +
                               failures(data) + tables(data, feedback) + similar(data) + reasons(data));
+}
+
+std::string so_far(const ClassData& data) {
+  return fmt::format("{} of {} graded so far", data.rows.size(), data.rows.size() + data.not_graded_yet.size());
 }
 
 std::string class_csv(const ClassData& data) {

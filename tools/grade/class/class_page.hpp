@@ -11,6 +11,9 @@ namespace lockstep::tools {
 /// this one; empty: there are none.
 std::string class_page(const ClassData& data, const std::string& feedback);
 
+/// "4 of 10 graded so far".
+std::string so_far(const ClassData& data);
+
 /// submission, points, most, graded, late, grace (days used), counted (points that are left), then the points of each
 /// part; empty where it was not graded.
 std::string class_csv(const ClassData& data);
