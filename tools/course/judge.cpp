@@ -98,7 +98,7 @@ std::string why_it_died(int signal, const std::string& cause, const std::string&
   if (signal == SIGILL)
     return " The compiler stopped it there, because what follows has no meaning: it divides by a constant 0, for "
            "example.";
-  if (signal == SIGKILL) return " The system does so when memory runs out: does a loop allocate without end?";
+  if (signal == SIGKILL) return " The system does so when memory runs out: does a loop add to a list without end?";
   return "";
 }
 

@@ -291,6 +291,16 @@ says 'still running after 12 s' 'still running after 10 s'
 grep -q '^\[1/1\] hangs: 21.2' "$work/out" || fail 'hangs: nothing was said for 12 s'
 [ "$(grep -n '^21' "$work/out" | sed 's/^[0-9]*:\([^ ]*\).*/\1/' | tr '\n' ' ')" = '21.1 21.2a 21.2b 21.2 ' ] || fail 'hangs: the rows are not in order'
 
+# A list that grows without end, where the tests call the answer without ranks, and where a rank does.
+mkdir "$work/grows"
+reference cost_model | sed 's|^double naive_all_reduce_seconds(.*|&\n  std::vector<int> list;\n  for (std::size_t n = 1; n > 0; n *= 2) list.reserve(n);|' > "$work/grows/cost_model.cpp"
+reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  std::vector<int> list;\n  for (std::size_t n = 1; n > 0; n *= 2) list.reserve(n);|; 1a #include <vector>' > "$work/grows/naive_all_reduce.cpp"
+grade 'a list without end' "$work/grows" --only 21.1,21.5
+row 21.1 0/5 FAIL
+row 21.5 0/10 FAIL
+says 'Lab21_1[^"]*rank 0: out of memory' 'Lab21_5[^"]*out of memory: does a loop add to a list without end?'
+grep -q 'bad_alloc' "$work/results.json" && fail "$name: in the C++ library's words"
+
 grade 'no time left' "$work/hangs" --only 21.2 --timeout 3 --total 1
 row 21.2b 0/8 'NO VERDICT'
 says 'this submission has had its 1 s'
