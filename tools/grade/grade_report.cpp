@@ -11,6 +11,7 @@
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
 #include "tools/grade/grade.hpp"
+#include "tools/grade/html.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -51,22 +52,6 @@ GradedRow graded_row_of(const Json& test) {
   row.verdict = output.substr(0, end);
   if (end < output.size()) row.reason = output.substr(end + 1);
   return row;
-}
-
-/// For text and attributes of XML 1.0, which has no control characters but tab and line ends.
-std::string for_xml(const std::string& text) {
-  std::string result;
-  for (char c : utf8(text)) {
-    bool control = static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\t';
-    switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += control ? '?' : c;
-    }
-  }
-  return result;
 }
 
 /// What no terminal takes for more than text.
@@ -170,14 +155,14 @@ void write_junit(const std::filesystem::path& file, const Grading& grading) {
   int failures = 0;
   for (const GradedRow& row : grading.rows) {
     cases += fmt::format("  <testcase classname=\"lockstep\" name=\"{} {}\" time=\"{:.3f}\"", row.id,
-                         for_xml(row.title), row.seconds);
+                         for_html(row.title), row.seconds);
     if (passed(row)) {
       cases += "/>\n";
       continue;
     }
     ++failures;
-    cases += fmt::format(">\n    <failure message=\"{}\">{}</failure>\n  </testcase>\n", for_xml(row.verdict),
-                         for_xml(row.reason));
+    cases += fmt::format(">\n    <failure message=\"{}\">{}</failure>\n  </testcase>\n", for_html(row.verdict),
+                         for_html(row.reason));
   }
   write_text(file,
              fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

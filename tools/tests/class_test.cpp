@@ -9,9 +9,9 @@
 #include "tools/course/skeleton.hpp"
 #include "tools/grade/class/class_page.hpp"
 #include "tools/grade/class/feedback.hpp"
-#include "tools/grade/class/html.hpp"
 #include "tools/grade/class/lms.hpp"
 #include "tools/grade/grade_summary.hpp"
+#include "tools/grade/html.hpp"
 #include "tools/grade/similar.hpp"
 
 namespace lockstep::tools {

@@ -7,8 +7,8 @@
 #include "tools/course/commands.hpp"
 #include "tools/grade/class/class_page.hpp"
 #include "tools/grade/class/feedback.hpp"
-#include "tools/grade/class/html.hpp"
 #include "tools/grade/class/lms.hpp"
+#include "tools/grade/html.hpp"
 
 namespace lockstep::tools {
 namespace {

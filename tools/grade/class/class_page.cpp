@@ -9,8 +9,8 @@
 #include "common/support/text/counted.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/grade/class/feedback.hpp"
-#include "tools/grade/class/html.hpp"
 #include "tools/grade/grade_summary.hpp"
+#include "tools/grade/html.hpp"
 
 namespace lockstep::tools {
 namespace {

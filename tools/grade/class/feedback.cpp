@@ -10,8 +10,8 @@
 #include "common/support/text/fnv.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
-#include "tools/grade/class/html.hpp"
 #include "tools/grade/grade_judge.hpp"
+#include "tools/grade/html.hpp"
 
 namespace lockstep::tools {
 namespace {

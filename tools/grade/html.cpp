@@ -1,4 +1,4 @@
-#include "tools/grade/class/html.hpp"
+#include "tools/grade/html.hpp"
 
 #include <fmt/format.h>
 
