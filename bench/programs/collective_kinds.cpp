@@ -62,10 +62,6 @@ const char* name_of(Collective collective) {
   return "";
 }
 
-double bus_factor(Collective collective, int ranks) {
-  return collective == Collective::broadcast ? 1 : (ranks - 1.0) / ranks;
-}
-
 Arrays allocate_arrays(Rank me, Collective collective, bool in_place, std::size_t elements) {
   const auto allocate = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::buffer); };
   const std::size_t part = elements / static_cast<std::size_t>(me.size());

@@ -19,9 +19,6 @@ enum class Collective { reduce_scatter, all_gather, broadcast, all_to_all };
 const std::vector<Collective>& all_collectives();
 const char* name_of(Collective collective);
 
-/// busbw / algbw, as nccl-tests defines it (doc/PERFORMANCE.md): 1 for a broadcast, else (p − 1)/p.
-double bus_factor(Collective collective, int ranks);
-
 /// A rank's input and output. In place they overlap: one is a chunk of the other or, for a broadcast, the same.
 struct Arrays {
   Slice from;

@@ -19,6 +19,7 @@
 #include "bench/programs/collective_prices.hpp"
 #include "bench/programs/library_collectives.hpp"
 #include "bench/support/bench.hpp"
+#include "common/support/stats/bus_factor.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
@@ -128,9 +129,10 @@ class Collectives {
     if (chosen.empty()) return false;
     std::vector<Contender> contenders;
     for (const Priced& priced : chosen) contenders.push_back(contender(collective, priced, elements));
-    if (yardstick_)
-      contenders.push_back(copying(
-          "memory_copy", static_cast<std::size_t>(static_cast<double>(elements) * bus_factor(collective, ranks_))));
+    if (yardstick_) {
+      const double copied = static_cast<double>(elements) * bus_factor(name_of(collective), ranks_);
+      contenders.push_back(copying("memory_copy", static_cast<std::size_t>(copied)));
+    }
     bench.add(fmt::format("{}/{} ranks/{}", name_of(collective), ranks_, format_bytes(bytes)),
               bench.run_options(ranks_), contenders,
               [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) {
@@ -159,7 +161,7 @@ class Collectives {
     row.set("collective", name_of(collective)).set("bytes", static_cast<std::uint64_t>(bytes));
     const double bandwidth = bytes / group[i].seconds.value;
     row.set("algbw_gb_per_s", bandwidth / 1e9);
-    row.set("busbw_gb_per_s", bandwidth * bus_factor(collective, ranks_) / 1e9);
+    row.set("busbw_gb_per_s", bandwidth * bus_factor(name_of(collective), ranks_) / 1e9);
     if (yardstick_) set_comparisons(row, group, i);
     if (i < chosen.size() && chosen[i].segments > 0) row.set("segments", chosen[i].segments);
   }

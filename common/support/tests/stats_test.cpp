@@ -8,6 +8,7 @@
 #include <random>
 
 #include "common/error.hpp"
+#include "common/support/stats/bus_factor.hpp"
 
 namespace lockstep {
 namespace {
@@ -124,6 +125,15 @@ TEST(Bootstrap, IsDeterministicAndBracketsTheMean) {
   // The mean's standard error is 2.89: the interval is about 50.5 ± 5.66.
   EXPECT_NEAR(first.low, 50.5 - 5.66, 0.8);
   EXPECT_NEAR(first.high, 50.5 + 5.66, 0.8);
+}
+
+TEST(BusFactor, IsThatOfNcclTests) {
+  for (const char* gathers : {"all_gather", "reduce_scatter", "all_to_all"})
+    EXPECT_DOUBLE_EQ(bus_factor(gathers, 4), 0.75) << gathers;
+  EXPECT_DOUBLE_EQ(bus_factor("all_reduce", 4), 1.5);
+  EXPECT_DOUBLE_EQ(bus_factor("all_reduce", 1), 0) << "one rank sends nothing";
+  EXPECT_DOUBLE_EQ(bus_factor("broadcast", 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor("send", 4), 1);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/error.hpp"
+#include "common/support/stats/bus_factor.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/columns.hpp"
 #include "common/support/text/counted.hpp"
@@ -22,14 +23,6 @@ namespace {
 using analysis::common;
 using analysis::joined;
 using analysis::length;
-
-/// Bytes on the busiest link over bytes of the array, as in nccl-tests.
-double bus_factor(const std::string& name, int members) {
-  const double p = members;
-  if (name == "all_reduce") return 2 * (p - 1) / p;
-  if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all") return (p - 1) / p;
-  return 1;
-}
 
 /// Every rank is in it from its last arrival to its end.
 bool synchronises(const std::string& name) {
