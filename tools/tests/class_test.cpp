@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "common/error.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "tools/course/paths.hpp"
 #include "tools/course/skeleton.hpp"
 #include "tools/grade/class/class_page.hpp"
@@ -360,12 +361,21 @@ TEST(Times, AreReadWithTheirZone) {
   EXPECT_EQ(parse_time("1970-01-02T00:00Z"), 86'400);
   EXPECT_EQ(parse_time("2026-11-20T23:59"), parse_time("2026-11-21 00:59:00+01:00"));
   EXPECT_EQ(parse_time("2026-11-20T23:59:30.250Z"), parse_time("2026-11-20T18:59:30-0500"));
+  EXPECT_EQ(parse_time("2026-11-21 00:59:00 +0100"), parse_time("2026-11-20 23:59 Z"));
   for (const char* wrong : {"", "2026-11-20", "2026-02-30T10:00", "2026-11-20T24:00", "20.11.2026 10:00",
                             "2026-11-20T10:00x", "2026-11-20T10:00+99:00", "-026-11-20T10:00"})
     EXPECT_THROW(parse_time(wrong), Error) << wrong;
   EXPECT_EQ(describe_delay(1), "1 min");
   EXPECT_EQ(describe_delay(3661), "1 h 2 min");
   EXPECT_EQ(describe_delay(90'000), "1 d 1 h");
+}
+
+TEST_F(AClass, ATimeThatIsNoneIsNamed) {
+  ClassData data = read();
+  EXPECT_EQ(lockstep::refusal(
+                [&] { add_times(data, "submission,time\nanna,2026-11-20T10:00\nbob,Friday 10 AM\n", "times.csv", 0); }),
+            "times.csv, bob: 'Friday 10 AM' is not a time: expected 2026-11-20T23:59, followed by Z or +01:00; without "
+            "them it is UTC.");
 }
 
 TEST_F(AClass, LatenessCostsWhatThePolicySays) {
@@ -422,9 +432,23 @@ TEST(Lms, CanvasHasItsStudentsAndTheAssignment) {
             "Student,ID,SIS User ID,SIS Login ID,Section,Week 21 (6)\n    Points Possible,,,,,30\n"
             "\"Lee, Kim\",12,s1,kim,A,17.5\n\"Jo \"\"J\"\" Three\",13,s2,jo3,A,30\nNot Here,14,s3,nh,A,2\n");
   EXPECT_EQ(file.filled, 2u);
+  EXPECT_TRUE(file.notes.empty());
   EXPECT_EQ(file.unplaced, (std::vector<std::string>{"Ann Bo_7", "nobody"}));
-  EXPECT_NE(fill_lms(a_class(), "Student,ID\nA,12\n", "g.csv", "New").text.find("Student,ID,New\nA,12,17.5\n"),
-            std::string::npos);
+  const LmsFile with_new = fill_lms(a_class(), "Student,ID\nA,12\n", "g.csv", "New");
+  EXPECT_NE(with_new.text.find("Student,ID,New\nA,12,17.5\n"), std::string::npos);
+  EXPECT_EQ(with_new.notes, std::vector<std::string>{"g.csv has no column 'New', so the points are in a new one."});
+}
+
+TEST(Lms, OtherPointsInTheCourseSystemAreSaid) {
+  const std::vector<std::string> said{
+      "g.csv counts out of 100 points, and these results out of 30: change the assignment's points."};
+  EXPECT_EQ(fill_lms(a_class(), "Student,ID,Week 21\nPoints Possible,,100\nA,12,\n", "g.csv", "Week 21").notes, said);
+  EXPECT_EQ(fill_lms(a_class(),
+                     "Identifier,Grade,Maximum Grade\nParticipant 7,,100.00\nParticipant 12,,100.00\n"
+                     "Participant 9,,100.00\n",
+                     "g.csv", "")
+                .notes,
+            said);
 }
 
 TEST(Lms, MoodleKeepsAllColumns) {

@@ -56,6 +56,7 @@ int class_results(const Paths& paths, const ClassOptions& options) {
     const fs::path out = page.parent_path() / fmt::format("{}_{}.csv", page.stem().string(), file.system);
     write_text(out, file.text);
     fmt::print("points of {}, to import: {}\n", counted(file.filled, "student"), out.string());
+    for (const std::string& note : file.notes) fmt::print(stderr, "{}\n", note);
     for (const std::string& name : file.unplaced)
       fmt::print(stderr, "{} has no student who could be {}: enter these points by hand.\n", options.lms, name);
   }

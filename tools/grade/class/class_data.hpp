@@ -72,7 +72,7 @@ void add_policy(ClassData& data, const LatePolicy& policy,
 void add_times(ClassData& data, const std::string& csv, const std::string& name, std::int64_t deadline);
 
 /// Seconds since 1970 of "2026-11-20T23:59", ":30" behind it or not, and Z, +01:00 or nothing (UTC). A blank does for
-/// the T. Throws Error(usage).
+/// the T, and may stand before the zone. Throws Error(usage).
 std::int64_t parse_time(std::string_view text);
 
 /// "2 h 5 min", "3 d 1 h".

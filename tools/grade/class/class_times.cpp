@@ -34,8 +34,9 @@ void take_one_of(std::string_view& rest, std::string_view known, std::string_vie
   rest.remove_prefix(1);
 }
 
-/// Seconds that local time is ahead of UTC: "", "Z", "+01:00", "-0500".
+/// Seconds that local time is ahead of UTC: "", "Z", "+01:00", "-0500", " +0100".
 std::int64_t take_zone(std::string_view rest, std::string_view all) {
+  if (rest.starts_with(' ')) rest.remove_prefix(1);
   if (rest.empty() || rest == "Z") return 0;
   const int sign = rest[0] == '-' ? -1 : 1;
   take_one_of(rest, "+-", all);
@@ -80,6 +81,14 @@ double days_of(const std::string& text, const std::string& name) {
   if (!days || !(*days >= 0 && *days <= 365))
     throw Error(Verdict::usage, fmt::format("{}: '{}' is not a number of days from 0 to 365.", name, text));
   return *days;
+}
+
+std::int64_t time_of(const std::string& submission, const std::string& text, const std::string& name) {
+  try {
+    return parse_time(text);
+  } catch (const Error& error) {
+    throw Error(error.verdict(), fmt::format("{}, {}: {}", name, submission, error.what()));
+  }
 }
 
 constexpr std::int64_t kDay = 86'400;
@@ -127,7 +136,7 @@ void add_extensions(ClassData& data, const std::string& csv, const std::string& 
 void add_times(ClassData& data, const std::string& csv, const std::string& name, std::int64_t deadline) {
   data.deadline = deadline;
   for (const auto& [submission, text] : pairs_of(csv, name, "submission", "time")) {
-    const std::int64_t time = parse_time(text);
+    const std::int64_t time = time_of(submission, text, name);
     ClassRow* row = row_named(data, submission);
     if (!row) {
       data.unknown.emplace_back(submission, "handed in, but there are no results");

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/error.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "tools/grade/class/csv.hpp"
 #include "tools/grade/grade_names.hpp"
 
@@ -60,6 +61,14 @@ std::size_t column_named(std::vector<std::string>& titles, const std::string& co
   return titles.size() - 1;
 }
 
+/// Where the course system counts an assignment out of other points than these results have.
+std::string other_points(const std::string& name, const std::string& theirs, int most) {
+  const auto points = parse_number<double>(theirs);
+  if (!points || *points == most) return "";
+  return fmt::format("{} counts out of {:g} points, and these results out of {}: change the assignment's points.", name,
+                     *points, most);
+}
+
 /// Canvas wants its students' columns, and advises to import no column that has not changed.
 Table canvas_columns(const Table& table, std::size_t filled) {
   std::vector<std::size_t> kept;
@@ -90,21 +99,29 @@ LmsFile fill_lms(const ClassData& data, const std::string& exported, const std::
                             name));
   if (canvas && column.empty())
     throw Error(Verdict::usage, "--lms of a Canvas gradebook needs --column: the assignment's name.");
-  const std::size_t to = column_named(titles, column.empty() ? "Grade" : column);
+  const std::size_t known = titles.size(), to = column_named(titles, column.empty() ? "Grade" : column);
   int most = 0;
   for (const ClassRow& row : data.rows) most = std::max(most, row.most());
-  LmsFile file{.system = canvas ? "canvas" : "moodle", .text = {}, .unplaced = {}};
+  LmsFile file{.system = canvas ? "canvas" : "moodle", .text = {}, .unplaced = {}, .notes = {}};
+  const auto add_note = [&](const std::string& note) {
+    if (!note.empty() && std::find(file.notes.begin(), file.notes.end(), note) == file.notes.end())
+      file.notes.push_back(note);
+  };
+  if (to == known) add_note(fmt::format("{} has no column '{}', so the points are in a new one.", name, column));
+  const std::size_t maximum = title_at(titles, "Maximum Grade");
   std::set<const ClassRow*> placed;
   for (std::size_t i = 1; i < table.size(); ++i) {
     std::vector<std::string>& line = table[i];
     line.resize(titles.size());
     if (line[0].find("Points Possible") != std::string::npos) {  // a line that is no student's
+      add_note(other_points(name, line[to], most));
       if (line[to].empty()) line[to] = std::to_string(most);
       continue;
     }
     const ClassRow* row = row_of_line(data, titles, line);
     if (!row) continue;
     placed.insert(row);
+    if (moodle && maximum < line.size()) add_note(other_points(name, line[maximum], most));
     if (row->graded) line[to] = fmt::format("{:g}", row->counted()), ++file.filled;
   }
   for (const ClassRow& row : data.rows)

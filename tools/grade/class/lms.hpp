@@ -13,6 +13,7 @@ struct LmsFile {
   std::string text;                   ///< to import
   std::size_t filled = 0;             ///< students who have points in it
   std::vector<std::string> unplaced;  ///< submissions of which the file knows no student
+  std::vector<std::string> notes;     ///< for a person: that its assignment is new, or has other points
 };
 
 /// `exported`: of Canvas the gradebook ("Export"), with the columns Student, ID, SIS User ID, SIS Login ID, Section and
