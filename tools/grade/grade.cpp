@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +19,7 @@
 #include <thread>
 
 #include "common/error.hpp"
+#include "common/support/text/columns.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/course/answer_language.hpp"
 #include "tools/course/commands.hpp"
@@ -242,13 +244,19 @@ class Grader {
     });
   }
 
-  /// The rows of an exercise, each reason once.
+  /// The rows of an exercise, each reason once. On a terminal a row is a line.
   static void tell(const std::vector<GradedRow>& rows) {
+    constexpr std::size_t kOthers = 33, kTitle = 76;  // columns, with a verdict such as DOES NOT COMPILE
+    const bool terminal = isatty(STDOUT_FILENO);
+    const std::size_t wide = terminal ? terminal_columns(STDOUT_FILENO) : kOthers + kTitle;
+    const std::size_t title = std::clamp<std::size_t>(wide, kOthers + 20, kOthers + kTitle) - kOthers;
     std::set<std::string> told;
     for (const GradedRow& row : rows) {
-      fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), padded(row.title, 76), row.points, row.most, row.verdict);
+      fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), fitted(row.title, title), row.points, row.most,
+                 row.verdict);
       const std::string why = first_sentence(row);
-      if (!why.empty() && told.insert(why).second) fmt::print("       {}\n", why);
+      if (why.empty() || !told.insert(why).second) continue;
+      fmt::print("{}\n", terminal ? wrapped_lines("       " + why, wide) : "       " + why);
     }
     std::fflush(stdout);
   }

@@ -240,6 +240,23 @@ sleep 1
 grep -q '^waiting: ' "$work/out" || fail "$name: it is not said at once"
 grep -q '^\[1/1\] anna: waiting until another ./lab grade has ended$' "$work/out" || fail "$name: it is not said again"
 wait
+# On a terminal a row is one line.
+name='80 columns'
+cat > "$work/terminal.py" <<'TERMINAL'
+import fcntl, os, pty, struct, sys, termios
+child, terminal = pty.fork()
+if child == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    os.execv(sys.argv[1], sys.argv[1:])
+try:
+    while piece := os.read(terminal, 4096):
+        sys.stdout.buffer.write(piece.replace(b"\r\n", b"\n"))
+except OSError:  # the end, as Linux tells it
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+TERMINAL
+python3 "$work/terminal.py" "$lab" grade "$work/anna" --only 21.1 --out "$work/results.json" > "$work/out" || fail "$name: exit code $?"
+grep -aEq '(^|K)21\.1 .{1,72}PASS$' "$work/out" || fail "$name: the row is longer"
 # What this commit has graded already, and did not change, stays as it is.
 name=resumed
 resume() { "$lab" grade "$work/bob.zip" "$work/anna.zip" --only 21.1 --out "$work/again" --resume > "$work/out" 2>&1 || fail "$name"; }
