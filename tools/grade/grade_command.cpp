@@ -162,6 +162,8 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
     const FolderLock lock = lock_of_summaries(paths);
     announce(folder, names);
   }
+  if (const std::string changed = options.resume ? uncommitted(paths) : ""; !changed.empty())
+    fmt::print(stderr, "--resume skips nothing, because the repository differs from its commit: {}\n", changed);
   std::vector<Regraded> all;
   Heartbeat heartbeat(students.size());
   for (const HandedIn& student : students) {
