@@ -219,7 +219,7 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
       if (const auto rest = sayings.take(line)) output.append(*rest).append("\n");
     };
     Ended ended = run_command(command);
-    if (ended.interrupted()) throw Error(Verdict::usage, "interrupted: these tests did not finish.");
+    if (ended.interrupted()) throw Interrupted("interrupted: these tests did not finish.");
     const Output read = read_output(output);
     if (ended.exit_code == NoDevice::kExitCode) throw Error(Verdict::usage, output.substr(0, output.find('\n')));
     if (!fs::exists(file)) {

@@ -149,7 +149,7 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
     progress.show(std::string(line));
   };
   const Ended ended = run_command(command);
-  if (ended.interrupted()) throw Error(Verdict::usage, fmt::format("interrupted: building {} did not finish.", what));
+  if (ended.interrupted()) throw Interrupted(fmt::format("interrupted: building {} did not finish.", what));
   built.ok = ended.ok();
   return built;
 }

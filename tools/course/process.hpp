@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/error.hpp"
+
 namespace lockstep::tools {
 
 /// How many times longer than alone it takes `processes` that want a core each, where `runnable` ones want the
@@ -36,6 +38,12 @@ struct Command {
   int processes = 1;                   ///< that want a core each
   /// Gets each line of its standard output and error, as it comes. Empty: both go where ours go.
   std::function<void(std::string_view)> on_line;
+};
+
+/// Ctrl-C has ended what a command ran, so the command ends as well, whatever else it would go on with.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(const std::string& message) : Error(Verdict::usage, message) {}
 };
 
 struct Ended {

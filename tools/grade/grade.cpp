@@ -309,6 +309,8 @@ class Grader {
   static Found failing_closed(const Do& what) {
     try {
       return what();
+    } catch (const Interrupted&) {
+      throw;
     } catch (const std::exception& error) {
       return {.verdict = kNoVerdict, .reason = fmt::format("running its tests failed: {}", error.what())};
     }
@@ -379,6 +381,8 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
     grader.prepare();
     begin = std::chrono::steady_clock::now();  // the first of a class would have the suite's minutes
     grader.run(grading);
+  } catch (const Interrupted&) {
+    throw;  // it has no row, and no other submission is begun
   } catch (const std::exception& error) {
     grading = {.rows = {},
                .remarks = "nothing was graded: " + without_folders(paths, error.what(), submission),

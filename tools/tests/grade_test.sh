@@ -232,6 +232,15 @@ env PATH="$work/bin:$PATH" "$lab" grade "$work/anna" --only 21.1 --out "$work/al
 most=$(($(date +%s) - $(cat "$work/built") + 1))
 [ "$(sed -n 's/^"anna",5,5,\([0-9]*\),.*/\1/p' "$work/alone/summary.csv")" -le "$most" ] || fail "$name: more than $most s"
 grep -q '^== .*/anna (1 of 1)$' "$work/seen" || fail "$name: nothing was seen before the build"
+# Ctrl-C while the suite is built ends it: nothing is called not graded, and no other submission is begun.
+name=interrupted
+printf '#!/bin/sh\ncase "$*" in *lockstep_grade_seal*) kill -INT $$ ;; *) exec %s "$@" ;; esac\n' "$cmake" > "$work/bin/cmake"
+code=0
+env PATH="$work/bin:$PATH" "$lab" grade "$work/anna" "$work/bob.zip" --only 21.1 --out "$work/stopped" > "$work/out" 2>&1 || code=$?
+[ $code = 2 ] || fail "$name: the exit code is $code"
+grep -q '^interrupted: building the suite did not finish\.$' "$work/out" || fail "$name: it is not said"
+grep -q 'nothing was graded\|bob.zip (2 of 2)' "$work/out" && fail "$name: it went on"
+[ "$(wc -l < "$work/stopped/summary.csv")" = 1 ] || fail "$name: it has a row"
 # Who waits for another one that grades here says so, and does not say that it builds.
 name=waiting
 flock "${lab%/*}/../grade/lock" sleep 15 &
