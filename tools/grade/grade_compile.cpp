@@ -90,6 +90,8 @@ class Compilation {
 
   /// Only the compiler's first sentence is told: what it quotes besides could be another file's text.
   Compiled failed(const ConfinedEnd& end) const {
+    if (end.output.find("No space left on device") != std::string::npos)  // which is not the student's mistake
+      throw Error(Verdict::usage, "the disk for temporary files is full: free some space, or set TMPDIR");
     const std::string verdict(to_string(Verdict::does_not_compile));
     const int signal = end.exit_code - 128;  // Clang dies of it; GCC's driver says what its compiler died of
     if (end.timed_out || signal == SIGXCPU || signal == SIGKILL ||

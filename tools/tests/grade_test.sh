@@ -232,6 +232,16 @@ env PATH="$work/bin:$PATH" "$lab" grade "$work/anna" --only 21.1 --out "$work/al
 most=$(($(date +%s) - $(cat "$work/built") + 1))
 [ "$(sed -n 's/^"anna",5,5,\([0-9]*\),.*/\1/p' "$work/alone/summary.csv")" -le "$most" ] || fail "$name: more than $most s"
 grep -q '^== .*/anna (1 of 1)$' "$work/seen" || fail "$name: nothing was seen before the build"
+# A full disk for temporary files is no mistake of the student's.
+if unshare -rm true 2> /dev/null; then
+  mkdir "$work/full"
+  # shellcheck disable=SC2016  # the inner shell expands them
+  TMPDIR=$work/full unshare -rm sh -c 'mount -t tmpfs -o size=200k none "$TMPDIR" && "$@"' sh \
+    "$lab" grade "$work/anna" --only 21.1 --out "$work/results.json" > "$work/out" 2>&1
+  name='a full disk'
+  row 21.1 0/5 'NO VERDICT'
+  says 'the disk for temporary files is full'
+fi
 # Ctrl-C while the suite is built ends it: nothing is called not graded, and no other submission is begun.
 name=interrupted
 printf '#!/bin/sh\ncase "$*" in *lockstep_grade_seal*) kill -INT $$ ;; *) exec %s "$@" ;; esac\n' "$cmake" > "$work/bin/cmake"
