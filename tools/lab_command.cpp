@@ -213,7 +213,10 @@ class CommandLine {
                 [this] { return calibrate(paths_, rest_); });
     add_program("memory", "GPU memory by ZeRO stage: ./lab memory --params 7e9 --ranks 8 …");
     add_program("pipeline", "a pipeline's chart and bubble: ./lab pipeline --schedule 1f1b …");
-    add_program("plan", "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …");
+    add_program(
+        "plan",
+        "how to train a model on a cluster: ./lab plan --model gpt3-175b --cluster dgx-a100x128 …; --page DIR: a "
+        "page to decide with");
     add_forward("validate", "predictions for published runs and curves, and their errors", [this] {
       rest_.insert(rest_.begin(), "--validate");
       return forward(paths_, target_of("plan"), rest_);
@@ -222,7 +225,8 @@ class CommandLine {
       rest_.insert(rest_.begin(), "--flops");
       return forward(paths_, target_of("plan"), rest_);
     });
-    add_program("train", "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …");
+    add_program("train",
+                "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …; --page DIR: the run's page");
     add_forward("export", "export a checkpoint's weights for other programs: ./lab export CHECKPOINT OUT.safetensors",
                 [this] {
                   rest_.insert(rest_.begin(), "--export");
@@ -360,7 +364,9 @@ class CommandLine {
     };
     add("setup", "install what is missing");
     add("test", "build everything and test the suite; --gpu: all labs' tests on the GPU");
-    add("report", "measure, and write outputs/report/index.html; --from: a folder, or your own CSV");
+    add("report",
+        "measure, and write outputs/report/index.html; --from: a folder, or your own CSV; "
+        "--run DIR, --plan DIR: again what --page DIR made");
     add("doctor", "what this machine has, and what it lacks");
     add("update", "install a newer version of Lockstep in this folder; your answers are kept");
     add("gpu-pack", "pack a check for a machine with a GPU and no network (docs/use/gpu.md)");

@@ -12,6 +12,7 @@ def arguments(words):
     parser.add_argument(
         "--from", dest="folder", type=pathlib.Path, help="a file or folder of results, in place of OUT/data"
     )
+    parser.add_argument("--of", choices=("run", "plan"), help="what OUT/data holds: one run's files, or plans")
     parser.add_argument("--machine", type=machine_named, help="what collectives of nccl-tests are predicted for")
     parser.add_argument(
         "--style", action="append", default=[], choices=("paper", "slides"), help="figures for print or for slides too"

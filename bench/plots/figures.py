@@ -24,7 +24,9 @@ import gradients_figures
 import hybrid_figures
 import laws
 import pipeline_figures
+import plan_page
 import reading
+import run_page
 import tensor_figures
 import timeline_figures
 from arguments import arguments
@@ -502,6 +504,9 @@ def wanted(options):
     if options.folder:
         found, _ = reading.read_folder(options.folder, options.machine)
         return [(chart.name, lambda chart=chart: folder_figures.draw(chart)) for chart in folder.charts(found)]
+    if options.of:
+        of = {"run": run_page, "plan": plan_page}[options.of]
+        return [(chart.name, lambda chart=chart: folder_figures.draw(chart)) for chart in of.charts(options.out)]
     data = options.out / "data"
     return [(draw.__name__, lambda draw=draw: draw(data)) for draw in ALL] + timeline_figures.of_report(data)
 

@@ -418,12 +418,27 @@ def memory_by_stage(chart):
     )
 
 
+def losses(chart):
+    """Of each step, and of the validations."""
+    figure, axes = subplots(1, 7, 3.6)
+    for field, label, i in (("loss", "training", 0), ("validation_loss", "validation", 1)):
+        at = [(r["step"], r[field]) for r in chart.rows if r.get(field) is not None]
+        if at:
+            few = {} if len(at) < 30 else {"marker": ""}
+            axes[0][0].plot(*zip(*at), label=label, **{**look(i), **few})
+    axes[0][0].set_xlabel("step")
+    axes[0][0].set_ylabel("loss, nats per token")
+    axes[0][0].legend(fontsize=7.5)
+    return figure
+
+
 def timeline(chart):
     return timeline_figure(chart.files[0].trace)
 
 
 DRAW = {
     "timeline": timeline,
+    "losses": losses,
     "memory_by_stage": memory_by_stage,
     "speedup": speedup,
     "bandwidth": bandwidth,

@@ -38,6 +38,21 @@ def files_of(chart):
     return [str(pathlib.Path(name).with_suffix(".trace")) for name in names] if chart.kind is TIMELINE else names
 
 
+def figure_of(report, chart):
+    return report.figure(
+        chart.name,
+        f"{chart.kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.",
+        html.escape(caption(chart)),
+        chart.rows,
+        columns_of(chart),
+        files_of(chart),
+        sources=chart.files,
+        drawable=chart.kind.drawn,
+        lacking=lacking(chart),
+        printed=html.escape(caption(chart, printed=True)),
+    )
+
+
 def sections(report, found, skipped):
     parts = [what_was_found(found, skipped)]
     kinds = {}
@@ -45,20 +60,5 @@ def sections(report, found, skipped):
         kinds.setdefault(chart.kind.name, []).append(chart)
     for name, of_kind in kinds.items():
         kind = of_kind[0].kind
-        figures = [
-            report.figure(
-                chart.name,
-                f"{kind.title}: {len(chart.rows)} rows of {', '.join(r.name for r in chart.files)}.",
-                html.escape(caption(chart)),
-                chart.rows,
-                columns_of(chart),
-                files_of(chart),
-                sources=chart.files,
-                drawable=kind.drawn,
-                lacking=lacking(chart),
-                printed=html.escape(caption(chart, printed=True)),
-            )
-            for chart in of_kind
-        ]
-        parts.append(section(name, kind.title, figures))
+        parts.append(section(name, kind.title, [figure_of(report, chart) for chart in of_kind]))
     return parts

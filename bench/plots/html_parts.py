@@ -60,8 +60,15 @@ button { font: inherit; padding: .3rem .9rem; } .hidden { visibility: hidden; }
 .findings p { margin: .2rem 0; }
 .findings svg { display: block; width: 100%; height: auto; }
 .how { color: var(--soft); font-size: .85rem; }
+.lead { font-size: 1.1rem; margin: .4rem 0; max-width: 60rem; }
+.named td:first-child { white-space: nowrap; color: var(--soft); width: 11rem; }
+.named code { overflow-wrap: anywhere; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; padding: .5rem .75rem; }
+.words { border-left: 3px solid var(--line); padding: .1rem 0 .1rem .9rem; min-height: 2.2rem; max-width: 60rem; }
+.words p { margin: .4rem 0; } .words + h3 { margin-top: 1.4rem; } code { font-size: .9em; }
 @page { margin: 12mm; }
 @media print {
+  .lead { font-size: 11pt; } .words { min-height: 14mm; } .words, pre { break-inside: avoid; }
   body { padding: 0; font-size: 10.5pt; }
   .scroll { max-height: none; }
   nav { display: none; }

@@ -21,7 +21,9 @@ import folder
 import folder_page
 import gradients
 import pipeline
+import plan_page
 import predict
+import run_page
 import tensor
 import writeup
 from arguments import arguments
@@ -745,15 +747,18 @@ def said_of(results):
 
 def main():
     options = arguments(__doc__)
+    title = {"run": "Lockstep: a run", "plan": "Lockstep: what to rent"}.get(options.of, "Lockstep: the report")
     found, skipped = read_folder(options.folder or options.out / "data", options.machine)
     report = Report(options.out, found, not options.no_matplotlib)
     root = pathlib.Path(__file__).resolve().parents[2]
-    if options.folder:
+    if options.of:
+        parts = {"run": run_page, "plan": plan_page}[options.of].sections(report, options.out)
+    elif options.folder:
         parts = of_folder(report, options, found, skipped)
     else:
         parts = one_week(report, options.out, options.week) if options.week else weeks(report, options.out, root)
     (options.out / "index.html").write_text(
-        document("Lockstep: the report", parts, options.full, [results.reported() for results in found]),
+        document(title, parts, options.full, [results.reported() for results in found]),
         encoding="utf-8",
     )
     (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")

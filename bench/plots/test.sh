@@ -5,4 +5,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/find_python.sh"
 [ -n "$plain" ] || { echo "no python3: the report cannot be tested"; exit 77; }
 cd "$here" || exit 1
-exec "${python:-$plain}" -B -m unittest -q report_test report_drawing_test reported_test
+exec "${python:-$plain}" -B -m unittest -q report_test report_drawing_test reported_test run_page_test

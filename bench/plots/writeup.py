@@ -105,12 +105,17 @@ def markdown(week, report, asked, rows):
     return "\n".join(lines)
 
 
-def marked(text):
-    """A line of Markdown as HTML: code, emphasis, boxes to tick, room to write."""
+def inline(text):
+    """Code and emphasis of a line of Markdown as HTML, and of links their words."""
     text = html.escape(text, quote=False)
     text = re.sub(r"`([^`]*)`", r"<code>\1</code>", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"(?<!\w)\*([^*]+)\*(?!\w)", r"<em>\1</em>", text)
+    return re.sub(r"(?<!\w)\*([^*]+)\*(?!\w)", r"<em>\1</em>", text)
+
+
+def marked(text):
+    """A line of Markdown as HTML, with boxes to tick and room to write."""
+    text = inline(text)
     text = text.replace("[ ]", '<input type="checkbox">')
     return (
         text.replace("…", '<textarea rows="2" aria-label="your words"></textarea>')

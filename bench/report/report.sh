@@ -4,6 +4,7 @@
 #   ./lab report [--week N] [--mine [--no-borrow]] [--full] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
 #   ./lab report --from DIRECTORY|FILE [--machine NAME] [--full] [--style paper|slides] [--output DIRECTORY]
 #   ./lab report --compare A B [--output DIRECTORY]
+#   ./lab report --run DIRECTORY | --plan DIRECTORY [--style paper|slides]
 #
 # At most four minutes on two quiet cores, the build apart; with --full about eight. Without MPI, what needs it is left out and
 # said so; likewise figures without matplotlib. A step that fails costs its own section, and the exit code is 1.
@@ -20,12 +21,13 @@
 # --from: runs nothing and needs no build; plots a file, or those of a directory and below it: JSON that any of our commands
 # wrote anywhere with --json, your own CSV (ranks,samples_per_s), logs of torchrun, output of nccl-tests (--machine NAME: beside
 # what that machine file predicts). By default into outputs/report_from_NAME. --compare: two such directories, or two reports,
-# row by row, into outputs/report_compared. --style (may be given twice): paper, figures as PDF of 3.3
+# row by row, into outputs/report_compared. --run and --plan: the page again that ./lab train or plan --page DIRECTORY made,
+# from the files in it; what you wrote into its words.md stays. --style (may be given twice): paper, figures as PDF of 3.3
 # and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/use/report.md says more.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
-out='' from='' machine='' styles='' full='' mine='' borrow='' week='' first='' second=''
+out='' of='' from='' machine='' styles='' full='' mine='' borrow='' week='' first='' second=''
 usage() { echo "report: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
@@ -45,6 +47,12 @@ while [ $# -gt 0 ]; do
       case $2 in 2[1-5]) week=$2 ;; *) usage "--week $2: 21 to 25" ;; esac
       shift 2
       ;;
+    --run | --plan)
+      [ -d "${2:-}" ] || usage "$1 ${2:-}: no such directory"
+      [ -z "$of" ] || usage "give --run or --plan, once"
+      of=${1#--} out=$2
+      shift 2
+      ;;
     --output) out=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --from) from=$2; shift 2 ;;
@@ -54,7 +62,7 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     -h | --help) sed -n '/^set -u/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --full, --compare, --from, --machine, --style, --output, --build." ;;
+    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --full, --compare, --from, --run, --plan, --machine, --style, --output, --build." ;;
   esac
 done
 if [ -n "$from" ]; then
@@ -134,7 +142,7 @@ draw() {
 
 # all_steps [--from DIRECTORY]: what a report does once its programs are there.
 all_steps() {
-  if [ -z "$from" ]; then
+  if [ -z "$from$of" ]; then
     for steps in "$root"/bench/report/week*.sh; do
       # shellcheck source=/dev/null
       case ${steps##*/} in week"$week"*.sh) . "$steps" ;; esac
@@ -151,13 +159,22 @@ make_report() { # the same arguments
   start_telling
   all_steps "$@"
   stop_telling
-  case ${from:+from}$failures in
+  case ${from:+from}${of:+from}$failures in
     0 | from*) ;;
     1) say "1 step failed; its log is in ${data#"$root"/}" ;;
     *) say "$failures steps failed; their logs are in ${data#"$root"/}" ;;
   esac
   [ "$failures" -eq 0 ]
 }
+
+if [ -n "$of" ]; then
+  [ -z "$mine$from$week$full$machine" ] || usage "--$of reads one directory and runs nothing: give it alone"
+  out=$(cd "$out" && pwd -P)
+  rm -rf "$out/figures"
+  mkdir -p "$data" "$out/figures" || exit 2
+  make_report --of "$of"
+  exit
+fi
 
 # What an earlier report left there; nothing of it may pass for this one's.
 clear_report() {

@@ -15,13 +15,14 @@
 #include "common/support/text/command_line.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
+#include "tools/plan/report.hpp"
 
 namespace lockstep::plan {
 
 namespace {
 
 struct FlopsOptions {
-  std::string model, params, tokens, budget, machine, json;
+  std::string model, params, tokens, budget, machine, price, json;
   std::string dtype = "bf16";
   int sequence = 0, ranks = 0;
   double mfu = 0.4, tokens_per_second = 0;
@@ -136,6 +137,9 @@ void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
              o.tokens_per_second > 0 ? "" : " (--mfu for another)", days * ranks, scaled(s.tokens / seconds));
   row.set("machine", machine.name).set("ranks", ranks).set("peak_flop_per_second", peak).set("mfu", mfu);
   row.set("seconds", seconds).set("gpu_days", days * ranks);
+  const double price = price_of(o.price), hours = 24 * days * ranks;
+  if (price > 0) fmt::print("{}\n", format_cost(hours, price));
+  row.set("cost", price > 0 ? hours * price : NAN);
 }
 
 void report(const FlopsOptions& o, const std::string& command_line) {
@@ -182,6 +186,7 @@ int flops_program(int argc, char** argv) {
   line.add("--mfu", o.mfu, "share of the peak that the model's FLOP reach", Real{0.001, 1});
   line.add("--tokens-per-second", o.tokens_per_second,
            "instead of --mfu: measured tokens per second of all GPUs; prints the MFU", Real{0, 1e12});
+  line.add("--price", o.price, "of one GPU for an hour, in any currency (2.50): what the run costs");
   line.add("--json", o.json, "the figures with their context");
   line.exclude("--model", {"--params"});
   line.exclude("--tokens", {"--budget"});
@@ -190,7 +195,7 @@ int flops_program(int argc, char** argv) {
     fmt::print("{}", line.help());
     return 0;
   }
-  for (const char* needs : {"--ranks", "--mfu", "--tokens-per-second", "--dtype"})
+  for (const char* needs : {"--ranks", "--mfu", "--tokens-per-second", "--dtype", "--price"})
     if (o.machine.empty() && line.given(needs)) throw Error(Verdict::usage, fmt::format("{} needs --machine", needs));
   if (o.model.empty() && line.given("--sequence")) throw Error(Verdict::usage, "--sequence needs --model");
   report(o, repeatable("./lab flops", argc, argv));

@@ -68,6 +68,8 @@ TEST(Flops, WhatIsToldOfAModel) {
   EXPECT_TRUE(contains(text, "gpt2-124m")) << text;
   const std::string measured = told("--model gpt2-124m --machine dgx-a100 --ranks 8 --tokens-per-second 1.4e6");
   EXPECT_TRUE(contains(measured, "% MFU") && contains(measured, "as PaLM counts")) << measured;
+  const std::string cost = told("--params 1e9 --tokens 1e9 --machine dgx-a100 --ranks 8 --mfu 0.5 --price 2.50/h");
+  EXPECT_TRUE(contains(cost, "10.7 GPU-hours, 26.7 at 2.5 per GPU-hour")) << cost;
   const std::string best = told("--budget 5.76e23");
   EXPECT_TRUE(contains(best, "6.93e+10 parameters")) << best;
 }
@@ -78,6 +80,8 @@ TEST(Flops, WhatMeansNothingIsRefused) {
   } cases[] = {{"", "give --model gpt2-124m"},
                {"--model gpt2-124m --machine laptop", "is not an MFU"},
                {"--model gpt2-124m --mfu 0.5", "--mfu needs --machine"},
+               {"--params 1e9 --machine dgx-a100 --price cheap", "--price needs numbers"},
+               {"--params 1e9 --price 2", "--price needs --machine"},
                {"--params 1e9 --sequence 5", "--sequence needs --model"},
                {"--params 1e9 --tokens 1e9 --budget 1e20", "--budget"},
                {"--model gpt3-175b --machine dgx-a100 --tokens-per-second 1e6", "more than the hardware has"}};

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include "common/error.hpp"
@@ -38,7 +39,7 @@ struct PlanOptions {
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string cp = "1";
   int shard_group = 0;
-  std::string explain, score, json, csv, table;
+  std::string explain, score, json, csv, table, price;
   std::string card, answer;
   bool validate = false, fast = false, overlap_scatter = false, overlap_gather = false, fp32_gradients = false;
 };
@@ -160,6 +161,11 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
   return row;
 }
 
+/// Of the whole training, at so many seconds per step.
+double gpu_hours(const Task& task, const Rated& rated, double seconds) {
+  return 24 * figures(task, rated).days * seconds / rated.time.total() * task.cluster.gpus;
+}
+
 void write_rows(const PlanOptions& o, const Context& context, const std::vector<Row>& rows) {
   if (!o.json.empty()) write_results(o.json, context, rows);
   if (!o.csv.empty()) write_csv(o.csv, rows);
@@ -171,6 +177,12 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
   if (o.json.empty() && o.csv.empty()) return;
   std::vector<Row> rows;
   for (const Rated& rated : found.best) rows.push_back(row_of(task, rated, "plan", static_cast<int>(rows.size()) + 1));
+  const double price = price_of(o.price);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool played = i < simulated.size() && simulated[i];
+    const double hours = gpu_hours(task, found.best[i], played ? simulated[i]->seconds : found.best[i].time.total());
+    rows[i].set("gpu_hours", hours).set("cost", price > 0 ? hours * price : NAN);
+  }
   for (std::size_t i = 0; i < simulated.size(); ++i)
     if (simulated[i])
       rows[i].set("simulated_seconds", simulated[i]->seconds).set("simulated_memory_bytes", simulated[i]->peak_bytes());
@@ -182,6 +194,8 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
   }
   Context context = Context::here();
   context.more.set("command", "plan")
+      .set("prices", o.prices)
+      .set("price_per_gpu_hour", price > 0 ? price : NAN)
       .set("candidates", found.candidates)
       .set("candidates_per_second", static_cast<double>(found.candidates) / found.seconds);
   write_rows(o, context, rows);
@@ -288,6 +302,7 @@ void run(const PlanOptions& o) {
     if (!path.empty()) check_writable(path);
   if (!o.table.empty() && !o.validate) refuse("--table is for ./lab validate");
   if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.table, o.json, o.csv);
+  price_of(o.price);  // before anything is planned
   if (o.top < 1) refuse("--top: at least 1");
   if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
   const Task task = task_of(o);
@@ -307,6 +322,10 @@ void run(const PlanOptions& o) {
   print_plans(task, found.best, seconds);
   fmt::print("\nthe best: ");
   print_account(task, found.best.front());
+  if (const double price = price_of(o.price); price > 0) {
+    const double step = seconds.empty() ? by_formula.time.total() : seconds.front();
+    fmt::print("the whole training: {}\n", format_cost(gpu_hours(task, by_formula, step), price));
+  }
   print_unlimited(found);
   if (!o.score.empty()) score(predictor, o.score, mine, by_formula);
   std::optional<Rated> explained;
@@ -359,6 +378,7 @@ int main(int argc, char** argv) {
   line.add("--table", o.table, "with --validate: only this file's rows, in the format of bench/published/predict");
   line.add("--card", o.card, "a design card of week 25; without --answer or --explain: print its task (./lab card)");
   line.add("--answer", o.answer, "with --card: a file with an answer to check");
+  line.add("--price", o.price, "of one GPU for an hour, in any currency (2.50): what the training costs");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "common/support/text/counted.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/plan/strategy_file.hpp"
 
@@ -31,6 +32,16 @@ Figures figures(const Task& task, const Rated& rated) {
   const double tokens = 20 * static_cast<double>(task.model.parameters());
   return {.mfu = batch * task.model.step_flop(task.length) / (task.cluster.gpus * peak * seconds),
           .days = tokens / (batch * static_cast<double>(task.length)) * seconds / 86400};
+}
+
+double price_of(const std::string& text) {
+  if (text.empty()) return 0;
+  return number_in("--price", text.ends_with("/h") ? text.substr(0, text.size() - 2) : text, 1e-6, 1e9);
+}
+
+std::string format_cost(double gpu_hours, double price) {
+  const std::string hours = fmt::format("{} GPU-hours", days(gpu_hours));
+  return price > 0 ? fmt::format("{}, {} at {:g} per GPU-hour", hours, days(gpu_hours * price), price) : hours;
 }
 
 void print_task(const Task& task) {

@@ -1,6 +1,8 @@
 // What ./lab plan prints.
 #pragma once
 
+#include <string>
+
 #include "labs/trainer/plan/search.hpp"
 
 namespace lockstep::plan {
@@ -11,6 +13,11 @@ struct Figures {
   double days = 0;  ///< to 20 tokens a parameter (arXiv 2203.15556)
 };
 Figures figures(const Task& task, const week25::Rated& rated);
+
+/// --price: of one GPU and hour in any currency, "2.50" or "2.50/h"; "": 0, unknown. Throws Error(usage).
+double price_of(const std::string& text);
+/// "9470 GPU-hours, 23700 at 2.5 per GPU-hour"; without a price only the hours.
+std::string format_cost(double gpu_hours, double price);
 
 void print_task(const Task& task);
 /// `played`: by the simulator, seconds of each plan's step, which then stand before the formulas'.
