@@ -11,7 +11,7 @@ import sys
 
 from folder import chart_of
 from folder_page import figure_of
-from html_parts import note, section, table
+from html_parts import cell, note, section, table
 from reading import read
 from results import decimal_text, percent, seconds_text
 from row_words import what_and_mesh
@@ -146,21 +146,23 @@ def sections(report, out):
         lacks.append("These plans are of different models or batches: their days and costs do not compare.")
     for said in lacks:
         print(f"report: {said}", file=sys.stderr)
-    columns = {
-        "rent": "cluster",
+    facts = {
         "GPUs": "gpus",
         "how to train": what_and_mesh,
-        "step": "seconds",
+        "step": lambda r: seconds_text(r["seconds"]),
         "MFU": lambda r: percent(r["whole_mfu"]),
         "days": lambda r: span_of(r["whole_days"], ratios),
         "GPU-hours": lambda r: amount(r["gpu_hours"]),
-        "price": lambda r: "–" if not r["price"] else f"{r['price']:g}",
+        "price of a GPU-hour": lambda r: f"{r['price']:g}" if r["price"] else "–",
         "cost": lambda r: span_of(r["cost"], ratios) if r.get("cost") else "–",
         "cost of a billion tokens": lambda r: amount(r["cost"] / r["tokens"] * 1e9) if r.get("cost") else "–",
         "memory of a GPU": lambda r: decimal_text(r.get("simulated_memory_bytes") or r["memory_bytes"]),
         "largest overhead": "largest_overhead",
     }
-    rent = [lead(found, ratios), *(note(html.escape(said)) for said in lacks), table([b for _, b in found], columns)]
+    best = {row["file"]: row for _, row in found}
+    rows = [{"": name} | {file: cell(row, fact) for file, row in best.items()} for name, fact in facts.items()]
+    side_by_side = table(rows, {"": ""} | {html.escape(row["cluster"]): file for file, row in best.items()})
+    rent = [lead(found, ratios), *(note(html.escape(said)) for said in lacks), side_by_side]
     made = [note(html.escape(f"{results.name}: {place(results.context)}")) for results, _ in found]
     return [
         section("plan", "What to rent", rent),

@@ -60,7 +60,7 @@ ran "train $kept" 'why out/data/run.trace --json out/data/why.json' 'report --ru
 [ ! -e out/data/scale.json ] || fail 'the page has numbers of an earlier run'
 
 page 0 plan --model gpt3-13b --cluster machines/mine.json --page out
-ran 'plan --model gpt3-13b --cluster machines/mine.json --json out/data/plan_mine.json' \
+ran 'plan --model gpt3-13b --cluster machines/mine.json --prices library --json out/data/plan_mine.json' \
   'validate --json out/data/validate.json' 'report --plan out'
 
 for given in '--json x' '--trace=x' '--explain-as torchrun'; do
