@@ -60,6 +60,7 @@ class LostItems(unittest.TestCase):
 class Parts(unittest.TestCase):
     SECTION = (
         "".join(f"### {part}\n\n" for part in pages.PARTS)
+        + "```\n./lab check 1.1\n```\n"
         + "<!-- output, todo: x -->\n"
         + 3 * "<!-- mistake 1.1: x -->\n"
     )
@@ -73,6 +74,7 @@ class Parts(unittest.TestCase):
 
     def test_what_is_missing_is_found(self):
         self.assertIn("lacks a part", self.faults("### Predict\n", "")[0])
+        self.assertIn("with the command that checks it", self.faults("./lab check 1.1", "./lab hint 1.1")[0])
         self.assertIn("shows no output", self.faults("<!-- output,", "<!-- no output,")[0])
         self.assertIn("fewer than 3 mistakes", self.faults("<!-- mistake", "<!--")[0])
         self.assertIn(
