@@ -46,6 +46,10 @@ grep -q '^ *exercise 21\.2 does not compile' build/students.log || { cat build/s
 sed 's/ring_all_gather(Rank me/gather(Rank me/' $solution > $answer
 verdicts 'without a function' 'DOES NOT COMPILE'
 
+{ cat $solution; echo 'bool differ(int a, unsigned b) { return a < b; }'; } > $answer
+./lab check 21.2 > build/students.log 2>&1 || { cat build/students.log; fail 'an answer with a warning should pass'; }
+./lab check 21.2 | grep -q '^  the compiler warns: ring_all_reduce\.cpp:[0-9]*: comparison of .*\[-Wsign-compare\]$' || fail 'the warning should be told, as often as one asks'
+
 cp $solution $answer
 verdicts 'solved' PASS
 

@@ -2,8 +2,9 @@
 # compile_or_stub.sh ID SKELETON SOLUTION REQUIRED -- COMPILER ARGUMENTS… SOURCE
 #
 # Stands in front of the compiler for a student's file. If the file compiles and defines what REQUIRED lists, which is
-# what the reference's object offers (offered.sh), nothing more happens. Else the object becomes that of a stub, made from the reference, whose every answer
-# throws DOES NOT COMPILE with the first error in the student's file: the exercise loses its own verdict and no other.
+# what the reference's object offers (offered.sh), its warnings stay in OBJECT.warnings, for ./lab check. Else the object
+# becomes that of a stub, made from the reference, whose every answer throws DOES NOT COMPILE with the first error in the
+# student's file: the exercise loses its own verdict and no other.
 set -eu
 export LC_ALL=C  # sort and comm agree; the compiler speaks English, for explain
 id=$1 skeleton=$2 solution=$3 required=$4
@@ -15,7 +16,7 @@ for argument; do
   previous=$argument source=$argument
 done
 log=$object.log
-rm -f "$log"
+rm -f "$log" "$object.warnings"
 
 if "$@" 2> "$log"; then
   sh "$(dirname "$0")/offered.sh" "$object" "$object.offered"
@@ -23,7 +24,7 @@ if "$@" 2> "$log"; then
   rm -f "$object.offered"
   cat "$log" >&2  # warnings
   if [ -z "$missing" ]; then
-    rm -f "$log"
+    mv "$log" "$object.warnings"
     exit 0
   fi
   printf '%s\n' "$missing" | sed "s|^|$source:0: error: missing definition of |" > "$log"

@@ -14,6 +14,7 @@
 #include "common/support/text/files.hpp"
 #include "tools/course/answer_language.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/course/compiler_error.hpp"
 #include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
 #include "tools/course/judge.hpp"
@@ -81,6 +82,13 @@ void warn_of_language(const Paths& paths, const Exercise& exercise) {
   if (const auto outside = outside_the_language(read_text(answer)))
     fmt::print("  {}warning:{} grading rejects {}.cpp: {}\n", style().open, style().off, exercise.name,
                outside->sentence());
+}
+
+/// What the compiler warned of when it compiled the answer as it is now, which CTest would not show.
+void print_warnings(const Paths& paths, const Exercise& exercise) {
+  const std::string log = read_text(answers_object(paths, exercise).string() + ".warnings");
+  for (const std::string& warning : warnings_in(log, paths.answer(exercise).string()))
+    fmt::print("  {}the compiler warns:{} {}\n", style().open, style().off, warning);
 }
 
 /// What the tests measured, for the handout's tables: where everything passed, since a wrong answer's numbers mislead.
@@ -199,6 +207,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(all.back(), selection.part);
+    if (!options.solution) print_warnings(paths, exercise);
     if (!options.solution && exercise.graded) warn_of_language(paths, exercise);
     print_notes(all.back());
     later.push_back(printed.take());

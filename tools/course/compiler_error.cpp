@@ -1,7 +1,9 @@
 #include "tools/course/compiler_error.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 namespace lockstep::tools {
 namespace {
@@ -168,6 +170,21 @@ CompilerError first_error(std::string_view log, std::string_view source) {
   if (!header.empty() && led_to_it > 0) message += " (in " + header + ", which it uses)";
   if (message.empty()) message = "the compiler failed without naming an error";
   return {led_to_it, message};
+}
+
+std::vector<std::string> warnings_in(std::string_view log, std::string_view source) {
+  constexpr std::string_view kWarning = ": warning: ";
+  std::vector<std::string> warnings;
+  std::istringstream in{std::string(log)};
+  for (std::string line; std::getline(in, line);) {
+    const auto at = line.find(kWarning);
+    const int here = at == line.npos ? 0 : line_in(line.substr(0, at) + ":", source);
+    if (here == 0) continue;
+    std::string text =
+        file_name(source) + ":" + std::to_string(here) + ": " + with_plain_quotes(line.substr(at + kWarning.size()));
+    if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(std::move(text));
+  }
+  return warnings;
 }
 
 std::string file_of_first_error(std::string_view log) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::tools {
 
@@ -15,6 +16,9 @@ struct CompilerError {
 /// The first error of `log` (GCC's or Clang's words) that is in `source`. An error inside a header that was included
 /// counts at the first line of `source` that led to it.
 CompilerError first_error(std::string_view log, std::string_view source);
+
+/// The warnings of `log` that are in `source`, each once: "ring_all_reduce.cpp:31: comparison of … [-Wsign-compare]".
+std::vector<std::string> warnings_in(std::string_view log, std::string_view source);
 
 /// The path of the file in which `log` has its first error; empty where it names none.
 std::string file_of_first_error(std::string_view log);

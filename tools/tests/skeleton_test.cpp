@@ -111,6 +111,15 @@ TEST(CompilerError, InAHeaderCountsWhereTheStudentLedToIt) {
   EXPECT_EQ(explain(both, "labs/f.cpp"), "f.cpp:12: no type named 'y' (in x.h:90, which it uses)");
 }
 
+TEST(CompilerError, WarningsAreThoseOfTheStudentsFileEachOnce) {
+  EXPECT_EQ(
+      warnings_in("labs/f.cpp: In function 'int f()':\nlabs/f.cpp:7:3: warning: comparison of ‘int’ [-Wsign-compare]\n"
+                  "  7 |   a < b\nlabs/f.cpp:7:3: warning: comparison of ‘int’ [-Wsign-compare]\n"
+                  "labs/half.cpp:9:1: warning: a [-Wb]\nf.cpp:8: warning: c\nlabs/f.cpp:9:1: note: d\n",
+                  "labs/f.cpp"),
+      (std::vector<std::string>{"f.cpp:7: comparison of 'int' [-Wsign-compare]", "f.cpp:8: c"}));
+}
+
 TEST(CompilerError, OfAFileThatIsGivenIsNamedByThatFile) {
   const std::string log =
       "[2/6] Building\nIn file included from /a/solutions/f.cpp:4:\n/a/labs/f.hpp:34:9: error: expected ';' before "
