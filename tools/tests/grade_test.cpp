@@ -193,6 +193,23 @@ TEST(Grade, AnArchiveOfAHundredThousandEntriesIsNotRead) {
   EXPECT_EQ(refused("x", 10'000), "");
 }
 
+TEST(Grade, ADamagedEntryCostsItsOwnExercise) {
+  const Folder folder("lockstep_grade_damaged");
+  std::string numbers;
+  for (int i = 0; i < 2000; ++i) numbers += std::to_string(i * i) + "\n";
+  folder.write("week/accumulation.cpp", numbers.c_str());
+  folder.write("week/ring_all_reduce.cpp", "// hers\n");
+  pack(folder, "week", "in/anna.zip");
+  const std::filesystem::path archive = folder.path / "in" / "anna.zip";
+  std::string bytes = read_text(archive);
+  for (std::size_t at = 200; at < 300; ++at) bytes[at] = static_cast<char>(~bytes[at]);  // of the longer file
+  write_text(archive, bytes);
+  const Submission found = folder.read(archive);
+  EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
+  ASSERT_EQ(found.refused.size(), 1u);
+  EXPECT_NE(found.refused.at("21.6").find("it is damaged"), std::string::npos) << found.refused.at("21.6");
+}
+
 TEST(Grade, AnArchiveMayHaveANameThatIsNotUtf8) {
   const Folder folder("lockstep_grade_latin");
   folder.write("week/ring_all_reduce.cpp", "// hers\n");
