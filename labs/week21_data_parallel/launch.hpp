@@ -1,6 +1,5 @@
-// Exercise 21.13: from a launcher to a job. Which rank this process is, where the others are, which GPU is its own; a
-// rendezvous with them, or an error that names the missing ranks; resuming after a restart; and ending the job when one
-// of its processes dies.
+// Exercise 21.13: from a launcher to a job. Which rank this process is, where it meets the others, and which GPU is its
+// own.
 //
 // torchrun: PyTorch's documentation, "torchrun (Elastic Launch)". Open MPI: mpirun(1), "Environment variables". MPICH:
 // the Hydra process manager. Slurm: srun(1), "OUTPUT ENVIRONMENT VARIABLES".
@@ -8,9 +7,12 @@
 // Missing or contradictory variables are refused: Error(Verdict::usage) with a message that names the variable.
 #pragma once
 
+#include <charconv>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "common/error.hpp"
@@ -21,7 +23,16 @@ namespace lockstep::week21 {
 using Variables = std::function<const char*(const char* name)>;
 
 /// Given: throws Error(Verdict::usage).
-[[noreturn]] void refuse(const std::string& words);
+[[noreturn]] inline void refuse(const std::string& words) { throw Error(Verdict::usage, words); }
+
+/// Given: all of `text` as a whole number of at most 9 digits, or nothing.
+inline std::optional<int> digits(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = !text.empty() && text.size() <= 9 && text.front() != '-' && end == text.data() + text.size();
+  return whole && error == std::errc{} ? std::optional(value) : std::nullopt;
+}
+
 /// Given: the whole number from `least` to `most` that the variable `name` holds: digits and nothing else. Refuses
 /// other values, and a variable that is not set.
 int whole_number(const Variables& variables, const std::string& name, int least, int most);
@@ -62,18 +73,20 @@ std::optional<Place> place_by(const Launcher& launcher, const Variables& variabl
 /// it cannot be more than TORCHELASTIC_MAX_RESTARTS, where that is set.
 Place place_of(const Variables& variables);
 
-// b. Slurm's host lists -----------------------------------------------------------------------------------------------
+// b. Numbers of a list ------------------------------------------------------------------------------------------------
 
 /// "01-03,07" is 01, 02, 03, 07: whole numbers and ranges of them, written with at least as many digits as the range's
 /// first. Refuses anything that is not such a list, a range that runs backwards, and more than 100,000 numbers.
 std::vector<std::string> numbers_in(const std::string& list);
+
+// c. Slurm's host lists -----------------------------------------------------------------------------------------------
 
 /// "gpu[01-03,07],login" is gpu01, gpu02, gpu03, gpu07, login. A name may have brackets anywhere, and several:
 /// "r[1-2]n[0-1]-ib" is r1n0-ib, r1n1-ib, r2n0-ib, r2n1-ib. Refuses an empty name, brackets
 /// that do not match, and an item of more than 100,000 names.
 std::vector<std::string> hosts_in(const std::string& list);
 
-// c. The rendezvous address, and the GPU of a rank --------------------------------------------------------------------
+// d. The rendezvous address, and the GPU of a rank --------------------------------------------------------------------
 
 struct Address {
   std::string host;
@@ -90,56 +103,5 @@ Address meeting_point(const Variables& variables, const Place& place);
 /// whatever the local rank: srun --gpus-per-task=1 shows each process only its own. Otherwise refuses a local rank that
 /// has no GPU.
 int gpu_of(const Place& place, int visible);
-
-// d. Rendezvous, and resuming after a restart -------------------------------------------------------------------------
-
-/// Seconds, on a clock that a test may fake.
-class Clock {
- public:
-  virtual ~Clock() = default;
-  virtual double now() = 0;
-  virtual void sleep(double seconds) = 0;
-};
-
-/// What all ranks can reach at the meeting point: as much of torch.distributed's TCPStore as this exercise needs. It
-/// survives a restart, with everything in it.
-class Store : public Clock {
- public:
-  virtual void set(const std::string& key, const std::string& value) = 0;
-  virtual std::optional<std::string> get(const std::string& key) = 0;  ///< nothing: not set
-};
-
-/// Given: "start-2/rank-5", the key of rank 5 after two restarts.
-std::string key_of(int restarts, int rank);
-
-/// The last step with a complete checkpoint, −1 without one. `files` are the files in the checkpoint folder, in any
-/// order: a checkpoint is complete once "step-N/manifest" exists, N in digits, with or without leading zeros. Ignore
-/// other files.
-int newest_complete(const std::vector<std::string>& files);
-
-/// Sets this rank's own key to `newest`, the step that newest_complete found; then waits until all ranks of this start
-/// have set theirs, checking at least once a second. Returns the step to resume from: the smallest of all, so that all
-/// ranks resume from the same. Where some found a checkpoint and others none (−1), all refuse: they do not see the same
-/// folder. Throws Error(Verdict::timeout) with a message that names each missing rank's number, once `timeout` seconds
-/// have passed; a rank that arrived within them is not missing.
-int come_together(Store& store, const Place& place, int newest, double timeout);
-
-// e. One process dies -------------------------------------------------------------------------------------------------
-
-/// The processes that a launcher has started on this host.
-class Processes : public Clock {
- public:
-  virtual int count() const = 0;
-  virtual std::optional<int> exit_code(int process) = 0;  ///< nothing: still running; 128 + n: killed by signal n
-  virtual void terminate(int process) = 0;                ///< SIGTERM: it may save and then exit
-  virtual void kill(int process) = 0;                     ///< SIGKILL
-};
-
-/// Waits until all have exited, checking at least once a second. As soon as one is seen to have failed (a code other
-/// than 0), each one still running is terminated, once; `grace` seconds later each one still running is killed, once. A
-/// process that has exited gets no signal: its number may belong to another one by then. Returns the code of the first
-/// that failed (of several seen at once, of the lowest), never that of a process that supervise terminated; 0 where
-/// none failed.
-int supervise(Processes& processes, double grace);
 
 }  // namespace lockstep::week21

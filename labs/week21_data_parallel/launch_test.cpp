@@ -1,4 +1,4 @@
-// Tests of exercise 21.13, parts a to c: who this process is, Slurm's host lists, where ranks meet, and their GPUs.
+// Tests of exercise 21.13: who this process is, Slurm's host lists, where ranks meet, and their GPUs.
 #include <set>
 
 #include "labs/week21_data_parallel/launch_testing.hpp"
@@ -122,11 +122,6 @@ std::string joined(const std::vector<std::string>& names) {
   for (const std::string& name : names) all += (all.empty() ? "" : " ") + name;
   return all;
 }
-void expect_hosts(const std::string& list, const std::string& wanted) {
-  const auto is = unless_refused(fmt::format("hosts_in(\"{}\"): expected\n  {}", list, wanted),
-                                 [&] { return joined(hosts_in(list)); });
-  if (is && *is != wanted) ADD_FAILURE() << "hosts_in(\"" << list << "\") is\n  " << *is << "\nexpected\n  " << wanted;
-}
 
 TEST(Lab21_13b, Numbers) {
   EXPECT_EQ(joined(numbers_in("01-03,07")), "01 02 03 07") << "01-03,07";
@@ -137,7 +132,22 @@ TEST(Lab21_13b, Numbers) {
   EXPECT_EQ(numbers_in("0-99999").size(), 100'000u) << "0-99999: a hundred thousand are not too many";
 }
 
-TEST(Lab21_13b, Hosts) {
+TEST(Lab21_13b, WhatAreNoNumbersIsRefused) {
+  for (const char* list : {"", ",", "1,,2", "1,", "3-1", "1-", "-1", "a-b", "1-2-3", "1 ", "0-2000000000"})
+    expect_error(Verdict::usage, "", fmt::format("numbers_in(\"{}\")", list), [&] { numbers_in(list); });
+  expect_error(Verdict::usage, "", "numbers_in(\"0-99999,1\"), which are more than 100,000",
+               [] { numbers_in("0-99999,1"); });
+}
+
+// Part c --------------------------------------------------------------------------------------------------------------
+
+void expect_hosts(const std::string& list, const std::string& wanted) {
+  const auto is = unless_refused(fmt::format("hosts_in(\"{}\"): expected\n  {}", list, wanted),
+                                 [&] { return joined(hosts_in(list)); });
+  if (is && *is != wanted) ADD_FAILURE() << "hosts_in(\"" << list << "\") is\n  " << *is << "\nexpected\n  " << wanted;
+}
+
+TEST(Lab21_13c, Hosts) {
   expect_hosts("login", "login");
   expect_hosts("gpu[01-03,07]", "gpu01 gpu02 gpu03 gpu07");
   expect_hosts("gpu[01-03,07],login,cpu1", "gpu01 gpu02 gpu03 gpu07 login cpu1");
@@ -146,7 +156,7 @@ TEST(Lab21_13b, Hosts) {
 }
 
 /// A list and, counted separately, what it stands for.
-TEST(Lab21_13b, DrawnLists) {
+TEST(Lab21_13c, DrawnLists) {
   std::mt19937 random = random_for(2);
   for (int i = 0; i < 60; ++i) {
     std::string list;
@@ -188,16 +198,14 @@ TEST(Lab21_13b, DrawnLists) {
   }
 }
 
-TEST(Lab21_13b, WhatIsNoListIsRefused) {
+TEST(Lab21_13c, WhatIsNoListIsRefused) {
   for (const char* list :
        {"", ",", "a,,b", "a,", "gpu[1-3", "gpu1-3]", "gpu[[1]]", "gpu[]", "gpu[3-1]", "gpu[1-]", "gpu[-1]", "gpu[a-b]",
         "gpu[1,,2]", "gpu[1-2-3]", "gpu[1 ]", "gpu[0-2000000000]", "gpu[0-99999,1]", "gpu[1-999][1-999]"})
     expect_error(Verdict::usage, "", fmt::format("hosts_in(\"{}\")", list), [&] { hosts_in(list); });
-  expect_error(Verdict::usage, "", "numbers_in(\"0-99999,1\"), which are more than 100,000",
-               [] { numbers_in("0-99999,1"); });
 }
 
-// Part c --------------------------------------------------------------------------------------------------------------
+// Part d --------------------------------------------------------------------------------------------------------------
 
 void expect_meeting(const Environment& environment, const Place& place, const std::string& host, int port,
                     const std::string& what) {
@@ -209,7 +217,7 @@ void expect_meeting(const Environment& environment, const Place& place, const st
                   << ". The variables:" << environment.words();
 }
 
-TEST(Lab21_13c, WhereTheyMeet) {
+TEST(Lab21_13d, WhereTheyMeet) {
   const Place several{"Slurm", 3, 8, 3, 0};
   expect_meeting(by_torchrun({3, 8, 8}), {"torchrun", 3, 8, 3, 0}, "gpu01", 29400, "torchrun sets the address");
   expect_meeting(by_slurm({3, 8, 2}), several, "gpu07", 30007, "the first of gpu[07-09,12], 20000 + 70007 mod 20000");
@@ -232,7 +240,7 @@ TEST(Lab21_13c, WhereTheyMeet) {
   }
 }
 
-TEST(Lab21_13c, WhereTheyMeetIsRefused) {
+TEST(Lab21_13d, WhereTheyMeetIsRefused) {
   const Environment both = by_torchrun({3, 8, 8});
   const auto refused = [](const Environment& environment, const std::string& word, const std::string& what) {
     for (int ranks : {1, 8})
@@ -251,7 +259,7 @@ TEST(Lab21_13c, WhereTheyMeetIsRefused) {
   refused(by_slurm({3, 8, 8}).with("SLURM_JOB_NODELIST", "gpu[1-"), "gpu[1-", "half a list");
 }
 
-TEST(Lab21_13c, EachItsGpu) {
+TEST(Lab21_13d, EachItsGpu) {
   const auto gpu = [](int local, int visible) { return gpu_of({"torchrun", 7 + local, 24, local, 0}, visible); };
   for (int visible : {2, 4, 8}) {
     std::set<int> used;
@@ -264,6 +272,15 @@ TEST(Lab21_13c, EachItsGpu) {
   EXPECT_EQ(gpu(5, 1), 0) << "one is visible: it is this rank's own";
   EXPECT_EQ(gpu(0, 0), -1) << "none is visible: the CPU";
   EXPECT_EQ(gpu(5, 0), -1) << "none is visible: the CPU";
+}
+
+// All parts -----------------------------------------------------------------------------------------------------------
+
+TEST(Lab21_13, FromTheEnvironmentToTheGpu) {
+  const Environment environment = by_slurm({5, 8, 4});
+  const Place place = place_of(environment.variables());
+  EXPECT_EQ(meeting_point(environment.variables(), place).host, "gpu07") << "the first of gpu[07-09,12]";
+  EXPECT_EQ(gpu_of(place, 4), 1) << "rank 5 is the second of its host";
 }
 
 }  // namespace

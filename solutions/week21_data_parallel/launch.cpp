@@ -2,23 +2,8 @@
 #include "labs/week21_data_parallel/launch.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
 
 namespace lockstep::week21 {
-namespace {
-
-/// All of `text` as a whole number of at most 9 digits, or nothing.
-std::optional<int> digits(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = !text.empty() && text.size() <= 9 && text.front() != '-' && end == text.data() + text.size();
-  return whole && error == std::errc{} ? std::optional(value) : std::nullopt;
-}
-
-}  // namespace
-
-void refuse(const std::string& words) { throw Error(Verdict::usage, words); }
 
 int whole_number(const Variables& variables, const std::string& name, int least, int most) {
   const char* text = variables(name.c_str());
@@ -27,10 +12,6 @@ int whole_number(const Variables& variables, const std::string& name, int least,
   if (!value || *value < least || *value > most)
     refuse(name + "=" + text + " is no whole number from " + std::to_string(least) + " to " + std::to_string(most));
   return *value;
-}
-
-std::string key_of(int restarts, int rank) {
-  return "start-" + std::to_string(restarts) + "/rank-" + std::to_string(rank);
 }
 
 std::optional<Place> place_by(const Launcher& launcher, const Variables& variables) {
@@ -60,8 +41,7 @@ Place place_of(const Variables& variables) {
   const std::optional<Place> open_mpi = place_by(kOpenMpi, variables), pmi = place_by(kPmi, variables);
   if (open_mpi && pmi && (open_mpi->rank != pmi->rank || open_mpi->ranks != pmi->ranks))
     refuse("OMPI_COMM_WORLD_RANK and _SIZE say another rank than PMI_RANK and PMI_SIZE: which launcher started this?");
-  if (open_mpi) return *open_mpi;
-  if (pmi) return *pmi;
+  if (open_mpi || pmi) return open_mpi ? *open_mpi : *pmi;
   return place_by(kSlurm, variables).value_or(Place{});
   // lab end
 }
@@ -90,10 +70,9 @@ std::vector<std::string> numbers_in(const std::string& list) {
 }
 
 std::vector<std::string> hosts_in(const std::string& list) {
-  std::vector<std::string> all;
-  // lab 21.13b begin: all names of the list, in its order. A character makes each name of its item longer, a bracket
+  std::vector<std::string> all, names = {""};  // names: of the item that is being read
+  // lab 21.13c begin: all names of the list, in its order. A character makes each name of its item longer, a bracket
   // multiplies them; only commas outside brackets are between items.
-  std::vector<std::string> names = {""};
   for (std::size_t at = 0; at <= list.size(); ++at) {
     if (at == list.size() || list[at] == ',') {
       if (names.front().empty()) refuse("'" + list + "' has an empty name");
@@ -101,14 +80,13 @@ std::vector<std::string> hosts_in(const std::string& list) {
       names = {""};
       continue;
     }
+    if (list[at] == ']') refuse("'" + list + "' has a ] without its [");
     std::vector<std::string> ends = {std::string(1, list[at])}, longer;
     if (list[at] == '[') {
       const std::size_t close = list.find(']', at);
       if (close == std::string::npos) refuse("'" + list + "' has a [ without its ]");
       ends = numbers_in(list.substr(at + 1, close - at - 1));
       at = close;
-    } else if (list[at] == ']') {
-      refuse("'" + list + "' has a ] without its [");
     }
     if (names.size() * ends.size() > 100'000) refuse("'" + list + "' has more than 100,000 names");
     for (const std::string& name : names)
@@ -120,7 +98,7 @@ std::vector<std::string> hosts_in(const std::string& list) {
 }
 
 Address meeting_point(const Variables& variables, const Place& place) {
-  // lab 21.13c begin: MASTER_ADDR and MASTER_PORT, both or neither; a single rank; the first host that Slurm names
+  // lab 21.13d begin: MASTER_ADDR and MASTER_PORT, both or neither; a single rank; the first host that Slurm names
   const char *host = variables("MASTER_ADDR"), *port = variables("MASTER_PORT");
   if (!host != !port) refuse("MASTER_ADDR and MASTER_PORT go together, and one of them is not set");
   if (host && !*host) refuse("MASTER_ADDR is empty");
@@ -134,77 +112,12 @@ Address meeting_point(const Variables& variables, const Place& place) {
 }
 
 int gpu_of(const Place& place, int visible) {
-  // lab 21.13c begin: no GPU visible, one, or one for each rank of the host
+  // lab 21.13d begin: no GPU visible, one, or one for each rank of the host
   if (visible <= 1) return visible - 1;
   if (place.local_rank >= visible)
     refuse("local rank " + std::to_string(place.local_rank) + " has no GPU: " + std::to_string(visible) +
            " are visible; start at most as many ranks a host");
   return place.local_rank;
-  // lab end
-}
-
-int newest_complete(const std::vector<std::string>& files) {
-  int newest = -1;
-  // lab 21.13d begin: N of each file "step-N/manifest"; return the largest as a number
-  for (const std::string& file : files) {
-    const std::string_view name = file, before = "step-", after = "/manifest";
-    if (!name.starts_with(before) || !name.ends_with(after) || name.size() < before.size() + after.size()) continue;
-    const auto step = digits(name.substr(before.size(), name.size() - before.size() - after.size()));
-    newest = std::max(newest, step.value_or(-1));
-  }
-  // lab end
-  return newest;
-}
-
-int come_together(Store& store, const Place& place, int newest, double timeout) {
-  // lab 21.13d begin: the smallest newest step of all ranks, each of which, you too, has set its key to its own. When
-  // the time is up, an error names the missing ranks; another one says that only some have a checkpoint.
-  const double end = store.now() + timeout;
-  store.set(key_of(place.restarts, place.rank), std::to_string(newest));
-  while (true) {
-    const bool over = store.now() >= end;
-    std::string missing;
-    std::vector<int> steps = {newest};
-    for (int rank = 0; rank < place.ranks; ++rank)
-      if (const std::optional<std::string> step = store.get(key_of(place.restarts, rank)))
-        steps.push_back(std::stoi(*step));
-      else
-        missing += " " + std::to_string(rank);
-    const auto [smallest, largest] = std::ranges::minmax(steps);
-    if (missing.empty() && smallest == -1 && largest != -1)
-      refuse("some ranks found a checkpoint and others none: do all see the same folder?");
-    if (missing.empty()) return smallest;
-    if (over)
-      throw Error(Verdict::timeout, "of " + std::to_string(place.ranks) + " ranks these did not come:" + missing);
-    store.sleep(0.1);
-  }
-  // lab end
-}
-
-int supervise(Processes& processes, double grace) {
-  // lab 21.13e begin: on return none is running. The first that fails sets the exit code and begins the grace period:
-  // those still running get one signal to terminate and, after it, one to kill.
-  int code = 0;
-  double failed_at = 0;
-  bool killed = false;
-  while (true) {
-    std::vector<int> running;
-    const int before = code;
-    for (int i = 0; i < processes.count(); ++i) {
-      const std::optional<int> ended = processes.exit_code(i);
-      if (!ended) running.push_back(i);
-      if (code == 0) code = ended.value_or(0);
-    }
-    if (running.empty()) return code;
-    if (before == 0 && code != 0) {
-      failed_at = processes.now();
-      for (int i : running) processes.terminate(i);
-    } else if (code != 0 && !killed && processes.now() - failed_at >= grace) {
-      killed = true;
-      for (int i : running) processes.kill(i);
-    }
-    processes.sleep(0.05);
-  }
   // lab end
 }
 

@@ -71,29 +71,56 @@ table_first() {
     /^void accumulate_gradients(/i OnAxes on_axes(Gradient gradient) {\n  using enum Has;\n  todo("25.2a", "for each gradient {what it is on tp, on pp, on dp}; there is none without a partial");\n}\n' "$2"
 }
 
-# in_two FILE NEW: 25.3's parts c and d are 25.6 since, in a file beside it. What stands above part a is for both files:
-# includes, and a learner's own helpers.
+# in_two FILE NEW NAME OTHER ID LETTERS ITS THEIRS: parts of NAME.cpp are exercise ID since, with parts LETTERS ("a b c"), in
+# OTHER.cpp beside it: what begins with a line of the pattern THEIRS, up to one of ITS. What stands above both is for both
+# files: includes, and a learner's own helpers. $rules.NAME.sed and $rules.OTHER.sed say what else changes.
 in_two() {
-  case $1 in */planner.cpp) ;; *) return 0 ;; esac
-  grep -q '^double exposed_data(' "$2" || return 0
-  other=$(dirname "$1")/step_time.cpp
-  if [ -e "$other" ] && ! { grep -q 'todo("25\.6a"' "$other" && grep -q 'todo("25\.6b"' "$other" && grep -q 'todo("25\.6c"' "$other"; }; then
-    echo "by hand: $1: take out what is in step_time.cpp now, which you have begun"
+  case $1 in */"$3".cpp) ;; *) return 0 ;; esac
+  grep -Eq "$8" "$2" || return 0
+  other=$(dirname "$1")/$4.cpp
+  if [ -e "$other" ] && ! (for letter in $6; do grep -Fq "todo(\"$5$letter\"" "$other" || exit 1; done); then
+    echo "by hand: $1: take out what is in $4.cpp now, which you have begun"
     return 0
   fi
-  for half in planner step_time; do
-    awk -v half="$half" '/^\/\/ Part a: memory|^double in_flight\(/ { part = "planner" }
-      /^\/\/ Part c: the step|^double gather_seconds\(/ { part = "step_time" }
+  for half in "$3" "$4"; do
+    its=$7 theirs=$8 awk -v name="$3" -v other="$4" -v half="$half" '$0 ~ ENVIRON["its"] { part = name }
+      $0 ~ ENVIRON["theirs"] { part = other }
+      /^}  \/\/ namespace lockstep/ { part = ""; closed = 1 }
       part == "" || part == half
-      END { if (half == "planner") print "}  // namespace lockstep::week25" }' "$2" > "$rules.$half"
+      END { if (half == name && !closed) print "}" }' "$2" | sed -f "$rules.$half.sed" | cat -s > "$rules.$half"
   done
-  # The first todo of part c is 25.6a, the second 25.6b.
-  sed -e 's#labs/week25_3d/planner\.hpp#labs/week25_3d/step_time.hpp#; s#Exercise 25\.3\b.*\. Read#Exercise 25.6: the step'"'"'s time, and the choice. Read#' \
-    -e '/^StepTime step_time(/,$ s/todo("25\.3c"/todo("25.6b"/; s/todo("25\.3c"/todo("25.6a"/; s/todo("25\.3d"/todo("25.6c"/' \
-    -e 's#^// Part c: the step -#// Parts a and b: the step -#; s#^// Part d: choosing#// Part c: choosing#' "$rules.step_time" > "$other"
-  cat "$rules.planner" > "$2"
-  echo "moved: $other: parts c and d of 25.3, which are 25.6 now"
+  cat "$rules.$4" > "$other"
+  cat "$rules.$3" > "$2"
+  echo "moved: $other: parts of $3.cpp, which are $5 now"
 }
+# 25.3's parts c and d are 25.6; the first todo of part c is 25.6a, the second 25.6b.
+: > "$rules.planner.sed"
+cat > "$rules.step_time.sed" << 'END'
+s#labs/week25_3d/planner\.hpp#labs/week25_3d/step_time.hpp#
+s#Exercise 25\.3\b.*\. Read#Exercise 25.6: the step's time, and the choice. Read#
+/^StepTime step_time(/,$ s/todo("25\.3c"/todo("25.6b"/
+s/todo("25\.3c"/todo("25.6a"/
+s/todo("25\.3d"/todo("25.6c"/
+s#^// Part c: the step -#// Parts a and b: the step -#
+s#^// Part d: choosing#// Part c: choosing#
+END
+# 21.13's parts d and e are 21.14, b is b and c, and c is d; the header has digits and refuse.
+cat > "$rules.given.sed" << 'END'
+/^\/\/\/ All of `text` as a whole number/d
+/^std::optional<int> digits(/,/^}/d
+/^void refuse(const std::string& words) {/d
+END
+cat "$rules.given.sed" - > "$rules.launch.sed" << 'END'
+s/todo("21\.13c"/todo("21.13d"/
+/^std::vector<std::string> hosts_in(/,/^}/ s/todo("21\.13b"/todo("21.13c"/
+END
+cat "$rules.given.sed" - > "$rules.restart.sed" << 'END'
+s#labs/week21_data_parallel/launch\.hpp#labs/week21_data_parallel/restart.hpp#
+s#Exercise 21\.13\b.*\. Read#Exercise 21.14: when a process dies. Read#
+/^int newest_complete(/,/^}/ s/todo("21\.13d"/todo("21.14a"/
+s/todo("21\.13d"/todo("21.14b"/
+s/todo("21\.13e"/todo("21.14c"/
+END
 
 # given_now FILE ENDING TEXT WORDS: where FILE ends so and has the text, its functions that a header has now.
 given_now() {
@@ -108,7 +135,10 @@ for folder; do
     case $file in */zero2.cpp | */fsdp.cpp) sed -i -f "$rules.week22" "$rules.new" ;; esac
     numbers "$file" "$rules.new"
     table_first "$file" "$rules.new"
-    in_two "$file" "$rules.new"
+    in_two "$file" "$rules.new" planner step_time 25.6 'a b c' '^// Part a: memory|^double in_flight\(' \
+      '^// Part c: the step|^double gather_seconds\('
+    in_two "$file" "$rules.new" launch restart 21.14 'a b c' \
+      '^void refuse\(|^int whole_number\(|^std::optional<Place> place_by\(' '^std::string key_of\(|^int newest_complete\('
     if ! cmp -s "$file" "$rules.new"; then
       cat "$rules.new" > "$file" # in place: owner and mode stay
       echo "moved: $file"

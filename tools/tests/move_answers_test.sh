@@ -70,10 +70,67 @@ cp "$folder/anna/planner.cpp" "$folder/ben/"
 cp "$source/labs/week25_3d/step_time.cpp" "$folder/ben/" # not begun
 cp "$folder/anna/planner.cpp" "$folder/eva/"
 echo 'double begun;' > "$folder/eva/step_time.cpp"
+# 21.13 had five parts, of which the last two are 21.14 now; digits and refuse are in its header.
+cat > "$folder/anna/launch.cpp" << 'END'
+// Exercise 21.13: from a launcher to a job. Read labs/week21_data_parallel/launch.hpp first.
+#include "labs/week21_data_parallel/launch.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+/// All of `text` as a whole number of at most 9 digits, or nothing.
+std::optional<int> digits(std::string_view text) {
+  return given;
+}
+
+int my_own;
+
+}  // namespace
+
+void refuse(const std::string& words) { throw Error(Verdict::usage, words); }
+
+int whole_number(const Variables& variables, const std::string& name, int least, int most) {
+  return given;
+}
+
+std::string key_of(int restarts, int rank) {
+  return given;
+}
+
+std::optional<Place> place_by(const Launcher& launcher, const Variables& variables) {
+  todo("21.13a", "s");
+}
+
+std::vector<std::string> numbers_in(const std::string& list) {
+  todo("21.13b", "t");
+}
+
+std::vector<std::string> hosts_in(const std::string& list) {
+  todo("21.13b", "u");
+}
+
+int gpu_of(const Place& place, int visible) {
+  todo("21.13c", "v");
+}
+
+int newest_complete(const std::vector<std::string>& files) {
+  todo("21.13d", "w");
+}
+
+int come_together(Store& store, const Place& place, int newest, double timeout) {
+  todo("21.13d", "x");
+}
+
+int supervise(Processes& processes, double grace) {
+  todo("21.13e", "y");
+}
+
+}
+END
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
-[ "$(echo "$said" | grep -c '^moved: ')" = 6 ] || fail "moved others: $said"
+[ "$(echo "$said" | grep -c '^moved: ')" = 8 ] || fail "moved others: $said"
 echo "$said" | grep -q 'ddp.cpp: take out shard_weight' || fail "says nothing of ddp.cpp: $said"
 cmp "$folder/before" "$folder/anna/other.cpp" || fail "changed a file that needs nothing"
 cat "$folder/anna/answer.cpp" "$folder/anna/fsdp.cpp" | sed -n 's/^#include "\(.*\)"/\1/p' | while read -r header; do
@@ -135,7 +192,71 @@ Pipeline pipeline(const Strategy& strategy, const Workload& work) {
 }  // namespace lockstep::week25
 END
 diff "$folder/expected" "$folder/anna/planner.cpp" || fail "parts a and b of 25.3"
-sh "$source/tools/course/move_answers.sh" "$folder/ben" | grep -q '^moved: .*step_time.cpp: parts c and d' || fail "beside a skeleton"
+cat > "$folder/expected" << 'END'
+// Exercise 21.13: from a launcher to a job. Read labs/week21_data_parallel/launch.hpp first.
+#include "labs/week21_data_parallel/launch.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+int my_own;
+
+}  // namespace
+
+int whole_number(const Variables& variables, const std::string& name, int least, int most) {
+  return given;
+}
+
+std::optional<Place> place_by(const Launcher& launcher, const Variables& variables) {
+  todo("21.13a", "s");
+}
+
+std::vector<std::string> numbers_in(const std::string& list) {
+  todo("21.13b", "t");
+}
+
+std::vector<std::string> hosts_in(const std::string& list) {
+  todo("21.13c", "u");
+}
+
+int gpu_of(const Place& place, int visible) {
+  todo("21.13d", "v");
+}
+
+}
+END
+diff "$folder/expected" "$folder/anna/launch.cpp" || fail "parts a to c of 21.13"
+cat > "$folder/expected" << 'END'
+// Exercise 21.14: when a process dies. Read labs/week21_data_parallel/restart.hpp first.
+#include "labs/week21_data_parallel/restart.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+int my_own;
+
+}  // namespace
+
+std::string key_of(int restarts, int rank) {
+  return given;
+}
+
+int newest_complete(const std::vector<std::string>& files) {
+  todo("21.14a", "w");
+}
+
+int come_together(Store& store, const Place& place, int newest, double timeout) {
+  todo("21.14b", "x");
+}
+
+int supervise(Processes& processes, double grace) {
+  todo("21.14c", "y");
+}
+
+}
+END
+diff "$folder/expected" "$folder/anna/restart.cpp" || fail "parts d and e of 21.13"
+sh "$source/tools/course/move_answers.sh" "$folder/ben" | grep -q '^moved: .*step_time.cpp: parts of planner.cpp, which are 25.6 now' || fail "beside a skeleton"
 diff "$folder/anna/step_time.cpp" "$folder/ben/step_time.cpp" || fail "a skeleton stays"
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/eva")
 echo "$said" | grep -q '^by hand: .*planner.cpp: take out what is in step_time.cpp now' || fail "says nothing of an answer in both: $said"

@@ -1,16 +1,16 @@
-// Tests of exercise 21.13, parts d and e: meeting with a time-out, going on after a restart, and the end of a job one
-// of whose processes dies. Time, the store and the processes are made up.
+// Tests of exercise 21.14: the newest complete checkpoint, meeting with a time-out, going on after a restart, and the
+// end of a job one of whose processes dies. Time, the store and the processes are made up.
 #include <cctype>
 #include <cmath>
 
-#include "labs/week21_data_parallel/launch_testing.hpp"
+#include "labs/week21_data_parallel/restart_testing.hpp"
 
-namespace lockstep::week21::launch_test {
+namespace lockstep::week21::restart_test {
 namespace {
 
-// Part d --------------------------------------------------------------------------------------------------------------
+// Part a --------------------------------------------------------------------------------------------------------------
 
-TEST(Lab21_13d, TheNewestCheckpoint) {
+TEST(Lab21_14a, TheNewestCheckpoint) {
   EXPECT_EQ(newest_complete({}), -1) << "an empty folder";
   EXPECT_EQ(newest_complete({"step-00000050/manifest", "step-00000050/rank-0"}), 50) << "one";
   EXPECT_EQ(newest_complete({"step-00000050/manifest", "step-00000060/rank-0", "step-00000060/rank-1"}), 50)
@@ -25,7 +25,7 @@ TEST(Lab21_13d, TheNewestCheckpoint) {
       << "other files mean nothing";
 }
 
-TEST(Lab21_13d, TheNewestOfDrawnFolders) {
+TEST(Lab21_14a, TheNewestOfDrawnFolders) {
   std::mt19937 random = random_for(4);
   for (int i = 0; i < 50; ++i) {
     std::vector<std::string> files;
@@ -44,6 +44,8 @@ TEST(Lab21_13d, TheNewestOfDrawnFolders) {
     ASSERT_EQ(newest_complete(files), newest) << "files:" << all;
   }
 }
+
+// Part b --------------------------------------------------------------------------------------------------------------
 
 constexpr double kTimeout = 30;
 
@@ -71,7 +73,7 @@ struct Meeting {
   }
 };
 
-TEST(Lab21_13d, AllCome) {
+TEST(Lab21_14b, AllCome) {
   std::mt19937 random = random_for(5);
   for (int i = 0; i < 30; ++i) {
     Meeting meeting(draw(random, 3, 64));
@@ -90,7 +92,7 @@ TEST(Lab21_13d, AllCome) {
   }
 }
 
-TEST(Lab21_13d, AloneOrAtTheLastMoment) {
+TEST(Lab21_14b, AloneOrAtTheLastMoment) {
   Meeting late(5);
   late.all_come(kTimeout - 0.001, 7);
   EXPECT_EQ(late.run(7), 7) << "all arrived a millisecond before the time-out: no rank is missing";
@@ -110,7 +112,7 @@ bool names(const std::string& text, int number) {
   return false;
 }
 
-TEST(Lab21_13d, WhoNeverCame) {
+TEST(Lab21_14b, WhoNeverCame) {
   std::mt19937 random = random_for(6);
   for (int i = 0; i < 20; ++i) {
     Meeting meeting(91);
@@ -139,7 +141,7 @@ TEST(Lab21_13d, WhoNeverCame) {
   }
 }
 
-TEST(Lab21_13d, TheStartBeforeDoesNotCount) {
+TEST(Lab21_14b, TheStartBeforeDoesNotCount) {
   Meeting meeting(4);
   for (int rank = 0; rank < 4; ++rank) meeting.store.comes(key_of(0, rank), 0, 20);
   expect_error(Verdict::timeout, "3", "all keys of the start before are there, and none of this one",
@@ -151,7 +153,7 @@ TEST(Lab21_13d, TheStartBeforeDoesNotCount) {
   EXPECT_GE(again.store.time.passed(), 5) << "the ranks of this start arrived after 5 s";
 }
 
-TEST(Lab21_13d, AllGoOnFromTheSameStep) {
+TEST(Lab21_14b, AllGoOnFromTheSameStep) {
   const auto step = [](int mine, int rank0, int rank3) {
     Meeting meeting(4);
     meeting.comes(0, 0, rank0);
@@ -171,7 +173,7 @@ TEST(Lab21_13d, AllGoOnFromTheSameStep) {
   expect_error(Verdict::usage, "", "this rank found none and the others step 60", [&] { step(-1, 60, 60); });
 }
 
-// Part e --------------------------------------------------------------------------------------------------------------
+// Part c --------------------------------------------------------------------------------------------------------------
 
 constexpr double kGrace = 10;
 using Made = MadeUpProcesses::Process;
@@ -205,14 +207,14 @@ int code_of(std::vector<Made> all, const std::string& what) {
   return supervised(job, what);
 }
 
-TEST(Lab21_13e, AllEndWell) {
+TEST(Lab21_14c, AllEndWell) {
   EXPECT_EQ(code_of({{3}, {1}, {20}, {7}}, "four end with 0, one after the other"), 0) << "the job's exit code";
   EXPECT_EQ(code_of({{5}}, "one process"), 0) << "the job's exit code";
   EXPECT_EQ(code_of({{0}, {0}}, "both have exited before the first check"), 0) << "the job's exit code";
   EXPECT_EQ(code_of({}, "no process"), 0) << "the job's exit code";
 }
 
-TEST(Lab21_13e, OneFails) {
+TEST(Lab21_14c, OneFails) {
   EXPECT_EQ(code_of({{100}, {100}, {4, 7}, {100}}, "process 2 fails with 7 after 4 s, the others end when told to"), 7)
       << "the code of the first that failed, not 143 of those it terminated";
   EXPECT_EQ(code_of({{100}, {4, 137}, {100}}, "process 1 is killed from outside"), 137) << "the job's exit code";
@@ -224,7 +226,7 @@ TEST(Lab21_13e, OneFails) {
   EXPECT_EQ(code_of({{100}, {4, 7}, {12, 8, INFINITY}}, "another fails while it saves"), 7) << "the job's exit code";
 }
 
-TEST(Lab21_13e, WhoDoesNotEndIsKilled) {
+TEST(Lab21_14c, WhoDoesNotEndIsKilled) {
   EXPECT_EQ(code_of({{1000, 0, INFINITY}, {4, 7}, {1000}}, "process 0 ignores SIGTERM"), 7) << "the job's exit code";
   EXPECT_EQ(code_of({{1000, 0, INFINITY}, {4, 7}, {1000, 0, INFINITY}}, "two ignore SIGTERM"), 7)
       << "the job's exit code";
@@ -234,7 +236,7 @@ TEST(Lab21_13e, WhoDoesNotEndIsKilled) {
   EXPECT_LE(saves.time.passed(), 4 + 8 + 2.02) << "it must return as soon as all have exited";
 }
 
-TEST(Lab21_13e, DrawnJobs) {
+TEST(Lab21_14c, DrawnJobs) {
   std::mt19937 random = random_for(7);
   for (int i = 0; i < 60; ++i) {
     std::vector<Made> all;
@@ -253,21 +255,5 @@ TEST(Lab21_13e, DrawnJobs) {
   }
 }
 
-// All parts -----------------------------------------------------------------------------------------------------------
-
-TEST(Lab21_13, FromTheEnvironmentToTheEnd) {
-  const Environment environment = by_slurm({5, 8, 4});
-  const Place place = place_of(environment.variables());
-  EXPECT_EQ(meeting_point(environment.variables(), place).host, "gpu07") << "the first of gpu[07-09,12]";
-  EXPECT_EQ(gpu_of(place, 4), 1) << "rank 5 is the second of its host";
-  const int newest = newest_complete({"step-20/manifest", "step-30/rank-0"});
-  MadeUpStore store;
-  for (int rank = 0; rank < 8; ++rank)
-    if (rank != 5) store.comes(key_of(0, rank), 2, 20);
-  EXPECT_EQ(come_together(store, place, newest, kTimeout), 20) << "all found step 20";
-  EXPECT_EQ(code_of({{50}, {60, 3}, {100}}, "a host of three processes, one of which fails with 3"), 3)
-      << "the job's exit code";
-}
-
 }  // namespace
-}  // namespace lockstep::week21::launch_test
+}  // namespace lockstep::week21::restart_test

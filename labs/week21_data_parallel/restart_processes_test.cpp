@@ -1,5 +1,5 @@
-// Tests of exercise 21.13 with processes of the operating system: started as srun and torchrun start theirs, one of
-// them killed, the others ended, and all started again. They meet in memory that all of them see.
+// The test of exercise 21.14 with processes of the operating system: one of them is killed, the others ended, and all
+// started again. They meet in memory that all of them see.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,9 +14,9 @@
 #include <string_view>
 #include <thread>
 
-#include "labs/week21_data_parallel/launch_testing.hpp"
+#include "labs/week21_data_parallel/restart_testing.hpp"
 
-namespace lockstep::week21::launch_test {
+namespace lockstep::week21::restart_test {
 namespace {
 
 double seconds_now() {
@@ -117,28 +117,23 @@ class Children : public Processes {
   std::vector<Child> children_;
 };
 
-const char* variable_here(const char* name) { return std::getenv(name); }
-
-/// What a process of the job does until all are together: it knows what its environment says, and nothing else.
-Place join(const Environment& environment, int newest, Shared& shared) {
-  for (const char* name : {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_PROCID"}) unsetenv(name);
-  for (const auto& [name, value] : environment.values) setenv(name.c_str(), value.c_str(), 1);
-  const Place place = place_of(variable_here);
-  const int step = come_together(shared.store, place, newest, 50);
-  shared.rank_sum += place.rank;
-  shared.step_sum += step;
-  ++shared.together;
-  return place;
-}
-
 constexpr int kRanks = 4;
 constexpr int kRankSum = 0 + 1 + 2 + 3;
+
+/// What rank `rank` does until all are together, where step 40 of its checkpoints is complete or not.
+int join(int rank, int restarts, bool complete, Shared& shared) {
+  const int newest = newest_complete({"step-30/manifest", complete ? "step-40/manifest" : "step-40/rank-3"});
+  const int step = come_together(shared.store, {"torchrun", rank, kRanks, rank, restarts}, newest, 50);
+  shared.rank_sum += rank;
+  shared.step_sum += step;
+  ++shared.together;
+  return step;
+}
 
 /// Within a job of MPI's, whose processes shall start no others, and where a grader forbids it, the made-up processes
 /// have to do.
 bool within_a_job() {
-  const Environment nobody;
-  place_of(nobody.variables());  // not written yet: said so on every computer
+  newest_complete({});  // not written yet: said so on every computer
   return std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMIX_RANK") || std::getenv("PMI_RANK");
 }
 
@@ -146,12 +141,12 @@ bool within_a_job() {
 bool is_wrong_already() {
   const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
   for (int i = 0; i < all.total_test_suite_count(); ++i)
-    if (std::string_view(all.GetTestSuite(i)->name()).starts_with("Lab21_13") && all.GetTestSuite(i)->Failed())
+    if (std::string_view(all.GetTestSuite(i)->name()).starts_with("Lab21_14") && all.GetTestSuite(i)->Failed())
       return true;
   return false;
 }
 
-TEST(Lab21_13, RealProcessesOneKilledThenAllAgain) {
+TEST(Lab21_14, RealProcessesOneKilledThenAllAgain) {
   if (within_a_job() || is_wrong_already()) return;
   Memory memory;
   Shared& shared = memory.shared;
@@ -159,7 +154,7 @@ TEST(Lab21_13, RealProcessesOneKilledThenAllAgain) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const bool started = first.start([&] {
       if (rank == 0) signal(SIGTERM, SIG_IGN);
-      join(by_torchrun({rank, kRanks, kRanks}), rank == 3 ? 30 : 40, shared);
+      join(rank, 0, rank != 3, shared);
       while (shared.together < kRanks) really_sleep(0.01);
       if (rank == 2) raise(SIGKILL);
       while (true) pause();
@@ -178,25 +173,10 @@ TEST(Lab21_13, RealProcessesOneKilledThenAllAgain) {
   shared.rank_sum = 0, shared.step_sum = 0, shared.together = 0;
   Children second;
   for (int rank = 0; rank < kRanks; ++rank)
-    if (!second.start([&] { return join(by_torchrun({rank, kRanks, kRanks}, 1), 50, shared).restarts - 1; })) return;
+    if (!second.start([&] { return join(rank, 1, true, shared) - 40; })) return;
   EXPECT_EQ(supervise(second, 5), 0) << "after the restart all four meet and end with 0";
-  EXPECT_EQ(shared.step_sum, kRanks * 50) << "all resumed from step 50, of this start";
-}
-
-TEST(Lab21_13, RealProcessesOfEachLauncher) {
-  if (within_a_job() || is_wrong_already()) return;
-  for (Environment (*start)(Started) : {by_open_mpi, by_mpich, by_slurm}) {
-    Memory memory;
-    Children children;
-    for (int rank = 0; rank < kRanks; ++rank)
-      if (!children.start([&] { return join(start({rank, kRanks, 2}), -1, memory.shared).local_rank - rank % 2; }))
-        return;
-    EXPECT_EQ(supervise(children, 5), 0) << "all four meet, know their local ranks and end with 0";
-    EXPECT_EQ(memory.shared.rank_sum, kRankSum) << "each was a different rank";
-    EXPECT_EQ(memory.shared.step_sum, -kRanks) << "no rank found a checkpoint";
-    if (HasFailure()) return;
-  }
+  EXPECT_EQ(shared.step_sum, kRanks * 40) << "all resumed from step 40, of this start";
 }
 
 }  // namespace
-}  // namespace lockstep::week21::launch_test
+}  // namespace lockstep::week21::restart_test
