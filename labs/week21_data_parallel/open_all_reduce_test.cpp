@@ -79,6 +79,14 @@ std::string too_little_sent(const Race& race, const Outcome& outcome) {
                      race.words(), least);
 }
 
+/// What is computed on the host takes no virtual time: only this test reads data there, once on each rank.
+std::string read_on_the_host(const Outcome& outcome) {
+  for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
+    if (outcome.ledgers[rank].reads > 1)
+      return fmt::format("rank {} reads its data on the host, where sums take no virtual time: sum with `add`", rank);
+  return "";
+}
+
 /// The virtual seconds of the slowest rank, where the sums are right; 0 and a failure where not.
 double seconds_of(const Race& race, const SetUp& set_up) {
   double slowest = 0;
@@ -88,8 +96,7 @@ double seconds_of(const Race& race, const SetUp& set_up) {
       slowest = std::max(slowest, values.back());
       values.pop_back();
     }
-    const std::string wrong = not_the_sum(sums, c.size);
-    return wrong.empty() ? too_little_sent(race, outcome) : wrong;
+    return first_of({not_the_sum(sums, c.size), too_little_sent(race, outcome), read_on_the_host(outcome)});
   };
   run_cases(timed_sum(set_up), judge,
             {.ranks = {race.ranks},
