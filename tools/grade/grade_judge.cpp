@@ -83,6 +83,11 @@ GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path&
     return no_verdict(fmt::format("its output says {}, but the tests: {} (exit code {}; there are {} tests)",
                                   said.verdict, end.under_seal, end.exit_code, expected));
   }
+  if (said.verdict.starts_with("BLOCKED BY")) {  // not by what it needs, which is the reference's
+    row.verdict = to_string(Verdict::not_implemented);
+    row.reason = fmt::format("{}: it throws what the skeleton of another exercise throws: {}", said.test, said.message);
+    return row;
+  }
   row.verdict = said.verdict, row.reason = said.ok() ? scores_of(said) : said.test + ": " + said.message + printed;
   return row;
 }

@@ -341,5 +341,20 @@ attack 'a stream buffer for all ranks' 'has rdbuf' - - <<'ANSWER'
 int heard() { return std::cout.rdbuf()->sgetc(); }
 ANSWER
 
+# -- The reason is another exercise's, or the clock tells what ranks do not say.
+whole "another exercise's skeleton" 'NOT IMPLEMENTED' 0 0 <<ANSWER
+$includes
+namespace lockstep::week21 {
+void ring_reduce_scatter(Rank, Slice) { todo("21.7", "average"); }
+void ring_all_gather(Rank, Slice) { todo("21.7", "average"); }
+void ring_all_reduce(Rank, Slice) { todo("21.7", "average"); }
+}
+ANSWER
+says 'what the skeleton of another exercise throws'
+attack "time that another rank has taken" 'has steady_clock' REFUSED 'it reads a clock' <<'ANSWER'
+#include <chrono>
+double heard() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+ANSWER
+
 [ $failures -eq 0 ] && echo PASS
 exit $((failures > 0))
