@@ -436,6 +436,13 @@ function(lockstep_add_suite week)
     # Right answers pass with whatever inputs ./lab grade draws.
     add_test(NAME suite.week${week}.seeded COMMAND reference.week${week}_sim --seed 1009)
     set_tests_properties(suite.week${week}.seeded PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week}")
+    # They also pass where they are judged apart from their runs.
+    set(handed_over ${CMAKE_SOURCE_DIR}/tools/tests/handed_over_test.sh $<TARGET_FILE:reference.week${week}_sim>)
+    if(week EQUAL 21)
+      list(APPEND handed_over "Lab21_2*")
+    endif()
+    add_test(NAME suite.week${week}.handed_over COMMAND sh ${handed_over})
+    set_tests_properties(suite.week${week}.handed_over PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week}")
     # Right answers pass with more ranks than the tests sweep: what is rounded grows with them, in week 23 the most.
     set(many 33)
     if(week EQUAL 23)
@@ -463,7 +470,7 @@ function(lockstep_add_suite week)
     add_test(NAME suite.week${week}.skeletons COMMAND lab_tool expect-not-implemented $<TARGET_FILE:skeleton.week${week}_sim>
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(suite.week${week}.skeletons PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week}")
-    lockstep_internal(TESTS suite.week${week}.seeded suite.week${week}.many_ranks suite.week${week}.skeletons
+    lockstep_internal(TESTS suite.week${week}.seeded suite.week${week}.handed_over suite.week${week}.many_ranks suite.week${week}.skeletons
                       TARGETS skeleton.week${week}_sim)
   endif()
   if(TARGET reference.week${week}_mpi)

@@ -4,6 +4,8 @@
 //   --seed SEED               draw inputs and sizes by this seed
 //   --trace [FILE]            record the timeline
 //   --verdict FILE            write the verdicts as JSON
+//   --outcomes-to FILE        hand over the outcomes of all runs, for
+//   --outcomes-of FILE        judge these, and run nothing in their place
 //   --say-what-runs           say every few seconds which rank computes, and of a crash where it was
 // Exit code 0: everything passed; 1: a test failed; 2: bad input, reported in one sentence, or no test matches; 77:
 // skipped, because this computer lacks what the backend needs.
@@ -15,6 +17,7 @@
 
 #include "common/runtime/run.hpp"
 #include "common/support/text/parse_number.hpp"
+#include "common/testing/handed_over.hpp"
 #include "common/testing/listener.hpp"
 #include "common/testing/options.hpp"
 #include "common/testing/watch.hpp"
@@ -55,6 +58,10 @@ void read_options(int argc, char** argv) {
       o.seed = parse<std::uint64_t>(flag, value(), 0);
     } else if (flag == "--verdict") {
       o.verdict_file = value();
+    } else if (flag == "--outcomes-to") {
+      o.outcomes_to = value();
+    } else if (flag == "--outcomes-of") {
+      o.outcomes_of = value();
     } else if (flag == "--say-what-runs") {
       say_what_runs();
     } else if (flag == "--trace") {
@@ -83,6 +90,8 @@ int run_tests(int argc, char** argv) {
   options().available_ranks = session.available_ranks();
   listen();
   const int code = RUN_ALL_TESTS();
+  if (const std::string more = options().outcomes_of.empty() ? "" : never_judged(); !more.empty())
+    throw Error(Verdict::usage, "more outcomes were handed over than belong to " + more);
   // An empty run proves nothing: a filter that matches no test must not pass.
   const bool empty = ::testing::UnitTest::GetInstance()->test_to_run_count() == 0;
   return code == 0 && empty ? 2 : code;

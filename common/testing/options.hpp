@@ -16,6 +16,8 @@ struct TestOptions {
   bool trace = false;                    ///< --trace [FILE]: record the timeline of each case
   std::string trace_file;    ///< output file; empty, or a folder with a / at its end: the test chooses the name
   std::string verdict_file;  ///< --verdict FILE: file for the verdicts, as JSON
+  std::string outcomes_to;   ///< --outcomes-to FILE: hand over the outcomes of all runs
+  std::string outcomes_of;   ///< --outcomes-of FILE: judge those handed over, and run nothing in their place
   int available_ranks = 0;   ///< MPI: processes in the world; 0: any number
 };
 

@@ -1,4 +1,5 @@
 // The verdict on a program that holds an answer: its tests run confined, and only what they say under a seal counts.
+// What passes is judged once more, from the values and ledgers of its runs, in a process that never held an answer.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,10 @@ class AnswerJudge {
   std::string for_student(std::string text) const;
 
  private:
+  /// Judges what passed in `row`, from the outcomes that its runs have handed over.
+  void judge_apart(const Exercise& exercise, const std::string& id, const std::filesystem::path& outcomes,
+                   double seconds, GradedRow& row) const;
+
   const Paths& paths_;
   std::string seed_;
   std::map<int, std::map<std::string, int>> tests_;  // by week and suite

@@ -341,6 +341,101 @@ attack 'a stream buffer for all ranks' 'has rdbuf' - - <<'ANSWER'
 int heard() { return std::cout.rdbuf()->sgetc(); }
 ANSWER
 
+# -- GoogleTest's own code, so that no failure counts: the seal is the program's, and what its runs hand over is judged
+# in a process that nobody has touched.
+{
+  echo "$includes"
+  cat <<'ANSWER'
+#include <sys/mman.h>
+#include <cstring>
+extern "C" void fails() asm("_ZNK7testing8internal12AssertHelperaSERKNS_7MessageE");
+const bool kSilent = [] {
+  char* code = reinterpret_cast<char*>(&fails);
+  char* page = code - reinterpret_cast<unsigned long>(code) % 4096;
+  mprotect(page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC);
+#ifdef __x86_64__
+  std::memcpy(code, "\xc3", 1);  // ret
+#else
+  std::memcpy(code, "\xc0\x03\x5f\xd6", 4);
+  __builtin___clear_cache(code, code + 4);
+#endif
+  return true;
+}();
+ANSWER
+  echo "$nothing"
+} | answer 'tests that cannot fail' ring_all_reduce
+grade 'tests that cannot fail' "$work/tests that cannot fail" --only 21.2 --without-look
+row 21.2a 0/9 'NO VERDICT'
+says 'not when judged from the outcomes that it handed over'
+
+# -- The tests' options, so that only cases of one rank are left after the first test: reached by an index out of bounds,
+# which the language of answers cannot see. What it sends and holds is not a ring's.
+whole 'tests of one rank' 'NO VERDICT' 0 0 <<'ANSWER'
+#include <vector>
+
+#include "common/arithmetic.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+
+namespace lockstep::week21 {
+namespace {
+
+struct Link {
+  Link* to;
+};
+struct Two {
+  int first, second;
+};
+struct Own {
+  Link link;
+  Two two;
+} own;
+
+/// The tests' options lie in the same memory as `own`. Their empty text points at itself, 8 words behind their ranks.
+void only_one_rank() {
+  static bool done = false;
+  if (done) return;
+  done = true;
+  const std::vector<Link*> links{&own.link};
+  const std::vector<Two*> twos{&own.two};
+  Link* const link = links[0];
+  Two* const two = twos[0] - 1;
+  for (int way : {-1, 1})
+    for (int i = 0; i != way * 8000; i += way) {
+      Link* const at = link + i;
+      if (at[8].to != at + 10 || at[9].to || at[0].to || at[7].to || two[i + 6].first % 256 != 1) continue;
+      two[i].first = 1, two[i].second = 1;
+      return;
+    }
+}
+
+}  // namespace
+
+void ring_reduce_scatter(Rank me, Slice data) {
+  only_one_rank();
+  const int p = me.size(), r = me.rank();
+  for (int i = 1; i < p; ++i) {
+    Slice other = me.allocate(chunk(data, r, p).size(), data.dtype(), Category::buffer);
+    me.exchange({send((r + i) % p, chunk(data, (r + i) % p, p)), receive((r + p - i) % p, other)});
+    add(me, chunk(data, r, p), other);
+  }
+}
+
+void ring_all_gather(Rank me, Slice data) {
+  only_one_rank();
+  const int p = me.size(), r = me.rank();
+  for (int i = 1; i < p; ++i)
+    me.exchange({send((r + i) % p, chunk(data, r, p)), receive((r + p - i) % p, chunk(data, (r + p - i) % p, p))});
+}
+
+void ring_all_reduce(Rank me, Slice data) {
+  ring_reduce_scatter(me, data);
+  ring_all_gather(me, data);
+}
+
+}  // namespace lockstep::week21
+ANSWER
+says 'no outcome was handed over of the run with 2 ranks'
+
 # -- The reason is another exercise's, or the clock tells what ranks do not say.
 whole "another exercise's skeleton" 'NOT IMPLEMENTED' 0 0 <<ANSWER
 $includes

@@ -1,4 +1,5 @@
-// Serialises values to bytes that travel between the processes of a job. All processes run the same program.
+// Serialises values to bytes that travel between the processes of a job, or of a grade. All run the same program, or
+// one of the same headers.
 //
 // A structure lists its members once, for both directions: template <class Io> void fields(Io& io, T& t) { io(t.a,
 // t.b); }, where T may be const.
@@ -8,6 +9,8 @@
 #include <string>
 #include <type_traits>
 #include <vector>
+
+#include "common/error.hpp"
 
 namespace lockstep::processes {
 
@@ -41,15 +44,18 @@ class Writer {
 class Reader {
  public:
   explicit Reader(const std::string& bytes) : bytes_(bytes) {}
+  /// Throws Error(usage) where the bytes end before the values do.
   template <class... T>
   void operator()(T&... values) {
     (get(values), ...);
   }
+  bool at_end() const { return at_ == bytes_.size(); }
 
  private:
   template <class T>
   void get(T& value) {
     if constexpr (std::is_trivially_copyable_v<T>) {
+      need(sizeof value);
       std::memcpy(&value, bytes_.data() + at_, sizeof value);
       at_ += sizeof value;
     } else {
@@ -69,7 +75,11 @@ class Reader {
   std::size_t get_size() {
     std::size_t size = 0;
     get(size);
+    need(size);  // characters, or items of at least one byte
     return size;
+  }
+  void need(std::size_t size) const {
+    if (size > bytes_.size() - at_) throw Error(Verdict::usage, "what was sent ends too early");
   }
 
   const std::string& bytes_;
