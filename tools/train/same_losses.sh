@@ -16,7 +16,9 @@ same() { # MODEL MESH: serial.csv is MODEL's
 }
 sim=$1 mpi=$2 mpirun=$3
 # shellcheck disable=SC2086  # words
-"$sim" $run --model tiny --csv "$folder/serial.csv" >/dev/null
+"$sim" $run --model tiny --csv "$folder/serial.csv" >"$folder/said"
+mean=$(awk -F, 'NR > 21 { sum += $2 } END { printf "%.4f", sum / 10 }' "$folder/serial.csv")
+grep -q "^loss  *$mean (mean of the last 10 steps)" "$folder/said" || { echo "not $mean:"; grep '^loss' "$folder/said"; exit 1; }
 for mesh in "--dp 2 --accumulate 2" "--pp 2 --microbatches 3"; do same tiny "$mesh"; done
 # shellcheck disable=SC2086  # words
 "$sim" $run --model tiny-llama --csv "$folder/serial.csv" >/dev/null
