@@ -158,6 +158,16 @@ std::string keep_time(const Paths& paths, bool asked, const Exercise& exercise) 
                      in_words(OwnTime{.minutes = time->minutes}), exercise.minutes, kTimesIfNew * exercise.minutes);
 }
 
+/// How the tests of these are run.
+JudgeOptions judge_options_of(const CheckOptions& options) {
+  JudgeOptions judge{.backend = options.backend, .arguments = arguments_of(options)};
+  judge.again = options.again;
+  judge.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
+  if (has_processes(options.backend)) check_processes({.backend = options.backend, .processes = judge.processes});
+  judge.timeout_seconds = options.timeout_seconds.value_or(options.ranks.value_or(0) > 256 ? 240 : 60);
+  return judge;
+}
+
 int debug(const Paths& paths, const CheckOptions& options, const Selection& selection) {
   if (find_program("gdb").empty()) throw Error(Verdict::usage, "gdb is not installed: sudo apt-get install gdb");
   if (options.backend != "sim" || selection.exercises.size() != 1) {
@@ -188,12 +198,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     throw Error(Verdict::usage, "--time is for one exercise: ./lab check 21.2 --time");
   if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
 
-  JudgeOptions judge_options{.backend = options.backend, .arguments = arguments_of(options)};
-  judge_options.again = options.again;
-  judge_options.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
-  if (has_processes(options.backend))
-    check_processes({.backend = options.backend, .processes = judge_options.processes});
-  judge_options.timeout_seconds = options.timeout_seconds.value_or(options.ranks.value_or(0) > 256 ? 240 : 60);
+  JudgeOptions judge_options = judge_options_of(options);
   Printed printed(options.trace);
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
   judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
