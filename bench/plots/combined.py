@@ -7,7 +7,7 @@ import statistics
 import folder
 from combined_parts import mesh_gaps, meshes, scaling_chart
 from html_parts import note, section, table
-from results import by, load, load_all, percent
+from results import by, load, load_all, off, percent
 
 
 def gigabytes(field):
@@ -16,7 +16,7 @@ def gigabytes(field):
 
 def against(field, other):
     """How far a prediction lies from the simulator's value, where there is one."""
-    return lambda r: "–" if r.get(other) is None else f"{100 * (r[field] / r[other] - 1):+.1f} %"
+    return lambda r: off(r[field], r.get(other))
 
 
 def plans(report):

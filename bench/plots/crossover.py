@@ -2,7 +2,7 @@
 library only."""
 
 from html_parts import note
-from results import by, bytes_text, load, load_all
+from results import by, bytes_text, load, load_all, off
 
 NAMES = {
     "recursive_doubling": "recursive doubling",
@@ -79,7 +79,7 @@ def part_of(report, machines):
         "then": "to",
         "predicted": lambda r: bytes_text(r["predicted"]),
         "seen": lambda r: bytes_text(r["seen"]) if r["seen"] else "–",
-        "error": lambda r: f"{100 * (r['predicted'] / r['seen'] - 1):+.1f} %" if r["seen"] else "–",
+        "error": lambda r: off(r["predicted"], r["seen"]),
         "how": "how",
     }
     hdr = by(found["sim_dgx-a100-hdr"][1], bytes=64 << 20) if "sim_dgx-a100-hdr" in found else []

@@ -31,7 +31,7 @@ from html_parts import context_table, document, figure, inline_svg, note, sectio
 from methods import methods
 from paper import Entry, write_captions, write_paper
 from reading import read_folder
-from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, seconds_text
+from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, off, seconds_text
 from sources import CONTRADICTS, counted, failures, left_out, provenance, superlinear
 
 MACHINES = {
@@ -396,7 +396,7 @@ class Report:
             shown = {
                 **columns,
                 "simulated": "simulated_seconds",
-                "emulated / simulated": lambda r: f"{100 * (r['seconds'] / r['simulated_seconds'] - 1):+.1f} %",
+                "emulated / simulated": lambda r: off(r["seconds"], r["simulated_seconds"]),
             }
             parts.append(
                 note(
@@ -668,9 +668,7 @@ def published(results):
 
 
 def error(row):
-    if not row.get("predicted_seconds") or not row["seconds"]:
-        return "–"
-    return f"{100 * (row['predicted_seconds'] / row['seconds'] - 1):+.1f} %"
+    return off(row.get("predicted_seconds") or None, row["seconds"])
 
 
 def sections_by_week(report):

@@ -71,6 +71,11 @@ def percent(value, digits=1):
     return "–" if value is None else f"{100 * value:.{digits}f} %"
 
 
+def off(predicted, seen):
+    """How far a prediction lies from what was seen: "+3.4 %"; "–" where one of them is missing."""
+    return f"{100 * (predicted / seen - 1):+.1f} %" if predicted is not None and seen else "–"
+
+
 def is_seconds(field):
     """Whether a field of a row is a time; relative_seconds is a ratio."""
     return bool(re.search(r"(^|_)seconds(_low|_high|_without|_a|_b)?$", field)) and not field.startswith("relative_")

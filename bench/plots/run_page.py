@@ -14,9 +14,9 @@ from folder import KINDS, Chart, Kind, chart_of
 from folder_page import figure_of
 from html_parts import context_table, note, section, table
 from reading import read
-from results import decimal_text, percent, seconds_text
+from results import decimal_text, off, percent, seconds_text
 from row_words import has_width, mesh, times, what_and_mesh
-from sources import Unusable, code_of, counted, kind_of
+from sources import Unusable, code_of, counted, how
 from writeup import inline
 
 FILES = {  # of DIR/data: what the page lacks without it
@@ -179,11 +179,6 @@ def efficiency(row):
     return f"{percent(row['efficiency'])} ({100 * row['efficiency_low']:.1f} to {percent(row['efficiency_high'])})"
 
 
-def where(row):
-    kind = kind_of(row)
-    return kind if row.get("machine") in (None, "", "host") else f"{kind} on {row['machine']}"
-
-
 def lead(run):
     """The run in a few sentences, all from its files."""
     row, said = run.row, []
@@ -193,7 +188,7 @@ def lead(run):
         said.append(
             f"A model of {short(row['parameters'])} parameters on {counted(row['ranks'], 'rank')}"
             f" ({html.escape(what_and_mesh(row))}) trains at <b>{short(row['tokens_per_second'])} tokens/s</b>."
-            f" A step takes {seconds_text(row['seconds'])}, {html.escape(where(row))}."
+            f" A step takes {seconds_text(row['seconds'])}, {html.escape(how([row]))}."
         )
     if run.parallel():
         said.append(f"Efficiency against one rank: <b>{efficiency(run.parallel())}</b>.")
@@ -251,16 +246,12 @@ def speed(run):
     last = rows[-1]
     kind, share = ("Weak", "its share of the batch") if last.get("scaling") == "weak" else ("Strong", "the whole batch")
     said = [
-        f"{kind} scaling, {html.escape(where(last))}. One rank has {share} and runs the best serial program. Efficiency"
+        f"{kind} scaling, {html.escape(how([last]))}. One rank has {share} and runs the best serial program. Efficiency"
         " is the speed of all ranks over p times the speed of one. Brackets are 95 % intervals, where times vary."
     ]
     if last.get("diagnosis"):
         said.append(html.escape(last["diagnosis"]) + ".")
     return table(rows, columns) + "".join(map(note, said))
-
-
-def off(predicted, observed):
-    return f"{100 * (predicted / observed - 1):+.1f} %" if predicted is not None and observed else "–"
 
 
 def against(run):
@@ -276,7 +267,7 @@ def against(run):
     ]
     columns = {name: name for name in ("what", "predicted", "run", "error")}
     when = run.predicted.context["date"][:10]
-    return table(rows, columns) + note(f"Predicted {html.escape(where(before))}, {html.escape(when)}.")
+    return table(rows, columns) + note(f"Predicted {html.escape(how([before]))}, {html.escape(when)}.")
 
 
 def memory(run):

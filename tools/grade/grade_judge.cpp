@@ -12,7 +12,6 @@
 #include "common/testing/verdict.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
-#include "tools/grade/grade_run.hpp"
 
 namespace lockstep::tools {
 
@@ -146,6 +145,16 @@ double AnswerJudge::reference_seconds(const Exercise& exercise, const std::strin
   return seconds;
 }
 
+Confined AnswerJudge::tests_in(const fs::path& program, const std::string& id, const fs::path& folder,
+                               const std::vector<std::string>& more) const {
+  Confined command{
+      .arguments = {program.string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)), "--seed", seed_},
+      .folder = folder,
+      .may_read = {program, paths_.source / "bench" / "machines", paths_.source / "data"}};
+  command.arguments.insert(command.arguments.end(), more.begin(), more.end());
+  return command;
+}
+
 void AnswerJudge::judge_apart(const Exercise& exercise, const std::string& id, const fs::path& outcomes, double seconds,
                               GradedRow& row) const {
   const Scratch folder;
@@ -154,12 +163,10 @@ void AnswerJudge::judge_apart(const Exercise& exercise, const std::string& id, c
   const fs::path program = paths_.program(fmt::format("reference.week{}_sim", exercise.week));
   write_text(own, "");  // it stays so where nothing ran
   if (fs::is_regular_file(fs::symlink_status(outcomes))) fs::rename(outcomes, own);
-  Confined command{.arguments = {program.string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
-                                 "--seed", seed_, "--outcomes-of", own.string(), "--verdict", words.string(),
-                                 "--gtest_output=xml:" + report.string()},
-                   .folder = folder.path(),
-                   .rules = Rules::reader,
-                   .may_read = {program, paths_.source / "bench" / "machines", paths_.source / "data"}};
+  Confined command =
+      tests_in(program, id, folder.path(),
+               {"--outcomes-of", own.string(), "--verdict", words.string(), "--gtest_output=xml:" + report.string()});
+  command.rules = Rules::reader;
   command.limits.wall_seconds = std::max(command.limits.wall_seconds, seconds);
   command.limits.cpu_seconds = std::max(command.limits.cpu_seconds, static_cast<std::uint64_t>(std::ceil(seconds)));
   const ConfinedEnd end = run_confined(command);
@@ -178,10 +185,8 @@ GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, con
                             double seconds) const {
   const Scratch folder;
   const fs::path words = folder.path() / "verdict.json", outcomes = folder.path() / "outcomes";
-  Confined command{.arguments = {program.string(), fmt::format("--gtest_filter={}.*", testing::suite_of_id(id)),
-                                 "--seed", seed_, "--verdict", words.string(), "--outcomes-to", outcomes.string()},
-                   .folder = folder.path(),
-                   .may_read = {program, paths_.source / "bench" / "machines", paths_.source / "data"}};
+  Confined command =
+      tests_in(program, id, folder.path(), {"--verdict", words.string(), "--outcomes-to", outcomes.string()});
   command.limits.file_bytes = command.limits.folder_bytes;  // 25.2 hands over 100 MB
   command.limits.wall_seconds = seconds;
   command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(seconds));

@@ -9,6 +9,7 @@
 
 #include "tools/course/paths.hpp"
 #include "tools/grade/grade.hpp"
+#include "tools/grade/grade_run.hpp"
 
 namespace lockstep::tools {
 
@@ -44,6 +45,9 @@ class AnswerJudge {
   std::string for_student(std::string text) const;
 
  private:
+  /// The tests of a part in `program`, confined to `folder`, with `more` options.
+  Confined tests_in(const std::filesystem::path& program, const std::string& id, const std::filesystem::path& folder,
+                    const std::vector<std::string>& more) const;
   /// Judges what passed in `row`, from the outcomes that its runs have handed over.
   void judge_apart(const Exercise& exercise, const std::string& id, const std::filesystem::path& outcomes,
                    double seconds, GradedRow& row) const;

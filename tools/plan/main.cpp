@@ -173,11 +173,11 @@ void write_rows(const PlanOptions& o, const Context& context, const std::vector<
 
 /// `simulated`: of the first plans; `explained`: --explain's, if one fits.
 void write(const PlanOptions& o, const Task& task, const Search& found,
-           const std::vector<std::optional<week25::PhantomStep>>& simulated, const std::optional<Rated>& explained) {
+           const std::vector<std::optional<week25::PhantomStep>>& simulated, const std::optional<Rated>& explained,
+           double price) {
   if (o.json.empty() && o.csv.empty()) return;
   std::vector<Row> rows;
   for (const Rated& rated : found.best) rows.push_back(row_of(task, rated, "plan", static_cast<int>(rows.size()) + 1));
-  const double price = price_of(o.price);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const bool played = i < simulated.size() && simulated[i];
     const double hours = gpu_hours(task, found.best[i], played ? simulated[i]->seconds : found.best[i].time.total());
@@ -302,7 +302,7 @@ void run(const PlanOptions& o) {
     if (!path.empty()) check_writable(path);
   if (!o.table.empty() && !o.validate) refuse("--table is for ./lab validate");
   if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.table, o.json, o.csv);
-  price_of(o.price);  // before anything is planned
+  const double price = price_of(o.price);  // before anything is planned
   if (o.top < 1) refuse("--top: at least 1");
   if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
   const Task task = task_of(o);
@@ -322,7 +322,7 @@ void run(const PlanOptions& o) {
   print_plans(task, found.best, seconds);
   fmt::print("\nthe best: ");
   print_account(task, found.best.front());
-  if (const double price = price_of(o.price); price > 0) {
+  if (price > 0) {
     const double step = seconds.empty() ? by_formula.time.total() : seconds.front();
     fmt::print("the whole training: {}\n", format_cost(gpu_hours(task, by_formula, step), price));
   }
@@ -340,7 +340,7 @@ void run(const PlanOptions& o) {
     const week25::PhantomStep step = check_in_simulator(task, found.best[i], static_cast<int>(i));
     if (i == simulated.size()) simulated.emplace_back(step);
   }
-  write(o, task, found, simulated, explained);
+  write(o, task, found, simulated, explained, price);
 }
 
 }  // namespace

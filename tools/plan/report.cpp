@@ -40,8 +40,7 @@ double price_of(const std::string& text) {
 }
 
 std::string format_cost(double gpu_hours, double price) {
-  const std::string hours = fmt::format("{} GPU-hours", days(gpu_hours));
-  return price > 0 ? fmt::format("{}, {} at {:g} per GPU-hour", hours, days(gpu_hours * price), price) : hours;
+  return fmt::format("{} GPU-hours, {} at {:g} per GPU-hour", days(gpu_hours), days(gpu_hours * price), price);
 }
 
 void print_task(const Task& task) {

@@ -16,7 +16,7 @@ Figures figures(const Task& task, const week25::Rated& rated);
 
 /// --price: of one GPU and hour in any currency, "2.50" or "2.50/h"; "": 0, unknown. Throws Error(usage).
 double price_of(const std::string& text);
-/// "9470 GPU-hours, 23700 at 2.5 per GPU-hour"; without a price only the hours.
+/// "9470 GPU-hours, 23700 at 2.5 per GPU-hour".
 std::string format_cost(double gpu_hours, double price);
 
 void print_task(const Task& task);
