@@ -123,7 +123,7 @@ class Index(unittest.TestCase):
 class Front(unittest.TestCase):
     def test_the_error_is_the_reports(self):
         report = "predictions miss simulated ones by 0.0 % (9 rows), measured ones by 11.4 % (1 row)"
-        said = "On real processes the\nmedian error is 11.4%."
+        said = "- 11.4% on processes\nof one computer."
         self.assertEqual(list(pages.wrong_front(said, report)), [])
         self.assertEqual(len(list(pages.wrong_front(said.replace("11", "12"), report))), 1)
         self.assertEqual(len(list(pages.wrong_front(said, ""))), 1)

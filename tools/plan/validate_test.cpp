@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
@@ -226,8 +227,11 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"nccl-8xh200", 2},
                                            {"nccl-nodes", 7},
                                            {"zero-bubble", 0.1}};
+  // Committed after all costs were fixed, and before anything was predicted of them.
+  const std::set<std::string> added{"llm-c",       "torchtitan-a100", "nemo-5b",    "pytorch-fsdp",         "fms-fsdp",
+                                    "pytorch-aws", "bloom-february",  "bloom-numa", "bloom-fp32-gradients", "mt-nlg"};
   std::size_t closer_than_file = 0, closer_than_simple = 0, runs = 0;
-  std::vector<double> errors;
+  std::vector<double> errors, later;
   for (const ValidatedTable& table : validate(kRoot)) {
     ASSERT_TRUE(most.contains(table.name)) << table.name << ": what is its median?";
     const Deviation off = deviation(table, &Validated::library);
@@ -239,6 +243,7 @@ TEST(Validate, MediansDoNotWorsen) {
     }
     for (const Validated& row : table.rows) {
       errors.push_back(std::abs(row.error()));
+      if (added.contains(table.name)) later.push_back(errors.back());
       EXPECT_GT(row.library, 0) << row.name;
       if (table.unit != "s") continue;
       ++runs;
@@ -247,10 +252,12 @@ TEST(Validate, MediansDoNotWorsen) {
     }
   }
   EXPECT_GE(errors.size(), 200u);
-  const std::string said = fmt::format("[{} published measurements](docs/use/validation.md) {:.1f}%", errors.size(),
-                                       100 * median(errors).value);
+  const std::string said_later = fmt::format("{:.0f}% on {} training runs", 100 * median(later).value, later.size());
+  const std::string said = fmt::format("{:.1f}% on all [{} published measurements](docs/use/validation.md)",
+                                       100 * median(errors).value, errors.size());
   std::string front = read_file(kRoot + "/README.md");
   std::replace(front.begin(), front.end(), '\n', ' ');
+  EXPECT_TRUE(contains(front, said_later)) << "README.md should say: " << said_later;
   EXPECT_TRUE(contains(front, said)) << "README.md should say: " << said;
   EXPECT_GT(closer_than_file, 0.8 * static_cast<double>(runs));
   EXPECT_GT(closer_than_simple, 0.65 * static_cast<double>(runs));

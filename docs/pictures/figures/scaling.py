@@ -95,7 +95,7 @@ def scaling():
     c = Canvas(
         "scaling",
         (830, 396),
-        "Hide the communication, and it scales",
+        "Overlap hides communication, and the link decides how far it scales",
         f"Left: a DDP step of two ranks takes {ms(long)} without overlap and {ms(short)} with it. Right: speedup over"
         " GPUs for a batch of 64, both axes logarithmic: "
         + "; ".join(f"{link} {points[max(points)]:.1f} times on {max(points)}" for link, points, _ in found)
