@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What may have changed since .ci/landed, the last commit at which every stage passed: the rest need not be read again.
 
-Each landing sets .ci/landed to the one before it, so that what is skipped has been checked once; `.ci/run long` skips
-nothing.
+What is skipped has been checked once, and `.ci/run long` skips nothing.
 
-    python3 .ci/changed.py files        .cpp files that changed, or include a file that did, however indirectly
+    python3 .ci/changed.py files        .cpp files that changed, and one that includes each other file that did
     python3 .ci/changed.py exercises    ids of exercises whose planted mistakes may get another verdict
     python3 .ci/changed.py handouts     handouts, and other pages with outputs, that changed or have such an exercise
+    python3 .ci/changed.py gpu          nothing, or `all` where something changed that is compiled for GPUs
 
 Prints `all` where everything counts: the commit is not known here, or what all of them share has changed.
 """
@@ -25,6 +25,10 @@ SHARED = {  # a change here concerns everything
         r"(common|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"
     ),
     "handouts": re.compile(r"(common|cmake|tools/course|labs/CMakeLists|\.ci/outputs)"),
+    "gpu": re.compile(
+        r"(common|solutions|launch|cmake|labs/trainer|bench/(programs|support)|tools/(train|gpu_pack)|.*CMake"
+        r"|\.ci/(gpu|kernels))"
+    ),
 }
 
 
@@ -46,6 +50,17 @@ def with_includers(changed, edges):
                 found.add(path)
                 trail.append(path)
     return found
+
+
+def read_again(changed, edges):
+    """.cpp files in which clang-tidy sees every file of `changed`: those of them, and one that includes each other."""
+    files = {path for path in changed if path.endswith(".cpp")}
+    seen = with_includers(files, [(target, path) for path, target in edges])  # the other way: what they include
+    for header in sorted(changed - seen):
+        readers = sorted(path for path in with_includers([header], edges) if path.endswith(".cpp"))
+        namesake = header.rsplit(".", 1)[0] + ".cpp"
+        files |= {namesake} if namesake in readers else set(readers[:1])
+    return files
 
 
 def exercises_of(found, course):
@@ -81,11 +96,14 @@ def main():
     if changed is None or any(SHARED[what].match(path) for path in changed):
         print("all")
         return
+    if what == "gpu":
+        return
     known = files_of(".")
-    found = with_includers(changed, includes(".", known)) & known
+    edges = list(includes(".", known))
     if what == "files":
-        print("\n".join(sorted(path for path in found if path.endswith(".cpp"))))
+        print("\n".join(sorted(read_again(changed & known, edges))))
     else:
+        found = with_includers(changed, edges) & known
         with open("labs/course.json", encoding="utf-8") as file:
             course = json.load(file)
         print("\n".join((exercises_of if what == "exercises" else handouts_of)(found, course)))

@@ -4,7 +4,8 @@ it.
   python3 .ci/outputs.py                 checks README.md, labs/*/*.md and the C++ page
   python3 .ci/outputs.py --write FILE…   replaces the blocks that differ, which leaves them to be shortened by hand
 
-The answers in labs/ are replaced meanwhile, and put back. A block of output follows a comment that says whose answer
+The answers in labs/ are replaced meanwhile, and put back: as many exercises at once as there are cores, and never one
+together with another that it needs. A block of output follows a comment that says whose answer
 to the exercise of the command is run:
 
   <!-- output, todo: ./lab check 21.2 -->                        the skeleton; `reference`, or a mistake's name,
@@ -19,7 +20,9 @@ what the learner sees: the pieces between … are looked for, in order, in what 
 """
 
 import argparse
+import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -33,13 +36,56 @@ MENTION = re.compile(r"<!-- (?:output|mistake)\b")
 OTHER_PAGES = [pathlib.Path("README.md"), pathlib.Path("docs/learn/cpp-for-pytorch.md")]  # besides the handouts
 
 
+def pairs_of(path):
+    """What a page says is printed: a pair of command and answer for each of its blocks and rows."""
+    text = path.read_text()
+    for match in BLOCK.finditer(text):
+        yield match["command"], match["answer"]
+    for row in ROW.finditer(text):
+        yield f"./lab check {row['id']}", row["name"]
+
+
+def exercise_of(command):
+    return re.search(r"\d+\.\d+", command)[0]
+
+
 class Exercises:
-    """The answers of labs/, of which one is in another state while its output is taken."""
+    """The answers of labs/, some of which are in another state while their output is taken."""
 
     def __init__(self):
         course = json.loads(pathlib.Path("labs/course.json").read_text())
         self.paths = {e["id"]: f"{week['folder']}/{e['name']}" for week in course["weeks"] for e in week["exercises"]}
+        direct = {e["id"]: e.get("needs", []) for week in course["weeks"] for e in week["exercises"]}
+        self.needs = {}  # of each exercise: itself, and all that its programs are linked with
+        for exercise in direct:
+            trail, found = [exercise], set()
+            while trail:
+                found.add(one := trail.pop())
+                trail += [other for other in direct[one] if other not in found]
+            self.needs[exercise] = found
         self.seen = {}
+
+    def take(self, pairs):
+        """Takes the outputs of these, several exercises at once where none needs another that is in work."""
+        waiting = {}
+        for command, answer in dict.fromkeys(pairs):
+            waiting.setdefault(exercise_of(command), []).append((command, answer))
+        running = {}
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            while waiting or running:
+                busy = set(running.values())
+                for exercise in sorted(waiting, key=lambda e: -len(waiting[e])):
+                    if len(busy) == os.cpu_count():
+                        break
+                    if any(exercise in self.needs[other] or other in self.needs[exercise] for other in busy):
+                        continue
+                    mine = waiting.pop(exercise)
+                    running[pool.submit(lambda mine: [self.output(*pair) for pair in mine], mine)] = exercise
+                    busy.add(exercise)
+                done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                for one in done:
+                    del running[one]
+                    one.result()
 
     def text(self, exercise, answer):
         if answer == "todo":
@@ -58,7 +104,7 @@ class Exercises:
         """What `command` prints where the exercise that it names is answered by `answer`."""
         key = (command, answer)
         if key not in self.seen:
-            exercise = re.search(r"\d+\.\d+", command)[0]
+            exercise = exercise_of(command)
             lab = pathlib.Path(f"labs/{self.paths[exercise]}.cpp")
             kept = lab.read_text()
             lab.write_text(self.text(exercise, answer))
@@ -75,7 +121,8 @@ class Exercises:
         )
         lines = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
         known = re.compile(
-            r"^\s*(nothing has changed since|\d+ questions? to predict|next: |building |configuring |lockstep: )"
+            r"^\s*(nothing has changed since|\d+ questions? to predict|next: |building |waiting: |configuring "
+            r"|lockstep: )"
             r"|.* is still running after \d+ s(?:$|:)"
         )
         return "\n".join(line for line in lines if not known.match(line)).strip("\n") + "\n"
@@ -147,6 +194,7 @@ def main():
     options = line.parse_args()
     exercises, count, faults = Exercises(), 0, []
     pages = [*sorted(pathlib.Path("labs").glob("week*/*.md")), *OTHER_PAGES]
+    exercises.take(pair for path in options.files or pages for pair in pairs_of(path))
     for path in options.files or pages:
         found, wrong = check(path, exercises, options.write)
         count, faults = count + found, faults + wrong

@@ -52,7 +52,7 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
 }
 
 TEST(Program, ColumnsStandBelowTheirNamesWhereStepsTakeYears) {
-  const std::string text = said("--model gpt3-175b --cluster dgx-a100x16 --global-batch 1536 --top 5");
+  const std::string text = said("--model gpt3-175b --cluster dgx-a100x16 --global-batch 1536 --top 5 --fast");
   std::vector<std::string> lines;
   for (std::size_t at = text.find("       dp"), end = at; end != text.npos && lines.size() < 6; at = end + 1)
     lines.push_back(text.substr(at, (end = text.find('\n', at)) - at));
@@ -90,7 +90,7 @@ TEST(Program, ScoresAWrittenStrategy) {
   const std::string path = ::testing::TempDir() + "/mine.json";
   const auto score = [&](const std::string& strategy) {
     std::ofstream(path) << strategy;
-    return said("--global-batch 1536 --top 1 --score " + path);
+    return said("--global-batch 1536 --top 1 --fast --score " + path);
   };
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "zero": 1, "recompute": "full"})"), "score 65 of 100"));
   EXPECT_TRUE(says(score(R"({"dp": 8, "tp": 8, "pp": 16, "schedule": "gpipe"})"),

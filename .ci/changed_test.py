@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""changed.py: no file that changed escapes clang-tidy, and no exercise whose verdicts may have."""
+
+import unittest
+
+from changed import exercises_of, read_again, with_includers
+
+EDGES = [
+    ("a/one.cpp", "a/one.hpp"),
+    ("a/two.cpp", "a/one.hpp"),
+    ("a/one.hpp", "a/deep.hpp"),
+    ("b/three.cpp", "b/three.hpp"),
+]
+
+
+class Changed(unittest.TestCase):
+    def test_a_changed_file_is_read(self):
+        self.assertEqual(read_again({"a/two.cpp"}, EDGES), {"a/two.cpp"})
+
+    def test_a_header_is_read_with_its_namesake(self):
+        self.assertEqual(read_again({"b/three.hpp", "a/one.hpp"}, EDGES), {"b/three.cpp", "a/one.cpp"})
+
+    def test_a_header_that_another_header_includes_is_read(self):
+        self.assertEqual(read_again({"a/deep.hpp"}, EDGES), {"a/one.cpp"})
+
+    def test_a_header_is_not_read_twice(self):
+        self.assertEqual(read_again({"a/deep.hpp", "a/two.cpp"}, EDGES), {"a/two.cpp"})
+
+    def test_who_includes_a_changed_file_is_found(self):
+        self.assertEqual(with_includers({"a/deep.hpp"}, EDGES), {"a/deep.hpp", "a/one.hpp", "a/one.cpp", "a/two.cpp"})
+
+    def test_an_exercise_is_one_of_its_files(self):
+        course = {"weeks": [{"folder": "w", "exercises": [{"id": "1.1", "name": "ring"}, {"id": "1.2", "name": "rings"}]}]}
+        for path in "solutions/w/ring.cpp", "labs/w/ring_test.cpp", "tools/mutants/w/ring.json":
+            self.assertEqual(list(exercises_of({path}, course)), ["1.1"])
+
+
+if __name__ == "__main__":
+    unittest.main()
