@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -23,6 +22,7 @@
 #include "tools/course/record.hpp"
 #include "tools/course/scores.hpp"
 #include "tools/course/states.hpp"
+#include "tools/course/status_line.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -71,7 +71,7 @@ void print_table(const Judged& judged, const std::string& part_asked_for) {
   if (!judged.borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", to_string(judged.borrowed));
   if (judged.remembered)
     fmt::print("  {}nothing has changed since these tests ran{}{}\n", style().faint,
-               std::getenv("LOCKSTEP_CTEST") ? "" : "; --again runs them again", style().off);
+               seen_at_once() ? "; --again runs them again" : "", style().off);
   std::fflush(stdout);
 }
 
@@ -201,7 +201,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   JudgeOptions judge_options = judge_options_of(options);
   Printed printed(options.trace);
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
-  judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  if (seen_at_once()) judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   Judge judge(paths, judge_options, options.borrow ? Needs::borrow : Needs::mine_only);
   std::vector<Judged> all;
   std::vector<std::string> later;  // of each: what was printed by tests that say what is wrong, which goes before it

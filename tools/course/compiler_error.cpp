@@ -67,13 +67,15 @@ constexpr const char* kCaptureMember =
     "A lambda uses a member of its class: copy it under a name of its own, [x = x_], and use the copy x.";
 constexpr const char* kNameless =
     "The object has no name, so it would be destroyed at once. Name it: NoSync quiet(ddp);";
-constexpr const char* kInclude = "The included file does not exist: paths start at the top of the repository.";
+constexpr const char* kInclude =
+    "The included file does not exist: paths start at the top of the repository, or beside your file.";
 
 // The first that fits wins: the particular ones of this suite stand before the general ones. GCC's words, then Clang's.
 constexpr Phrase kPhrases[] = {
     {"missing definition of",
      "The header declares this function, but the file does not define it: name and arguments must be exactly those in "
      "the header."},
+    {"the file is missing", "It was renamed or deleted: give it back its name, or start over with ./lab reset."},
     {"multiple definition of 'main'", "Delete your main(): the tests have one, and call your functions."},
     {"multiple definition of",
      "Two files define the same name: put your own helpers into an unnamed namespace, namespace { … }."},

@@ -88,7 +88,9 @@ bool FolderLock::is_free(const std::filesystem::path& folder) {
   if (file >= 0) close(file);
   return free;
 }
-void FolderLock::say(std::string_view text) { fmt::print(stderr, "{}\n", text); }
+void FolderLock::say(std::string_view text) {
+  if (seen_at_once()) fmt::print(stderr, "{}\n", text);
+}
 
 RunFolder::RunFolder(const Paths& paths) {
   const std::filesystem::path all = paths.mine() / "running";

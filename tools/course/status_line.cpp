@@ -13,7 +13,9 @@ namespace lockstep::tools {
 StatusLine::StatusLine(std::chrono::seconds between)
     : overwrites_(isatty(STDERR_FILENO) && !std::getenv("NO_COLOR")), between_(between) {}
 
-bool StatusLine::is_due() const { return overwrites_ || Clock::now() - last_ >= between_; }
+bool seen_at_once() { return !std::getenv("LOCKSTEP_CTEST"); }
+
+bool StatusLine::is_due() const { return seen_at_once() && (overwrites_ || Clock::now() - last_ >= between_); }
 
 void StatusLine::show(const std::string& text) {
   if (overwrites_)

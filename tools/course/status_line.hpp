@@ -6,8 +6,11 @@
 
 namespace lockstep::tools {
 
+/// Whether what is printed is seen at once. CTest shows what a test printed only when the test has ended.
+bool seen_at_once();
+
 /// On a terminal one line, overwritten by the next and removed at the end; elsewhere, and with NO_COLOR, lines that are
-/// so many seconds apart.
+/// so many seconds apart; nothing where it is not seen at once.
 class StatusLine {
  public:
   explicit StatusLine(std::chrono::seconds between);
