@@ -2,7 +2,8 @@
 """A report's page as Markdown, which hosts of repositories show: python3 bench/plots/markdown.py REPORT OUT. Standard
 library only.
 
-REPORT is a folder with index.html and figures/. OUT gets README.md and the figures that it shows.
+REPORT is a folder with index.html and figures/. OUT gets README.md, the figures that it shows, and in tables/ the numbers
+that the page folds away below them.
 """
 
 import html.parser
@@ -98,6 +99,27 @@ class Markdown(html.parser.HTMLParser):
         self.rows = None
 
 
+FOLDED = re.compile(r"<details>\n<summary>(?P<what>.*?)</summary>\n(?P<table>.*?)\n</details>", re.S)
+FIGURE = re.compile(r"!\[.*?\]\(figures/(.*?)\.svg\)")
+TITLE = re.compile(r"^#+ (.*)$", re.M)
+
+
+def apart(page):
+    """The page with a link in the place of what it folds away, and that: names of files to their text."""
+    tables = {}
+
+    def link(folded):
+        before = page[: folded.start()]
+        figures, titles = FIGURE.findall(before), TITLE.findall(before)
+        name = figures[-1] if figures else "table"
+        while name in tables:
+            name += "_more"
+        tables[name] = f"# {titles[-1]}\n\n{folded['table'].strip()}\n"
+        return f"[{folded['what']}](tables/{name}.md)"
+
+    return FOLDED.sub(link, page), {f"{name}.md": text for name, text in tables.items()}
+
+
 def small(svg):
     """The drawing with tenths of a point, and without indents and what no viewer shows."""
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.S)
@@ -113,7 +135,11 @@ def main(report, out):
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for name in dict.fromkeys(page.figures):
         (out / "figures" / f"{name}.svg").write_text(small((report / "figures" / f"{name}.svg").read_text()))
-    (out / "README.md").write_text(re.sub(r"\n{3,}", "\n\n", "\n".join(page.lines)).strip() + "\n")
+    text, tables = apart(re.sub(r"\n{3,}", "\n\n", "\n".join(page.lines)).strip() + "\n")
+    (out / "README.md").write_text(text)
+    (out / "tables").mkdir(exist_ok=True)
+    for name, table in tables.items():
+        (out / "tables" / name).write_text(table)
 
 
 if __name__ == "__main__":

@@ -442,6 +442,15 @@ class OfAPage(unittest.TestCase):
         ):
             self.assertIn(wanted, text)
         self.assertNotIn("not shown", text)
+        short, tables = markdown.apart(text)
+        self.assertIn("A ring.\n\n[The numbers](tables/ring.md)\n", short)
+        self.assertEqual(tables, {"ring.md": "# What was run\n\n| ranks |\n|---|\n| a\\|b |\n"})
+
+    def test_two_tables_below_one_figure_are_two_files(self):
+        folded = "<details>\n<summary>The numbers</summary>\n\n{}\n</details>\n"
+        short, tables = markdown.apart("# T\n\n" + folded.format("one") + folded.format("two"))
+        self.assertEqual(list(tables), ["table.md", "table_more.md"])
+        self.assertIn("[The numbers](tables/table_more.md)", short)
 
     def test_a_small_drawing_keeps_its_scales(self):
         svg = (

@@ -1,6 +1,6 @@
 #!/bin/sh
-# reference.sh [REPORT]: ./lab report --full of what is committed, as docs/reference/: a README.md with its figures and
-# tables, methods.md, and two pages of ./lab view. REPORT: a report's folder, made before, instead of a run.
+# reference.sh [REPORT]: ./lab report --full of what is committed, as docs/reference/: a README.md with its figures, its
+# numbers in tables/, methods.md, and two pages of ./lab view. REPORT: a report's folder, made before, instead of a run.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 report=${1:-$root/outputs/reference}

@@ -17,20 +17,22 @@
 namespace lockstep::numbers {
 namespace {
 
+const std::string kPlans = LOCKSTEP_SOURCE_DIR "/docs/reference/tables/stage_time.md";
+
 std::string percent(double share, int decimals) { return fixed(100 * share, decimals); }
 
 plan::Task gpt3() { return plan::preset_task("gpt3-175b", "dgx-a100x128", 1536, kMachines); }
 
-/// A run that takes too long here: the number in a column of docs/reference/README.md's row that begins so.
+/// A run that takes too long here: the number in a column of the reference report's row that begins so.
 double reported(const std::string& row, int column) {
-  std::ifstream file(LOCKSTEP_SOURCE_DIR "/docs/reference/README.md");
+  std::ifstream file(kPlans);
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with(row)) continue;
     std::size_t at = 0;
     for (int i = 0; i < column; ++i) at = line.find('|', at + 1);
     return std::stod(line.substr(at + 1));
   }
-  throw Error(Verdict::fail, "docs/reference/README.md has no row " + row);
+  throw Error(Verdict::fail, kPlans + " has no row " + row);
 }
 
 /// By how much, at most, 25.3's prediction for 12p microbatches is too short, if one of p stages is slower by a tenth.
