@@ -25,7 +25,6 @@
 #include "tools/course/commands.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
-#include "tools/course/skeleton.hpp"
 #include "tools/grade/grade_compile.hpp"
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_run.hpp"
@@ -145,8 +144,7 @@ class Grader {
       std::set<std::string> names = names_in(read_text(paths_.source / "labs" / e.folder / (e.name + ".hpp")));
       names.insert(api.begin(), api.end());
       const std::string file = paths_.solution(e).string();
-      const std::string given = without_answers(read_text(file), file);
-      grading.fingerprints[e.id] = to_text(fingerprints(answer->second, given, names));
+      grading.fingerprints[e.id] = to_text(fingerprints(answer->second, given_text(read_text(file), file), names));
     }
   }
 

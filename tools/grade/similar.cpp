@@ -10,6 +10,7 @@
 
 #include "common/support/text/fnv.hpp"
 #include "tools/course/cpp_tokens.hpp"
+#include "tools/course/skeleton.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -92,9 +93,13 @@ Fingerprints minus(const Fingerprints& all, const Fingerprints& others) {
 
 }  // namespace
 
-Fingerprints fingerprints(std::string_view answer, std::string_view skeleton, const std::set<std::string>& api) {
-  const std::vector<std::uint32_t> given = hashes_of_runs(without_choices(skeleton, api));
-  return minus(winnow(hashes_of_runs(without_choices(answer, api))), Fingerprints(given.begin(), given.end()));
+std::string given_text(std::string_view solution, std::string_view file) {
+  return skeleton(solution, file) + without_answers(solution, file);
+}
+
+Fingerprints fingerprints(std::string_view answer, std::string_view given, const std::set<std::string>& api) {
+  const std::vector<std::uint32_t> known = hashes_of_runs(without_choices(given, api));
+  return minus(winnow(hashes_of_runs(without_choices(answer, api))), Fingerprints(known.begin(), known.end()));
 }
 
 std::set<std::string> names_in(std::string_view header) {
