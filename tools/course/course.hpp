@@ -57,6 +57,8 @@ struct Exercise {
   std::vector<Question> questions;
   std::optional<Performance> performance;  ///< of its tests beside those of its parts
 
+  /// None where it is not graded.
+  int counted_points() const { return graded ? points : 0; }
   /// Of its week's folder, the page that it is on.
   const char* page() const { return core ? "README.md" : "extras.md"; }
   /// Its own id and those of its parts: what its tests are filed under.

@@ -17,8 +17,8 @@ namespace {
 struct Count {
   int all = 0, pass = 0, minutes = 0, points = 0, all_points = 0;
   void add(const Exercise& exercise, bool passes) {
-    ++all, minutes += exercise.minutes, all_points += exercise.points;
-    if (passes) ++pass, points += exercise.points;
+    ++all, minutes += exercise.minutes, all_points += exercise.counted_points();
+    if (passes) ++pass, points += exercise.counted_points();
   }
 };
 
@@ -97,7 +97,7 @@ int list(const Paths& paths, const std::string& what) {
     const Style s = style();
     const std::string& colour = state.passes ? s.good : state.untouched ? s.faint : s.open;
     fmt::print("{}", row_of_list(exercise.id, exercise.title + (exercise.core ? "" : " (extra)"), exercise.minutes,
-                                 exercise.points, words, colour));
+                                 exercise.counted_points(), words, colour));
   }
   print_drills(week);
   if (!absent.empty())

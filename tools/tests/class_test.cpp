@@ -347,6 +347,24 @@ TEST_F(AClass, FeedbackStaysInItsFolderAndTellsNoSeed) {
   }
 }
 
+TEST_F(AClass, WhatTheCourseDoesNotGradeIsLeftOut) {
+  add("ida", {.rows = {graded("21.1", 5, 5, "PASS"), graded("21.10", 0, 10, "NOT SUBMITTED", "there is no file")},
+              .look_at = {"21.1: line 3 catches everything", "21.10: line 3 catches everything"},
+              .fingerprints = {{"21.1", "0000000a"}, {"21.10", "0000000b"}}});
+  ClassData data = read();
+  Course changed = course();
+  changed.change(R"({"21.1": {"graded": false}})", "mine.json");
+  count_anew(data, changed);
+  EXPECT_EQ(row(data, "anna").points(), 9);
+  EXPECT_EQ(row(data, "anna").most(), 9);
+  const ClassRow& ida = row(data, "ida");
+  EXPECT_EQ(doubts_of(ida).back(), "21.10: line 3 catches everything");
+  EXPECT_EQ(ida.look_at.size(), 1u);
+  EXPECT_EQ(ida.answers.count("21.1"), 0u);
+  EXPECT_EQ(ida.answers.count("21.10"), 1u) << "another exercise";
+  EXPECT_EQ(count_of(class_csv(data), "\"21.1\""), 0u);
+}
+
 TEST(FeedbackFiles, AreAsManyAsNames) {
   ClassData data;
   for (const char* name : {"a/b", "a\\b", "a_b", "A_b", "..", ".", "", ".x", "CON:", "a\n", "caf\xc3\xa9"})

@@ -258,6 +258,15 @@ TEST_F(FindingOnesWay, OwnTimesRunFromWhereTheyAreAskedForToTheCheckThatPasses) 
   EXPECT_EQ(read_deeds(paths_).size(), 2u);
 }
 
+TEST_F(FindingOnesWay, WhatIsNotGradedHasNoPoints) {
+  paths_.course.change(R"({"1.1": {"points": 5}, "1.2": {"points": 7}})", "mine.json");
+  EXPECT_NE(printed([&] { list(paths_, ""); }).find("0 of 2 exercises pass, 0 of 12 points"), std::string::npos);
+  paths_.course.change(R"({"1.1": {"graded": false}})", "mine.json");
+  const std::string listed = printed([&] { list(paths_, ""); });
+  EXPECT_NE(listed.find("0 of 2 exercises pass, 0 of 7 points"), listed.npos) << listed;
+  EXPECT_NE(listed.find("1–2       0  "), listed.npos) << listed;
+}
+
 TEST_F(FindingOnesWay, ScoresOfOpenTasksAreKeptAndCompared) {
   const auto judged = [](const char* verdict, const char* score) {
     return testing::Judgement{.id = "1.1", .verdict = verdict, .notes = {"3 ms", score}};

@@ -63,6 +63,13 @@ std::vector<std::string> ids_in_order(const ClassData& data) {
   return ids;
 }
 
+/// As if the exercise had not been graded.
+void leave_out(ClassRow& row, const std::string& id) {
+  std::erase_if(row.parts, [&](const GradedRow& part) { return testing::exercise_of(part.id) == id; });
+  std::erase_if(row.look_at, [&](const std::string& where) { return where.starts_with(id + ": "); });
+  row.answers.erase(id);
+}
+
 /// All exercises that were not submitted in one: what is missing, then what was found. "" where none is.
 std::string missing_files(const std::vector<GradedRow>& parts) {
   std::vector<std::string> exercises, missing;
@@ -109,6 +116,9 @@ ClassData read_class(const fs::path& folder) {
 }
 
 void count_anew(ClassData& data, const Course& course) {
+  for (const Exercise& exercise : course.select("").exercises)
+    if (!exercise.graded)
+      for (ClassRow& row : data.rows) leave_out(row, exercise.id);
   for (ClassRow& row : data.rows)
     for (GradedRow& part : row.parts) {
       const Exercise& exercise = course.exercise(testing::exercise_of(part.id));

@@ -55,7 +55,8 @@ struct ClassData {
 /// that says so. Throws Error(usage) where there is no summary.
 ClassData read_class(const std::filesystem::path& folder);
 
-/// Counts what passed by the points of `course`, instead of those it was graded by.
+/// Counts what passed by the points of `course`, instead of those it was graded by, and leaves out what `course` does
+/// not grade.
 void count_anew(ClassData& data, const Course& course);
 
 /// Gives some a later deadline, by so many days, from a CSV with `submission` and `days`. Throws like add_times, which
