@@ -347,6 +347,25 @@ TEST_F(AClass, FeedbackStaysInItsFolderAndTellsNoSeed) {
   }
 }
 
+TEST_F(AClass, APageGoesWithTheSubmissionThatItIsAbout) {
+  const auto row_of = [](const char* name, const char* file) { return ClassRow{.name = name, .file = file}; };
+  const fs::path pages = folder_ / "pages";
+  ClassData data;
+  data.rows = {row_of("<b>_1", "<b>_1_9_answers"), row_of("bo_2", "bo_2_9_answers"), row_of("cy_3", "cy_3_9_answers")};
+  write_feedback(data, course(), pages);
+  const std::vector<std::string> before = feedback_files(data);
+  const std::string owners[] = {"<p>bo_2</p>", "<title>x</title>\n<body>\n<h1><bdi>bo_2</bdi></h1>\n"};
+  write_text(pages / "own.html", owners[0]), write_text(pages / "copied.html", owners[1]);
+  write_text(pages / "cy_3.txt", "a note\n");
+  data.rows = {row_of("<b>_1", "<b>_1_10_answers-1"), row_of("bo_2", "bo_2_9_answers")};
+  const EarlierPages earlier = write_feedback(data, course(), pages);
+  EXPECT_EQ(earlier.removed, std::vector<std::string>{before[0]});
+  EXPECT_EQ(earlier.left, std::vector<std::string>{"cy_3_9_answers.html"});
+  EXPECT_FALSE(fs::exists(pages / before[0]));
+  for (const std::string& kept : {feedback_files(data)[0], before[1], before[2]}) EXPECT_TRUE(fs::exists(pages / kept));
+  for (const char* other : {"own.html", "copied.html", "cy_3.txt"}) EXPECT_TRUE(fs::exists(pages / other)) << other;
+}
+
 TEST_F(AClass, WhatTheCourseDoesNotGradeIsLeftOut) {
   add("ida", {.rows = {graded("21.1", 5, 5, "PASS"), graded("21.10", 0, 10, "NOT SUBMITTED", "there is no file")},
               .look_at = {"21.1: line 3 catches everything", "21.10: line 3 catches everything"},

@@ -1,5 +1,6 @@
 // ./lab class: what a class did, for the instructor on one page, and for each student on one.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/error.hpp"
 #include "common/support/text/counted.hpp"
@@ -45,7 +46,8 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   std::vector<std::pair<std::string, std::string>> spent;
   for (const std::string& file : options.spent) spent.emplace_back(read_file(file), file);
   add_policy(data, {.percent_per_day = options.penalty, .grace_days = options.grace_days}, spent);
-  if (!options.feedback.empty()) write_feedback(data, paths.course, options.feedback);
+  EarlierPages earlier;
+  if (!options.feedback.empty()) earlier = write_feedback(data, paths.course, options.feedback);
   const fs::path page = options.out.empty() ? folder / "class.html" : fs::path(options.out);
   fs::path csv = page;
   csv.replace_extension(".csv");
@@ -67,6 +69,11 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   if (!data.not_graded_yet.empty())
     fmt::print("{}: ./lab grade is still running, or was interrupted (--resume continues)\n", so_far(data));
   if (!options.feedback.empty()) fmt::print("a page for each student: {}\n", options.feedback);
+  if (!earlier.removed.empty())
+    fmt::print("removed, since a newer submission has a page: {}\n", fmt::join(earlier.removed, ", "));
+  if (!earlier.left.empty())
+    fmt::print(stderr, "{} also has pages of submissions that are not in {}: {}\n", options.feedback, folder.string(),
+               fmt::join(earlier.left, ", "));
   return 0;
 }
 

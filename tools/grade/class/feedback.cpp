@@ -16,6 +16,8 @@
 namespace lockstep::tools {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// What every file system takes; else '_', and no dot before it.
 std::string harmless(const std::string& name) {
   std::string result;
@@ -166,6 +168,25 @@ std::string lateness(const ClassRow& row) {
   return fmt::format("<p class=\"bad\">{}</p>\n", text);
 }
 
+/// Whose page of this command it is, in HTML; "" where it is another.
+std::string owner_of(const std::string& page) {
+  const std::string_view begin = "<body>\n<h1><bdi>", end = "</bdi></h1>\n";
+  const std::size_t at = page.find(begin), to = page.find(end, at);
+  if (at == page.npos || to == page.npos) return "";
+  const std::string name = page.substr(at + begin.size(), to - at - begin.size());
+  return page.find("<title>" + name + "</title>") < at ? name : "";
+}
+
+std::vector<fs::path> pages_in(const fs::path& folder) {
+  std::vector<fs::path> pages;
+  if (!fs::is_directory(folder)) return pages;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".html" && entry.is_regular_file() && !entry.is_symlink())
+      pages.push_back(entry.path());
+  std::sort(pages.begin(), pages.end());
+  return pages;
+}
+
 constexpr const char* kAboutTheSeed =
     "<p>SEED in a <code>replay</code> line is the number from which grading drew its inputs, and your instructor has "
     "it. "
@@ -199,9 +220,20 @@ std::string feedback_page(const ClassRow& row, const Course& course) {
   return without_number(html_page(row.name, body), row.seed);
 }
 
-void write_feedback(const ClassData& data, const Course& course, const std::filesystem::path& folder) {
+EarlierPages write_feedback(const ClassData& data, const Course& course, const fs::path& folder) {
   const std::vector<std::string> files = feedback_files(data);
   for (std::size_t i = 0; i < files.size(); ++i) write_text(folder / files[i], feedback_page(data.rows[i], course));
+  const std::set<std::string> written(files.begin(), files.end());
+  std::set<std::string> known;
+  for (const ClassRow& row : data.rows) known.insert(for_html(row.name));
+  EarlierPages earlier;
+  for (const fs::path& page : pages_in(folder)) {
+    const std::string name = page.filename().string(), owner = owner_of(read_text(page));
+    if (written.contains(name) || owner.empty()) continue;
+    if (known.contains(owner)) fs::remove(page);
+    (known.contains(owner) ? earlier.removed : earlier.left).push_back(name);
+  }
+  return earlier;
 }
 
 }  // namespace lockstep::tools

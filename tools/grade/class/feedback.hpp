@@ -12,14 +12,21 @@
 namespace lockstep::tools {
 
 /// What each submission's page is called, as its file, "anna.html", by which a course system knows whose it is; in the
-/// order of `data.rows`. Whatever they are called, these are
-/// names in a folder, and no two of them are alike, capital letters aside.
+/// order of `data.rows`. Whatever they are called, these are names in a folder, and no two of them are alike, capital
+/// letters aside.
 std::vector<std::string> feedback_files(const ClassData& data);
 
 /// HTML.
 std::string feedback_page(const ClassRow& row, const Course& course);
 
-/// All pages into `folder`. Throws Error(usage) where they cannot be written.
-void write_feedback(const ClassData& data, const Course& course, const std::filesystem::path& folder);
+/// Pages of earlier runs in a folder, by the names of their files.
+struct EarlierPages {
+  std::vector<std::string> removed;  ///< of a submission that has another page now
+  std::vector<std::string> left;     ///< of a submission that is not in the results
+};
+
+/// All pages into `folder`, and removes a submission's page under a name that its file had before. Throws Error(usage)
+/// where they cannot be written.
+EarlierPages write_feedback(const ClassData& data, const Course& course, const std::filesystem::path& folder);
 
 }  // namespace lockstep::tools
