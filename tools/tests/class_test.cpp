@@ -6,6 +6,7 @@
 
 #include "common/error.hpp"
 #include "common/support/tests/refusal_testing.hpp"
+#include "tools/course/commands.hpp"
 #include "tools/course/paths.hpp"
 #include "tools/course/skeleton.hpp"
 #include "tools/grade/class/class_page.hpp"
@@ -451,6 +452,39 @@ TEST_F(AClass, LatenessCostsWhatThePolicySays) {
   data.rows.front().late = 86'400 * 30;
   add_policy(data, {.percent_per_day = 10}, {});
   EXPECT_DOUBLE_EQ(data.rows.front().counted(), 0) << "and not less";
+}
+
+TEST_F(AClass, NamesThatDoNotMatchAreToBeChecked) {
+  ClassData data = read();
+  EXPECT_TRUE(without_time(data).empty()) << "there is no deadline";
+  add_extensions(data, "submission,days\nbobby,2\n", "e");
+  add_times(data,
+            "submission,time\nanna,2026-11-20T10:00\nbobby,2026-11-20T10:00\ncarol,2026-11-20T10:00\n"
+            "dora,2026-11-20T10:00\ndora,2026-11-20T11:00\n",
+            "t", parse_time("2026-11-20T12:00"));
+  EXPECT_EQ(without_results(data), (std::vector<std::string>{"bobby", "dora"}));
+  EXPECT_EQ(data.unknown.size(), 3u) << "bobby in two files, and dora twice in one";
+  ASSERT_EQ(without_time(data).size(), 4u);
+  EXPECT_EQ(without_time(data).back(), "bob");
+  const std::string page = class_page(data, "");
+  EXPECT_NE(page.find("4 submissions without a time, which counts as in time: <bdi>"), page.npos) << page;
+  EXPECT_NE(page.find("<bdi>=cmd|calc</bdi>, <bdi>bob</bdi>.</p>"), page.npos) << page;
+}
+
+TEST_F(AClass, TheCommandNamesWhatDoesNotMatch) {
+  write_text(folder_ / "t.csv", "submission,time\nanna,2026-11-20T10:00\ndora,2026-11-20T10:00\n");
+  ::testing::internal::CaptureStdout(), ::testing::internal::CaptureStderr();
+  Paths paths;
+  paths.course = course();
+  ClassOptions options;
+  options.folder = folder_.string(), options.deadline = "2026-11-20T12:00", options.times = folder_ / "t.csv";
+  EXPECT_EQ(class_results(paths, options), 0);
+  std::fflush(stdout), std::fflush(stderr);
+  const std::string out = ::testing::internal::GetCapturedStdout(), errors = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(out.find("6 submissions, 4 to check: "), out.npos)
+      << "carol, the hostile one, ../../evil, and dora: " << out;
+  EXPECT_NE(errors.find("no results, but a time or an extension: dora\n"), errors.npos) << errors;
+  EXPECT_NE(errors.find(", =cmd|calc, bob, carol\n"), errors.npos) << errors;
 }
 
 /// Two who are known by numbers, and one by a login.

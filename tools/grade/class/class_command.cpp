@@ -62,7 +62,12 @@ int class_results(const Paths& paths, const ClassOptions& options) {
     for (const std::string& name : file.unplaced)
       fmt::print(stderr, "{} has no student who could be {}: enter these points by hand.\n", options.lms, name);
   }
-  std::size_t doubtful = 0;
+  const std::vector<std::string> strangers = without_results(data), timeless = without_time(data);
+  if (!strangers.empty())
+    fmt::print(stderr, "no results, but a time or an extension: {}\n", fmt::join(strangers, ", "));
+  if (!timeless.empty())
+    fmt::print(stderr, "not in {}, which counts as in time: {}\n", options.times, fmt::join(timeless, ", "));
+  std::size_t doubtful = strangers.size();
   for (const ClassRow& row : data.rows) doubtful += !doubts_of(row).empty();
   fmt::print("{}, {} to check: {}, {}\n", counted(data.rows.size(), "submission"), doubtful, page.string(),
              csv.string());

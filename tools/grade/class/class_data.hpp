@@ -72,6 +72,12 @@ void add_policy(ClassData& data, const LatePolicy& policy,
 /// Error(usage) where it has not these columns, or a time is none.
 void add_times(ClassData& data, const std::string& csv, const std::string& name, std::int64_t deadline);
 
+/// Names that the CSVs have and the results have not, each once.
+std::vector<std::string> without_results(const ClassData& data);
+
+/// Submissions of which the CSV of times has none, where there is a deadline: they count as in time.
+std::vector<std::string> without_time(const ClassData& data);
+
 /// Seconds since 1970 of "2026-11-20T23:59", ":30" behind it or not, and Z, +01:00 or nothing (UTC). A blank does for
 /// the T, and may stand before the zone. Throws Error(usage).
 std::int64_t parse_time(std::string_view text);

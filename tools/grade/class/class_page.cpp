@@ -44,10 +44,10 @@ double median_of(std::vector<int> points) {
 
 std::string overview(const ClassData& data) {
   std::vector<int> points;
-  int most = 0, late = 0, timeless = 0;
+  int most = 0, late = 0;
   for (const ClassRow& row : data.rows) {
     if (row.graded) points.push_back(row.points()), most = std::max(most, row.most());
-    late += row.late > 0, timeless += data.deadline && !row.submitted;
+    late += row.late > 0;
   }
   std::string text;
   if (!data.not_graded_yet.empty())
@@ -55,8 +55,15 @@ std::string overview(const ClassData& data) {
                        for_html(fmt::format("{}", fmt::join(data.not_graded_yet, ", "))));
   text += fmt::format("<p>{}, {} of them graded; median {:g} of {} points.", counted(data.rows.size(), "submission"),
                       points.size(), median_of(points), most);
-  if (data.deadline) text += fmt::format(" {} late; {} without a time.", late, timeless);
-  return text + "</p>\n";
+  if (data.deadline) text += fmt::format(" {} late.", late);
+  text += "</p>\n";
+  if (const std::vector<std::string> names = without_time(data); !names.empty()) {
+    std::vector<std::string> shown;
+    for (const std::string& name : names) shown.push_back(name_in_html(name));
+    text += fmt::format("<p class=\"open\">{} without a time, which counts as in time: {}.</p>\n",
+                        counted(names.size(), "submission"), fmt::join(shown, ", "));
+  }
+  return text;
 }
 
 std::string doubts(const ClassData& data) {

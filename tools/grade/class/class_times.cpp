@@ -93,6 +93,12 @@ std::int64_t time_of(const std::string& submission, const std::string& text, con
 
 constexpr std::int64_t kDay = 86'400;
 
+/// Once, also where a CSV has several lines of it.
+void add_unknown(ClassData& data, const std::string& submission, const char* why) {
+  const std::pair<std::string, std::string> found{submission, why};
+  if (std::find(data.unknown.begin(), data.unknown.end(), found) == data.unknown.end()) data.unknown.push_back(found);
+}
+
 }  // namespace
 
 std::int64_t parse_time(std::string_view text) {
@@ -129,7 +135,7 @@ void add_extensions(ClassData& data, const std::string& csv, const std::string& 
     if (ClassRow* row = row_named(data, submission))
       row->extension_days = extension;
     else
-      data.unknown.emplace_back(submission, "has an extension, but there are no results");
+      add_unknown(data, submission, "has an extension, but there are no results");
   }
 }
 
@@ -139,13 +145,27 @@ void add_times(ClassData& data, const std::string& csv, const std::string& name,
     const std::int64_t time = time_of(submission, text, name);
     ClassRow* row = row_named(data, submission);
     if (!row) {
-      data.unknown.emplace_back(submission, "handed in, but there are no results");
+      add_unknown(data, submission, "handed in, but there are no results");
       continue;
     }
     row->submitted = std::max(row->submitted.value_or(time), time);  // the last one counts
     const auto extension = static_cast<std::int64_t>(row->extension_days * kDay);
     row->late = std::max<std::int64_t>(0, *row->submitted - deadline - extension);
   }
+}
+
+std::vector<std::string> without_results(const ClassData& data) {
+  std::vector<std::string> names;
+  for (const auto& [name, why] : data.unknown)
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> without_time(const ClassData& data) {
+  std::vector<std::string> names;
+  for (const ClassRow& row : data.rows)
+    if (data.deadline && !row.submitted) names.push_back(row.name);
+  return names;
 }
 
 void add_policy(ClassData& data, const LatePolicy& policy,
