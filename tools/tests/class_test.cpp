@@ -299,6 +299,22 @@ TEST_F(AClass, ItsMostCommonFailuresHaveHeadings) {
       << page.substr(page.find("<h2>Most"), 1000);
 }
 
+TEST_F(AClass, ItsRarestFailuresAreFoldedAndCounted) {
+  Grading alone, two;
+  for (int part = 0; part < 15; ++part)
+    alone.rows.push_back(graded(fmt::format("22.{}", part).c_str(), 0, 5, "FAIL", fmt::format("mistake {}", part)));
+  two.rows = {graded("25.1", 0, 5, "FAIL", "a mistake of two")};
+  add("kay", alone), add("lou", two), add("mia", two);
+  const std::string page = class_page(read(), "");
+  const std::string failed = page.substr(page.find("<h2>Most common failures"), page.find("<h2>Points"));
+  const std::size_t fold = failed.find("<details><summary>6 more</summary>");
+  ASSERT_NE(fold, failed.npos) << failed;
+  EXPECT_LT(failed.find("<td>25.1</td>"), failed.find("<td>22.0</td>")) << "two students before one, however late";
+  EXPECT_LT(failed.find("<td>22.8</td>"), fold);
+  for (int part = 9; part < 15; ++part) EXPECT_GT(failed.find(fmt::format("<td>22.{}</td>", part)), fold);
+  EXPECT_NE(failed.find("<td>22.14</td>"), failed.npos);
+}
+
 TEST_F(AClass, ItsPageSaysWhatIsNotGradedYet) {
   const std::string whole = class_page(read(), "");
   EXPECT_EQ(whole.find("so far"), whole.npos);

@@ -122,26 +122,38 @@ std::vector<PartCount> joined(const std::vector<PartCount>& parts) {
   return rows;
 }
 
+/// A table, and where its rows are more than `most`, how many more, to be unfolded.
+std::string long_table(const std::string& head, const std::vector<std::string>& rows, std::size_t most) {
+  const auto table = [&](std::size_t begin, std::size_t end) {
+    return fmt::format("<div class=\"wide\"><table>\n{}{}</table></div>\n", head,
+                       fmt::join(rows.begin() + static_cast<std::ptrdiff_t>(begin),
+                                 rows.begin() + static_cast<std::ptrdiff_t>(end), ""));
+  };
+  const std::size_t shown = std::min(most, rows.size());
+  if (shown == rows.size()) return table(0, shown);
+  return table(0, shown) + fmt::format("<details><summary>{} more</summary>\n{}</details>\n", rows.size() - shown,
+                                       table(shown, rows.size()));
+}
+
+/// What most students failed comes first.
 std::string failures(const ClassData& data) {
   std::vector<PartCount> counts = joined(count_parts(data));
   std::erase_if(counts, [](const PartCount& count) { return count.failed == 0; });
   std::stable_sort(counts.begin(), counts.end(),
                    [](const PartCount& a, const PartCount& b) { return a.failed > b.failed; });
   if (counts.empty()) return "";
-  std::string rows;
-  for (std::size_t i = 0; i < std::min(kMostFailures, counts.size()); ++i) {
-    const PartCount& c = counts[i];
-    rows += fmt::format(
+  std::vector<std::string> rows;
+  for (const PartCount& c : counts)
+    rows.push_back(fmt::format(
         "<tr><td>{}</td><td>{} {}</td><td class=\"n\">{} of {} ({})</td><td class=\"n\">{}</td>"
         "<td class=\"long\">{}</td><td class=\"n\">{} of {}</td></tr>\n",
         for_html(testing::exercise_of(c.id.substr(0, c.id.find(',')))), for_html(c.id), for_html(c.title), c.failed,
-        c.submitted(), share(c.failed, c.submitted()), c.missing, for_html(c.commonest), c.of_these, c.failed);
-  }
-  return fmt::format(
-      "<h2>Most common failures</h2>\n<div class=\"wide\"><table>\n<tr><th>exercise</th><th>part</th>"
-      "<th class=\"n\">failed, of those who tried</th><th class=\"n\">not tried</th>"
-      "<th>most common message</th><th class=\"n\">how many got it</th></tr>\n{}</table></div>\n",
-      rows);
+        c.submitted(), share(c.failed, c.submitted()), c.missing, for_html(c.commonest), c.of_these, c.failed));
+  return "<h2>Most common failures</h2>\n" +
+         long_table(
+             "<tr><th>exercise</th><th>part</th><th class=\"n\">failed, of those who tried</th>"
+             "<th class=\"n\">not tried</th><th>most common message</th><th class=\"n\">how many got it</th></tr>\n",
+             rows, kMostFailures);
 }
 
 /// Of an exercise, or of a single part: what its columns and cells say.
@@ -246,24 +258,24 @@ std::string tables(const ClassData& data, const std::string& feedback) {
 std::string similar(const ClassData& data) {
   std::vector<Answers> answers;
   for (const ClassRow& row : data.rows) answers.push_back(row.answers);
-  std::string rows;
-  const std::vector<SimilarPair> pairs = similar_pairs(answers);
-  for (std::size_t i = 0; i < std::min(kMostPairs, pairs.size()); ++i) {
+  std::vector<std::string> rows;
+  for (const SimilarPair& pair : similar_pairs(answers)) {
     std::string shared;
-    for (const auto& each : pairs[i].shared)
+    for (const auto& each : pair.shared)
       shared += fmt::format("{}{} <b>{:.0f}%</b> <span class=\"soft\">({} of {})</span>", shared.empty() ? "" : ", ",
                             for_html(each.exercise), 100 * each.share, each.common, each.of);
-    rows += fmt::format("<tr><td>{}</td><td class=\"mid\">{}</td><td class=\"mid\">{}</td></tr>\n",
-                        name_in_html(data.rows[pairs[i].first].name), name_in_html(data.rows[pairs[i].second].name),
-                        shared);
+    rows.push_back(fmt::format("<tr><td>{}</td><td class=\"mid\">{}</td><td class=\"mid\">{}</td></tr>\n",
+                               name_in_html(data.rows[pair.first].name), name_in_html(data.rows[pair.second].name),
+                               shared));
   }
   if (rows.empty()) return "";
   return fmt::format(
-      "<h2>Similar answers</h2>\n<p>Pairs with at least {:.0f}% of the shorter answer in common, whatever their "
-      "variables are called, beside the skeleton and what a third of the class has. Compare the files before you "
-      "judge: a short answer leaves little choice.</p>\n<div class=\"wide\"><table>\n<tr><th>submission</th>"
-      "<th>and</th><th>exercise, and share in common</th></tr>\n{}</table></div>\n",
-      100 * kStandsOut, rows);
+             "<h2>Similar answers</h2>\n<p>Pairs with at least {:.0f}% of the shorter answer in common, whatever their "
+             "variables are called, beside the skeleton and what a third of the class has. Compare the files before "
+             "you judge: a short answer leaves little choice.</p>\n",
+             100 * kStandsOut) +
+         long_table("<tr><th>submission</th><th>and</th><th>exercise, and share in common</th></tr>\n", rows,
+                    kMostPairs);
 }
 
 /// "Class results: week 21", or of several weeks.
