@@ -571,6 +571,28 @@ TEST(FeedbackFiles, AreCalledAsWhatWasHandedIn) {
                                                             "Kim (A) Lee_7_assignsubmission_file_feedback.html"}));
 }
 
+TEST(Times, ComeFromATableWithSemicolonsToo) {
+  ClassData data;
+  data.rows = {{.name = "anna"}, {.name = "bob; jr"}};
+  add_extensions(data, "\xef\xbb\xbfsubmission;days\r\nanna;0,5\r\n", "e");
+  EXPECT_DOUBLE_EQ(data.rows[0].extension_days, 0.5);
+  add_times(data,
+            "submission;time;\"note; of, yours\"\r\nanna;2026-11-20T11:00Z;a, b\r\n\"bob; jr\";2026-11-20T12:01Z;\r\n",
+            "t", parse_time("2026-11-20T12:00Z"));
+  EXPECT_TRUE(data.rows[0].submitted);
+  EXPECT_EQ(data.rows[1].late, 60);
+  EXPECT_TRUE(data.unknown.empty());
+  EXPECT_EQ(lockstep::refusal([&] { add_times(data, "submission\ttime\nanna\t2026-11-20T11:00Z\n", "t.csv", 0); }),
+            "t.csv has no column 'submission': expected a CSV, with commas or semicolons, whose first line has "
+            "'submission' and 'time'.");
+}
+
+TEST(Lms, AFileWithSemicolonsKeepsThem) {
+  const LmsFile file = fill_lms(
+      a_class(), "Identifier;Full name;Grade\nParticipant 7;\"Bo; Ann\";\nParticipant 9;Di, Jo;\n", "m.csv", "");
+  EXPECT_EQ(file.text, "Identifier;Full name;Grade\nParticipant 7;\"Bo; Ann\";9\nParticipant 9;\"Di, Jo\";\n");
+}
+
 TEST(Times, ComeFromATableWithTitles) {
   ClassData data;
   data.rows = {{.name = "anna"}, {.name = "bob, jr"}};

@@ -55,8 +55,11 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& csv
   const auto column = [&](const std::string& title) {
     const auto found = std::find(titles.begin(), titles.end(), title);
     if (found != titles.end()) return static_cast<std::size_t>(found - titles.begin());
-    throw Error(Verdict::usage, fmt::format("{} has no column '{}': expected a CSV whose first line has '{}' and '{}'.",
-                                            name, title, key, value));
+    throw Error(
+        Verdict::usage,
+        fmt::format(
+            "{} has no column '{}': expected a CSV, with commas or semicolons, whose first line has '{}' and '{}'.",
+            name, title, key, value));
   };
   const std::size_t who = column(key), what = column(value);
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -76,8 +79,11 @@ ClassRow* row_named(ClassData& data, const std::string& submission) {
   return nullptr;
 }
 
+/// "0.5", or "0,5" as a table with semicolons has it.
 double days_of(const std::string& text, const std::string& name) {
-  const auto days = parse_number<double>(text);
+  std::string number = text;
+  std::replace(number.begin(), number.end(), ',', '.');
+  const auto days = parse_number<double>(number);
   if (!days || !(*days >= 0 && *days <= 365))
     throw Error(Verdict::usage, fmt::format("{}: '{}' is not a number of days from 0 to 365.", name, text));
   return *days;

@@ -6,7 +6,20 @@
 
 namespace lockstep::tools {
 
+char separator_of(const std::string& text) {
+  bool quoted_field = false, semicolon = false;
+  for (const char c : text) {
+    if (c == '"') quoted_field = !quoted_field;
+    if (quoted_field) continue;
+    if (c == ',') return ',';
+    if (c == '\n') break;
+    semicolon |= c == ';';
+  }
+  return semicolon ? ';' : ',';
+}
+
 Table read_csv(const std::string& text) {
+  const char separator = separator_of(text);
   Table lines(1, {""});
   bool quoted_field = false;
   for (std::size_t i = text.starts_with("\xef\xbb\xbf") ? 3 : 0; i < text.size(); ++i) {
@@ -16,7 +29,7 @@ Table read_csv(const std::string& text) {
       field += text[++i];
     else if (c == '"')
       quoted_field = !quoted_field;
-    else if (c == ',' && !quoted_field)
+    else if (c == separator && !quoted_field)
       lines.back().emplace_back();
     else if (c == '\n' && !quoted_field)
       lines.push_back({""});
@@ -27,10 +40,15 @@ Table read_csv(const std::string& text) {
   return lines;
 }
 
-std::string write_csv(const Table& table) {
+std::string write_csv(const Table& table, char separator) {
   std::string text;
   for (const std::vector<std::string>& line : table)
-    for (std::size_t i = 0; i < line.size(); ++i) text += csv_field(line[i]) + (i + 1 < line.size() ? "," : "\n");
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const bool plain = line[i].find(separator) == std::string::npos;
+      const std::string field = csv_field(line[i]);
+      text += plain || field != line[i] ? field : '"' + field + '"';
+      text += i + 1 < line.size() ? separator : '\n';
+    }
   return text;
 }
 

@@ -1,4 +1,4 @@
-// Tables as text, with commas (RFC 4180).
+// Tables as text, with commas (RFC 4180), or with semicolons, as Excel writes them where a comma is in numbers.
 #pragma once
 
 #include <string>
@@ -8,11 +8,14 @@ namespace lockstep::tools {
 
 using Table = std::vector<std::vector<std::string>>;
 
-/// The fields of each line; those in quotes may hold commas, line ends and, doubled, quotes. Without empty lines, and
-/// without the mark with which some spreadsheets begin.
+/// What is between the fields: a semicolon where the first line has one, and no comma; else a comma.
+char separator_of(const std::string& text);
+
+/// The fields of each line; those in quotes may hold separators, line ends and, doubled, quotes. Without empty lines,
+/// and without the mark with which some spreadsheets begin.
 Table read_csv(const std::string& text);
 
 /// The same back, with quotes where they are needed.
-std::string write_csv(const Table& table);
+std::string write_csv(const Table& table, char separator);
 
 }  // namespace lockstep::tools

@@ -126,7 +126,7 @@ LmsFile fill_lms(const ClassData& data, const std::string& exported, const std::
   }
   for (const ClassRow& row : data.rows)
     if (!placed.contains(&row)) file.unplaced.push_back(row.name);
-  file.text = write_csv(canvas ? canvas_columns(table, to) : table);
+  file.text = write_csv(canvas ? canvas_columns(table, to) : table, separator_of(exported));
   return file;
 }
 
