@@ -7,7 +7,8 @@ Every relative link leads to a file, and to a heading of it. Every item of a lis
                             glossary; the table has the minutes of labs/course.json
   labs/README.md            every exercise as labs/course.json has it
   README.md                 the hours and errors that are found elsewhere
-  the instructor's guide    syllabi with the course's minutes and points, no exercise before one that it needs
+  the instructor's guide    syllabi with the course's minutes and points, no exercise before one that it needs;
+                            files of its commands are in .gitignore
   the glossary              every verdict, and no word twice
   the bridge                every option of ./lab train
   docs/learn/api.md         code that is tested
@@ -258,6 +259,29 @@ def wrong_syllabi(text, weeks):
         yield f"{GUIDE}: the syllabi are gone"
 
 
+def files_of(text):
+    """Files that a page's commands read or write, and for a folder a file in it; names in capitals are placeholders."""
+    commands = [
+        line for line in text.splitlines() if re.search(r"\./lab |launch/\S+\.sh |make_class\.py |printf ", line)
+    ]
+    named, folders = set(), set()
+    for line in commands:
+        named.update(re.findall(r"(?<![\w./-])[\w.-]+(?:/[\w.-]+)*\.(?:csv|json|xml|zip)\b", line))
+        folders.update(
+            re.findall(r"(?:--out|--feedback|pack\.sh \S+|make_class\.py \S+) ([\w./-]*[\w-])(?![\w.])", line)
+        )
+    found = named | {f"{folder}/file" for folder in folders if not re.search(r"\.\w+$", folder)}
+    return sorted(name for name in found if name == name.lower())
+
+
+def not_ignored(text):
+    """Files of the guide's commands that git would list as new: grading must see a clean clone."""
+    tracked = set(subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines())
+    for name in files_of(text):
+        if name not in tracked and subprocess.run(["git", "check-ignore", "-q", name]).returncode != 0:
+            yield f"{GUIDE}: {name} is not in .gitignore"
+
+
 TERMS = ".ci/terms.txt"
 MESSAGES = "docs/maintain/messages.txt"  # what programs print, from .ci/messages.py
 
@@ -340,6 +364,7 @@ def main():
     )
     weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
     wrong += wrong_syllabi(pathlib.Path(GUIDE).read_text(), weeks)
+    wrong += not_ignored(pathlib.Path(GUIDE).read_text())
     wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
     wrong += [line for file in files for line in not_executable(file, pathlib.Path(file).read_text())]
     answer = pathlib.Path("solutions/week21_data_parallel/ring_all_reduce.cpp").read_text()

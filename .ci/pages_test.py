@@ -172,5 +172,26 @@ class Syllabi(unittest.TestCase):
         self.assertEqual(list(pages.wrong_syllabi("", [])), [f"{pages.GUIDE}: the syllabi are gone"])
 
 
+class Ignored(unittest.TestCase):
+    def test_files_of_commands_are_found(self):
+        text = (
+            "a file notes.csv\n./lab class grades --times times.csv --feedback grades/feedback\n"
+            "`./lab grade x/* --out grades` and `launch/autolab/pack.sh 21:core autolab` write it\n"
+            "printf 'a,b\\n' > extensions.csv\n./lab handout FILE.zip\n./lab grade x --out one.json --junit one.xml\n"
+        )
+        self.assertEqual(
+            pages.files_of(text),
+            [
+                "autolab/file",
+                "extensions.csv",
+                "grades/feedback/file",
+                "grades/file",
+                "one.json",
+                "one.xml",
+                "times.csv",
+            ],
+        )
+
+
 if __name__ == "__main__":
     unittest.main()
