@@ -119,7 +119,7 @@ class CommandLine {
   void add_grade() {
     CLI::App* c = add("grade", "grade submissions, each isolated: ./lab grade SUBMISSION… --only 21 --out results.json",
                       [this] { return grade(with_changes(), grade_); });
-    c->add_option("submission", grade_.submissions,
+    c->add_option("SUBMISSION", grade_.submissions,
                   "folders with lab files or one archive, or a .zip, .tar or .tar.gz of each")
         ->required();
     c->add_option("--only", grade_.what,
@@ -152,7 +152,7 @@ class CommandLine {
     add_course_file(c);
     c = add("class", "a class's results on one page: ./lab class grades",
             [this] { return class_results(with_changes(), class_); });
-    c->add_option("folder", class_.folder, "where ./lab grade wrote the results of several submissions")->required();
+    c->add_option("FOLDER", class_.folder, "where ./lab grade wrote the results of several submissions")->required();
     c->add_option("--out", class_.out,
                   "the page, with a CSV of the same name next to it (default: class.html in the folder)");
     add_course_file(c);
@@ -168,9 +168,9 @@ class CommandLine {
                   "Canvas's exported gradebook or Moodle's grading worksheet: the same with the points, to import");
     c->add_option("--column", class_.column, "the assignment's column in it (Moodle: Grade)");
     c->add_option("--feedback", class_.feedback, "write a page for each student into this folder");
-    c = add("handout", "an archive for students, without the reference's text: ./lab handout OUT.zip --weeks 21-23",
+    c = add("handout", "an archive for students, without the reference's text: ./lab handout FILE.zip --weeks 21-23",
             [this] { return handout(paths_, handout_); });
-    c->add_option("out", handout_.out, "the archive, a .zip")->required();
+    c->add_option("FILE.zip", handout_.out, "the archive to write")->required();
     c->add_option("--weeks", handout_.weeks, "21-23, or 21,22")->required();
     c->add_option("--hints", handout_.hints, "levels of hints to include")
         ->check(whole_number(0, 3))

@@ -349,7 +349,7 @@ bool is_handout(const Paths& paths) { return fs::exists(paths.source / "prebuilt
 int handout(const Paths& paths, const HandoutOptions& options) {
   if (is_handout(paths) || !fs::exists(paths.source / ".git"))
     throw Error(Verdict::usage, "a handout is made from a git checkout of the whole suite.");
-  if (!options.out.ends_with(".zip")) throw Error(Verdict::usage, "a handout is a .zip: ./lab handout OUT.zip");
+  if (!options.out.ends_with(".zip")) throw Error(Verdict::usage, "a handout is a .zip: ./lab handout FILE.zip");
   Handout(paths, options).make();
   return 0;
 }

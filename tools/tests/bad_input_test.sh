@@ -32,6 +32,10 @@ refused "argument 1 is empty" "$lab" check ''
 refused "argument 2 is empty" "$lab" list 21 ''
 refused "--seed needs a value" "$lab" check 21.2 --seed ''
 refused "--zero needs a value" "$lab" train --zero ''
+refused 'lab handout: FILE.zip is missing, the archive to write: \./lab handout FILE\.zip --weeks …$' "$lab" handout
+refused 'lab handout: --weeks is missing, .*: \./lab handout FILE\.zip --weeks …$' "$lab" handout "$work/week21.zip"
+refused 'lab class: FOLDER is missing, .*: \./lab class FOLDER$' "$lab" class
+refused 'lab grade: SUBMISSION is missing, .*: \./lab grade SUBMISSION$' "$lab" grade
 refused "not a submission" "$lab" grade /
 TMPDIR=/nosuch refused "TMPDIR is /nosuch" "$lab" grade "$work" --only 21.1 --out "$work/results.json"
 for script in local srun; do

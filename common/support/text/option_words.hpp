@@ -91,6 +91,15 @@ inline std::string wrong_value(const CLI::Option& option) {
   return "";
 }
 
+/// Returns ": ./lab handout FILE.zip --weeks …": what a command cannot do without.
+inline std::string usage(const CLI::App& app, const std::vector<const CLI::Option*>& all) {
+  if (app.get_name().empty()) return "";
+  std::string text = ": ./lab " + app.get_name();
+  for (const CLI::Option* option : all)
+    if (option->get_required()) text += " " + name_of(*option) + (option->get_lnames().empty() ? "" : " …");
+  return text;
+}
+
 inline std::string unexpected(const std::vector<std::string>& extras, const std::vector<const CLI::Option*>& all) {
   std::vector<OptionName> known;
   for (const CLI::Option* option : all)
@@ -116,7 +125,7 @@ inline std::string format_parse_error(const CLI::App& app, const CLI::ParseError
   if (dynamic_cast<const CLI::RequiredError*>(&error))
     for (const CLI::Option* option : all)
       if (option->get_required() && option->count() == 0)
-        return "say which " + name_of(*option) + ": " + option->get_description();
+        return name_of(*option) + " is missing, " + option->get_description() + usage(app, all);
   const std::size_t colon = said.find(':');  // the parser's message is "--name: what is wrong"
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && colon != said.npos)
     return said.substr(0, colon) +
