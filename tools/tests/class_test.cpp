@@ -457,12 +457,13 @@ TEST_F(AClass, LatenessCostsWhatThePolicySays) {
       data.unknown,
       (std::vector<std::pair<std::string, std::string>>{{"nobody", "has an extension, but there are no results"}}));
   const std::string page = class_page(data, "");
-  EXPECT_NE(page.find("late by 1 d 23 h, 1 of 1 grace days, −10%</td><td class=\"n\">12.6</td>"), page.npos) << page;
+  EXPECT_NE(page.find("late by 1 d 23 h, 1 of 1 grace day, −10%</td><td class=\"n\">12.6</td>"), page.npos) << page;
   EXPECT_NE(page.find("2 d of extension</td><td class=\"n\">9</td>"), page.npos) << page;
-  EXPECT_NE(class_csv(data).find("\"anna\",14,14,yes,\"late by 1 d 23 h, 1 of 1 grace days, −10%\",1,12.6,"),
+  EXPECT_NE(class_csv(data).find("\"anna\",14,14,yes,\"late by 1 d 23 h, 1 of 1 grace day, −10%\",1,12.6,"),
             std::string::npos)
       << class_csv(data);
   EXPECT_NE(feedback_page(anna, course()).find("That costs 10% of the points, and 12.6 count."), std::string::npos);
+  EXPECT_NE(feedback_page(anna, course()).find("1 of your 1 grace day used."), std::string::npos);
   EXPECT_THROW(add_extensions(data, "submission,days\nanna,two\n", "e"), Error);
   EXPECT_THROW(add_policy(data, {}, {{"submission,points\nanna,1\n", "old"}}), Error);
   data.rows.front().late = 86'400 * 30;

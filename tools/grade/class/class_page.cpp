@@ -29,7 +29,7 @@ std::string late_words(const ClassRow& row) {
   std::string text = row.late > 0 ? "late by " + describe_delay(row.late) : "";
   const auto add = [&](const std::string& words) { text += (text.empty() ? "" : ", ") + words; };
   if (row.extension_days > 0) add(fmt::format("{:g} d of extension", row.extension_days));
-  if (row.grace_used > 0) add(fmt::format("{} of {} grace days", row.grace_used, row.grace_left));
+  if (row.grace_used > 0) add(fmt::format("{} of {}", row.grace_used, counted(row.grace_left, "grace day")));
   if (row.lost_share > 0) add(fmt::format("−{:g}%", 100 * row.lost_share));
   return text;
 }

@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "common/support/json/escape.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/fnv.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
@@ -160,9 +161,12 @@ std::string verdict_table(const ClassRow& row) {
 std::string lateness(const ClassRow& row) {
   if (row.late == 0) return "";
   std::string text = fmt::format("Handed in late by {}", describe_delay(row.late));
-  if (row.extension_days > 0) text += fmt::format(", after an extension of {:g} days", row.extension_days);
+  if (row.extension_days > 0)
+    text +=
+        fmt::format(", after an extension of {:g} {}", row.extension_days, row.extension_days == 1 ? "day" : "days");
   text += ".";
-  if (row.grace_used > 0) text += fmt::format(" {} of your {} grace days used.", row.grace_used, row.grace_left);
+  if (row.grace_used > 0)
+    text += fmt::format(" {} of your {} used.", row.grace_used, counted(row.grace_left, "grace day"));
   if (row.lost_share > 0)
     text += fmt::format(" That costs {:g}% of the points, and {:g} count.", 100 * row.lost_share, row.counted());
   return fmt::format("<p class=\"bad\">{}</p>\n", text);
