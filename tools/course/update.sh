@@ -41,6 +41,9 @@ newest() {
 if [ -z "$new" ]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
+  case $what in
+    *.zip | *.tar | *.tar.gz | *.tgz | ./* | ../* | /*) [ -e "$what" ] || fail "there is no $what" ;;
+  esac
   if [ -d "$what" ] || [ -f "$what" ]; then
     new=$work
     if [ -d "$what" ]; then cp -R "$what/." "$work/"; else
@@ -61,6 +64,7 @@ if [ -z "$new" ]; then
     new=$work
     what=$commit
   else
+    [ -z "$what" ] || fail "there is no folder or archive $what"
     fail "this folder is not a git clone: ./lab update FILE.zip (or FOLDER) of the version you were handed"
   fi
   [ -f "$new/tools/course/update.sh" ] || fail "that is not a version of Lockstep to update to"
@@ -232,6 +236,20 @@ done < "$work/begun"
 if in_git && git -C "$root" rev-parse -q --verify MERGE_HEAD > /dev/null; then
   git -C "$root" add -A -- 'labs/week*'
   git -C "$root" commit -q -m "Lockstep updated; my answers kept"
+fi
+# Of folders that were replaced: what the new version has not, which may be one's own. Answers were told of above.
+if [ -d "$kept/replaced" ]; then
+  { echo '^prebuilt/'; sed 's/^[^ ]* /^/; s/$/[._]/' "$work/before"; } > "$work/known"
+  (cd "$kept/replaced" && find . ! -type d) | sed 's:^\./::' | grep -v -f "$work/known" | while read -r file; do
+    [ -e "$root/$file" ] || echo "    $file"
+  done | sort > "$work/others"
+  { grep '^ *labs/' "$work/others"; grep -v '^ *labs/' "$work/others"; } > "$work/left" || true
+  if [ -s "$work/left" ]; then
+    echo "Not in the new version, and kept in ${kept#"$root/"}/replaced:"
+    head -n 10 "$work/left"
+    more=$(($(wc -l < "$work/left") - 10))
+    [ $more -le 0 ] || echo "    and $more more"
+  fi
 fi
 echo "$unbegun not begun: new skeletons. Your old files are kept in ${kept#"$root/"}."
 echo "Next: ./lab check of each week that you have begun; CHANGELOG.md says what is new."

@@ -110,7 +110,9 @@ echo 'runtime 3' > "$work/origin/common/runtime.cpp"
 commit "$work/origin" 'not a version yet'
 
 answer "$work/plain"
+echo mine > "$work/plain/$week/notes.txt"
 update "$work/plain" || fail "in a clone"
+grep -q mine "$work/plain/$week/notes.txt" || fail "a file of one's own is gone"
 carried "$work/plain"
 [ "$(git -C "$work/plain" rev-parse HEAD)" = "$(git -C "$work/origin" rev-parse v2.0)" ] || fail "not the newest tag"
 update "$work/plain" || fail "a second time"
@@ -151,8 +153,21 @@ after "$work/zip/lockstep"
 (cd "$work/zip" && cmake -E tar cf ../new.zip --format=zip lockstep)
 ! update "$work/handed" || fail "updates to nothing"
 grep -q 'not a git clone' "$work/said" || fail "does not say what a handout needs"
+for copy in handed plain; do
+  ! update "$work/$copy" nofile.zip || fail "updates to what is not there"
+  grep -qx 'update: there is no nofile.zip' "$work/said" || fail "does not say that there is no such file"
+done
+! update "$work/handed" v2.0 || fail "a handout has no versions"
+grep -qx 'update: there is no folder or archive v2.0' "$work/said" || fail "does not say that there is no such folder"
+echo mine > "$work/handed/$week/notes.txt"
+i=0; while [ $((i += 1)) -le 11 ]; do echo mine > "$work/handed/common/own$i.txt"; done
 update "$work/handed" "$work/new.zip" || fail "of a handout"
 carried "$work/handed"
+grep -q '^Not in the new version, and kept in outputs/updates/.*/replaced:$' "$work/said" || fail "does not say where other files are"
+grep -qx "    $week/notes.txt" "$work/said" && grep -qx '    common/own11.txt' "$work/said" || fail "does not name a file of one's own"
+grep -qx '    and 2 more' "$work/said" || fail "does not count the others"
+! grep -q '^    .*renamed' "$work/said" || fail "names an answer twice"
+grep -q mine "$work/handed"/outputs/updates/*/replaced/$week/notes.txt || fail "a file of one's own is gone"
 [ -d "$work/handed/build" ] || fail "the build is gone"
 ! update "$work/handed" "$work/said" || fail "takes what is no archive"
 
