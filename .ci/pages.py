@@ -8,7 +8,7 @@ Every relative link leads to a file, and to a heading of it. Every item of a lis
   labs/README.md            every exercise as labs/course.json has it
   README.md                 the hours and errors that are found elsewhere
   the instructor's guide    syllabi with the course's minutes and points, no exercise before one that it needs;
-                            files of its commands are in .gitignore
+                            files of its commands are in .gitignore, and its class is what make_class.py makes
   the glossary              every verdict, and no word twice
   the bridge                every option of ./lab train
   docs/learn/api.md         code that is tested
@@ -25,6 +25,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
@@ -282,6 +283,24 @@ def not_ignored(text):
             yield f"{GUIDE}: {name} is not in .gitignore"
 
 
+def wrong_class(text):
+    """The class whose outputs the guide shows is the one that its own command makes."""
+    made = re.search(r"^\$ python3 (tools/tests/make_class\.py \.) handed-in (.*)\n\$ ls handed-in\n(.*)$", text, re.M)
+    if not made:
+        yield f"{GUIDE}: the command that makes a class is gone"
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/class"
+        subprocess.run([sys.executable, *made[1].split(), out, *made[2].split()], check=True)
+        names = sorted(os.listdir(out))
+    for what, shown in (
+        ("ls", made[3].split()),
+        ("./lab grade", re.findall(r"^== handed-in/(\S+) \(\d+ of \d+\)$", text, re.M)),
+    ):
+        if shown != names:
+            yield f"{GUIDE}: {what} shows {', '.join(shown)}, and the class is {', '.join(names)}"
+
+
 TERMS = ".ci/terms.txt"
 MESSAGES = "docs/maintain/messages.txt"  # what programs print, from .ci/messages.py
 
@@ -365,6 +384,7 @@ def main():
     weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
     wrong += wrong_syllabi(pathlib.Path(GUIDE).read_text(), weeks)
     wrong += not_ignored(pathlib.Path(GUIDE).read_text())
+    wrong += wrong_class(pathlib.Path(GUIDE).read_text())
     wrong += [line for file in files for line in lost_items(file, pathlib.Path(file).read_text())]
     wrong += [line for file in files for line in not_executable(file, pathlib.Path(file).read_text())]
     answer = pathlib.Path("solutions/week21_data_parallel/ring_all_reduce.cpp").read_text()

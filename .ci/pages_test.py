@@ -172,6 +172,19 @@ class Syllabi(unittest.TestCase):
         self.assertEqual(list(pages.wrong_syllabi("", [])), [f"{pages.GUIDE}: the syllabi are gone"])
 
 
+class AClass(unittest.TestCase):
+    def test_it_is_the_one_that_its_command_makes(self):
+        text = (
+            "$ python3 tools/tests/make_class.py . handed-in 2 --only naive_all_reduce\n$ ls handed-in\n"
+            "student00  student01.zip\n== handed-in/student00 (1 of 2)\n== handed-in/student01.zip (2 of 2)\n"
+        )
+        self.assertEqual(list(pages.wrong_class(text)), [])
+        found = list(pages.wrong_class(text.replace("== handed-in/student01.zip", "== handed-in/student01")))
+        self.assertEqual(len(found), 1)
+        self.assertIn("./lab grade shows student00, student01, and", found[0])
+        self.assertIn("is gone", list(pages.wrong_class(""))[0])
+
+
 class Ignored(unittest.TestCase):
     def test_files_of_commands_are_found(self):
         text = (
