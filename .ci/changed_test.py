@@ -30,7 +30,9 @@ class Changed(unittest.TestCase):
         self.assertEqual(with_includers({"a/deep.hpp"}, EDGES), {"a/deep.hpp", "a/one.hpp", "a/one.cpp", "a/two.cpp"})
 
     def test_an_exercise_is_one_of_its_files(self):
-        course = {"weeks": [{"folder": "w", "exercises": [{"id": "1.1", "name": "ring"}, {"id": "1.2", "name": "rings"}]}]}
+        course = {
+            "weeks": [{"folder": "w", "exercises": [{"id": "1.1", "name": "ring"}, {"id": "1.2", "name": "rings"}]}]
+        }
         for path in "solutions/w/ring.cpp", "labs/w/ring_test.cpp", "tools/mutants/w/ring.json":
             self.assertEqual(list(exercises_of({path}, course)), ["1.1"])
 

@@ -2,8 +2,8 @@
 """A report's page as Markdown, which hosts of repositories show: python3 bench/plots/markdown.py REPORT OUT. Standard
 library only.
 
-REPORT is a folder with index.html and figures/. OUT gets README.md, the figures that it shows, and in tables/ the numbers
-that the page folds away below them.
+REPORT is a folder with index.html and figures/. OUT gets README.md, the figures that it shows, and in tables/ the
+numbers that the page folds away below them.
 """
 
 import html.parser

@@ -119,7 +119,7 @@ void choosing(Page& page) {
   page.says("8 stages and 16 replicas, fits without changes: {} GB, {} s",
             {fixed(other.peak_bytes() / 1e9, 1), fixed(other.seconds, 1)});
   Page("docs/learn/claims.md")
-      .says("| {} s a step, 65% MFU; the planner's best, 32 × 4 × 8, {} s",
+      .says("| {} s a step, 65% MFU; the planner's best, dp 32 × tp 4 × pp 8, {} s",
             {fixed(other.seconds, 1), fixed(best.total(), 1)});
   page.cites("the cluster's", {"jitter of 1,024 GPUs"});
 }
