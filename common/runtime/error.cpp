@@ -20,7 +20,7 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::not_implemented: return "NOT IMPLEMENTED";
     case Verdict::does_not_compile: return "DOES NOT COMPILE";
   }
-  return "?";
+  return "FAIL";  // a number that no verdict has
 }
 
 std::string with_verdict(std::string_view verdict, const std::string& message) {

@@ -26,6 +26,7 @@ Scope::~Scope() {
 
 Ticket Rank::start(std::span<const Transfer> batch, Location where) {
   for (const Transfer& transfer : batch) {
+    if (transfer.kind > Transfer::Kind::receive) usage_error("a transfer that neither sends nor receives", where);
     const char* verb = transfer.kind == Transfer::Kind::send ? "send to" : "receive from";
     if (transfer.peer < 0 || transfer.peer >= size_)
       usage_error(fmt::format("{} rank {}, but the ranks of this group are 0 to {}{}", verb, transfer.peer, size_ - 1,
@@ -60,6 +61,9 @@ Ticket Rank::run(Rank queue, std::function<void(Rank)> f, Location where) {
 Slice Rank::allocate(std::size_t count, DType dtype, Category category, Location where) {
   if (const std::string why = below_zero(count); !why.empty())
     usage_error(fmt::format("allocate({} elements){}", count, why), where);
+  // A number in braces makes a value of an enumeration that it does not name, at which ledgers have no room.
+  if (static_cast<int>(category) >= kCategories || bytes_of(dtype) == 0)
+    usage_error(fmt::format("allocate({} elements): there is no such dtype or category", count), where);
   return backend_->allocate(key_of(*this), count, dtype, category, where);
 }
 
