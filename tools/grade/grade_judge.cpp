@@ -36,8 +36,10 @@ std::map<std::string, int> count_tests(const Paths& paths, int week) {
 namespace {
 
 Judgement spoken(const std::string& id, const fs::path& words) {
-  if (!fs::is_regular_file(fs::symlink_status(words)) || fs::file_size(words) > (std::uint64_t{4} << 20))
-    throw Error(Verdict::usage, "there is no file of verdicts");
+  constexpr std::uint64_t most = std::uint64_t{4} << 20;
+  if (!fs::is_regular_file(fs::symlink_status(words))) throw Error(Verdict::usage, "there is no file of verdicts");
+  if (fs::file_size(words) > most)
+    throw Error(Verdict::usage, fmt::format("its messages have more than {} bytes: what does it throw?", most));
   for (const Judgement& row : testing::read_judgements(words)) {
     if (row.id == id) return row;
   }

@@ -56,8 +56,13 @@ GradedRow graded_row_of(const Json& test) {
 
 /// What no terminal takes for more than text.
 std::string without_controls(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 32 || c == 127) c = ' ';
+  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0; };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool wide =
+        at(i) == 0xc2 && at(i + 1) >= 0x80 && at(i + 1) < 0xa0;  // U+0080 to U+009F, of which terminals know some
+    if (at(i) < 32 || at(i) == 127 || wide) text[i] = ' ';
+    if (wide) text[i + 1] = ' ';
+  }
   return text;
 }
 

@@ -320,12 +320,13 @@ TEST(Grade, ANameOfResultsIsShortAndReadable) {
 TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
   const Folder folder("lockstep_grade_summary");
   folder.write("x", "");
-  const Grading anna{.rows = {{.id = "21.1", .points = 5, .most = 5, .verdict = "PASS"},
-                              {.id = "21.2a",
-                               .most = 13,
-                               .verdict = "TIMEOUT",
-                               .reason = "Lab21_2a.Sums: with 2 ranks:\nrank 0 is late\x1b. It waits.\nreplay: no"}},
-                     .seconds = 2};
+  const Grading anna{
+      .rows = {{.id = "21.1", .points = 5, .most = 5, .verdict = "PASS"},
+               {.id = "21.2a",
+                .most = 13,
+                .verdict = "TIMEOUT",
+                .reason = "Lab21_2a.Sums: with 2 ranks:\nrank 0 is late\x1b\xc2\x9b. It waits.\nreplay: no"}},
+      .seconds = 2};
   const Grading bob{.rows = {}, .remarks = "nothing was graded: \"bob.zip\" is\nno archive\n", .graded = false};
   join_summary(folder.path, summary_row("=an\xfcna", {.graded = false}));
   join_summary(folder.path, summary_row("bob", bob));
@@ -333,7 +334,7 @@ TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
   EXPECT_EQ(read_text(folder.path / "summary.csv"),
             "submission,points,most,seconds,seed,21.1,21.2a,remarks,why\n"
             "\"'=an\uFFFDna\",5,18,2,\"0\",\"PASS\",\"TIMEOUT\",\"\",\"21.2a: Lab21_2a.Sums: with 2 ranks: rank 0 is "
-            "late .\"\n"
+            "late   .\"\n"
             "\"bob\",0,0,0,\"0\",\"\",\"\",\"nothing was graded: \"\"bob.zip\"\" is no archive\",\"\"\n");
   const std::string json = read_text(folder.path / "summary.json");
   for (const char* words : {"\"points\": 5", "\"21.2a\": \"TIMEOUT\"", "\"graded\": false", "an\uFFFDna"})
