@@ -20,6 +20,8 @@ constexpr std::string_view kWords =
     " reinterpret_cast const_cast dynamic_cast union extern goto volatile thread_local __thread new typeof __typeof__"
     " _Pragma __pragma __attribute__ __attribute __declspec stdin stdout stderr FILE _fileno bit_cast add_pointer_t"
     " decay_t make_unique_for_overwrite make_shared_for_overwrite rdbuf iword pword imbue wcout wcerr wclog wcin cin"
+    " reinterpret_pointer_cast const_pointer_cast static_pointer_cast dynamic_pointer_cast coroutine_handle"
+    " as_bytes as_writable_bytes pmr"
     " steady_clock system_clock high_resolution_clock utc_clock tai_clock gps_clock file_clock ";
 /// Functions on memory: where one of these is called, or named in a namespace.
 constexpr std::string_view kFunctions =
@@ -71,25 +73,6 @@ bool may_be_included(std::string_view name, bool quoted) {
 }
 
 // What is outside, by how it is put together --------------------------------------------------------------------------
-
-/// The tokens around one, of which those before the first and behind the last are of no kind, and those that are far
-/// away, so that no text takes long.
-class Around {
- public:
-  Around(const std::vector<Token>& tokens, std::size_t at) : tokens_(tokens), at_(at) {}
-  const Token& operator[](int by) const {
-    static const Token kNone;
-    constexpr int far = 200;
-    const auto index = static_cast<long>(at_) + by;
-    const bool none = by < -far || by > far || index < 0 || index >= static_cast<long>(tokens_.size());
-    return none ? kNone : tokens_[static_cast<std::size_t>(index)];
-  }
-  Around at(int by) const { return {tokens_, static_cast<std::size_t>(static_cast<long>(at_) + by)}; }
-
- private:
-  const std::vector<Token>& tokens_;
-  std::size_t at_;
-};
 
 bool is_number_type(const Token& t) { return t.kind == Token::Kind::word && listed_in(kNumbers, t.text); }
 bool is_type_word(const Token& t) {
@@ -195,10 +178,30 @@ bool names_a_pointer(const Around& around) {
   return false;
 }
 
-/// Whose inside a name in front of "::" is: "&Slice::data".
+/// At the last name of "&lockstep::Slice::data" and "&Slice::size_": what is private has such names. An explicit
+/// specialisation may say them anyway ([temp.spec.general]).
 bool reaches_inside(const Around& around) {
-  constexpr std::string_view inside = " block data backend block_ backend_ ";
-  return around[-1].is("::") && !around[-2].word("std") && listed_in(inside, around[0].text) && around[-3].is("&");
+  constexpr std::string_view inside = " block data backend ";
+  if (!around[-1].is("::") || (!listed_in(inside, around[0].text) && !around[0].text.ends_with('_'))) return false;
+  int by = -2;
+  while (around[by].kind == Token::Kind::word || around[by].is("::")) --by;
+  const bool operand = around[by - 1].kind == Token::Kind::word || around[by - 1].kind == Token::Kind::number ||
+                       around[by - 1].is(")") || around[by - 1].is("]");
+  return around[by].is("&") && !operand && !around[by + 1].word("std");
+}
+
+/// At class and its like: of a name in lockstep, such as "struct lockstep::Rank {".
+bool defines_in_lockstep(const Around& around) {
+  const int by = around[1].is("::") ? 2 : 1;
+  return listed_in(" class struct enum ", around[0].text) && around[by].word("lockstep") && around[by + 1].is("::");
+}
+
+/// Which namespace is opened here; "" where none is, or one without a name.
+const std::string& namespace_opened(const Around& around) {
+  int by = 1;
+  if (around[1].is("[") && around[2].is("["))
+    while (around[by - 1].kind != Token::Kind::end && !(around[by - 1].is("]") && around[by - 2].is("]"))) ++by;
+  return around[by].text;
 }
 
 std::string construct_of_word(const Around& around, const Names& names, bool in_directive, bool expanded) {
@@ -223,8 +226,11 @@ std::string construct_of_word(const Around& around, const Names& names, bool in_
     return "instantiates a template by its name";
   if (token.text == "static_cast" && casts_no_number(around, names))
     return "has a static_cast to something but a number";
-  if (token.text == "namespace" && (around[1].word("std") || around[1].word("testing") || around[1].word("fmt")))
-    return "adds to namespace " + around[1].text;
+  if (token.text == "namespace" && listed_in(" std testing fmt ", namespace_opened(around)))
+    return "adds to namespace " + namespace_opened(around);
+  if (defines_in_lockstep(around)) return "defines something in namespace lockstep itself";
+  if (token.text.starts_with("FMT_") && !listed_in(" FMT_STRING FMT_COMPILE FMT_VERSION ", token.text))
+    return "has " + token.text;
   if (!in_directive && !expanded && is_reserved(token.text)) return "has " + token.text;
   return "";
 }
@@ -255,15 +261,33 @@ class Reading {
       names.note(around);
       const std::string what = construct(around, names, directive == tokens_[i].line);
       if (!what.empty()) return Outside{tokens_[i].line, what};
+      if (tokens_[i].word("namespace") && declares_itself(i))
+        return Outside{tokens_[i].line, "declares something in namespace lockstep itself"};
     }
     return {};
   }
 
  private:
+  /// At "namespace lockstep {": whether there is anything in it but other namespaces.
+  bool declares_itself(std::size_t at) const {
+    if (namespace_opened(Around(tokens_, at)) != "lockstep") return false;
+    while (at < tokens_.size() && !tokens_[at].word("lockstep")) ++at;
+    if (at + 1 >= tokens_.size() || !tokens_[++at].is("{")) return false;
+    int depth = 1;
+    while (depth > 0 && ++at < tokens_.size()) {
+      if (depth == 1 && tokens_[at].word("namespace"))
+        while (at + 1 < tokens_.size() && !tokens_[at].is("{") && !tokens_[at].is(";")) ++at;
+      else if (depth == 1 && !tokens_[at].is("}"))
+        return true;
+      depth += tokens_[at].is("{") ? 1 : tokens_[at].is("}") ? -1 : 0;
+    }
+    return false;
+  }
+
   std::string construct(const Around& around, const Names& names, bool in_directive) const {
     const Token& token = around[0];
     if (token.directive && !expanded_ && !listed_in(kDirectives, token.text)) return "has a #" + token.text;
-    if (token.directive) return "";
+    if (token.directive) return token.text == "pragma" ? "has a #pragma" : "";
     if (token.kind == Token::Kind::word) return construct_of_word(around, names, in_directive, expanded_);
     if (token.kind != Token::Kind::sign) return "";
     if (token.text == "\\" || token.text == "##") return "has a " + token.text;
@@ -279,13 +303,19 @@ class Reading {
   std::vector<Token> tokens_;
 };
 
-/// What an #include may name. Reads the rest of its line.
+/// What an #include may name. Reads the name.
 std::string construct_of_include(Scanner& scanner) {
-  const std::string rest = scanner.rest_of_line();
-  const auto open = rest.find_first_of("\"<"), close = open == rest.npos ? open : rest.find_first_of("\">", open + 1);
-  if (close == rest.npos) return "has an #include of a macro";
-  const std::string name = rest.substr(open + 1, close - open - 1);
-  return may_be_included(name, rest[open] == '"') ? "" : "includes " + name;
+  const std::string written = scanner.header_name();
+  if (written.empty()) return "has an #include of a macro";
+  const std::string name = written.substr(1, written.size() - 2);
+  return may_be_included(name, written[0] == '"') ? "" : "includes " + name;
+}
+
+/// "# 12 "a.cpp"" → 12, from 2 on.
+int number_at(std::string_view text, std::size_t at) {
+  int number = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) number = 10 * number + (text[at] - '0');
+  return number;
 }
 
 }  // namespace
@@ -311,49 +341,74 @@ std::optional<Outside> outside_once_preprocessed(std::string_view text, std::str
   const std::string own = " \"" + std::string(file) + "\"";
   Reading reading(true);
   std::size_t at = 0;
-  const auto next_of_own = [&] {  // past the next marker of the file, whose line it returns; 0: there is none
+  const auto next_of_own = [&] {  // past the next marker of the file, whose line it returns; −1: there is none
     for (at = text.find(own, at); at != text.npos; at = text.find(own, at + 1)) {
       const std::size_t begin = text.rfind('\n', at) + 1, end = std::min(text.find('\n', at), text.size());
       const std::string_view marker = text.substr(begin, end - begin);
       if (!marker.starts_with("# ") || marker.substr(at - begin).find(" 3", own.size()) != marker.npos) continue;
       at = end + 1;
-      int line = 0;
-      for (std::size_t i = 2; i < marker.size() && marker[i] >= '0' && marker[i] <= '9'; ++i)
-        line = 10 * line + (marker[i] - '0');
-      return line;
+      return number_at(marker, 2);
     }
-    return 0;
+    return -1;
   };
-  for (int line = next_of_own(); line > 0 && at <= text.size(); line = next_of_own()) {
+  int depth = 0;  // of braces: in a namespace of its own, a header's classes would be others
+  std::optional<Outside> within;
+  for (int line = next_of_own(); line >= 0 && at <= text.size(); line = next_of_own()) {
     Scanner scanner(text, at, line);
     Token token = scanner.next();
     for (; token.kind != Token::Kind::end; token = scanner.next()) {
       at = scanner.at();
       if (!token.is("#")) {
+        depth += token.is("{") ? 1 : token.is("}") ? -1 : 0;
         reading.add(std::move(token));
         continue;
       }
       token = scanner.next();
       if (token.kind == Token::Kind::number) break;  // another marker, which may be of this file
+      reading.add(std::move(token));
     }
     if (token.kind == Token::Kind::end) break;
+    const std::string_view marker = text.substr(at, text.find('\n', at) - at);
+    if (depth != 0 && !within && marker.find("\" 1") != marker.npos)
+      within = {token.line, "has an #include within braces"};
   }
-  return reading.look();
+  const std::optional<Outside> found = reading.look();
+  return found ? found : within;
+}
+
+std::optional<Outside> take_out_macros(std::string& text, std::string_view file) {
+  const std::string own = " \"" + std::string(file) + "\"";
+  std::optional<Outside> found;
+  std::string without;
+  bool of_file = false;
+  int line = 0;
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1, ++line) {
+    end = std::min(text.find('\n', at), text.size());
+    const std::string_view now(text.data() + at, end - at);
+    const bool defines = now.starts_with("#define "), ends = now.starts_with("#undef ");
+    if (now.starts_with("# ")) {
+      of_file = now.find(own) != now.npos;
+      line = number_at(now, 2) - 1;  // of what follows
+    }
+    if ((defines || ends) && of_file && !found) found = {line, defines ? "has a #define" : "has a #undef"};
+    if (!defines && !ends) without += now;
+    without += '\n';
+  }
+  text = std::move(without);
+  return found;
 }
 
 std::vector<Outside> worth_a_look(std::string_view text) {
   std::vector<Token> tokens;
   Scanner scanner(text);
   for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next()) {
-    if (token.directive && token.text == "include") scanner.rest_of_line();
+    if (token.directive && token.text == "include") scanner.header_name();
     tokens.push_back(std::move(token));
   }
   std::vector<Outside> found;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const Around around(tokens, i);
     const int line = tokens[i].line;
-    if (tokens[i].word("namespace") && around[1].word("lockstep") && around[2].is("{") && !around[3].word("namespace"))
-      found.push_back({line, "declares something in namespace lockstep itself"});
     if (tokens[i].word("uintptr_t") || tokens[i].word("intptr_t") || (tokens[i].word("ptr") && around[-1].is("::")))
       found.push_back({line, "makes a number or text of an address (" + tokens[i].text + ")"});
     if (tokens[i].word("catch") && around[2].is(".")) found.push_back({line, "catches whatever is thrown"});

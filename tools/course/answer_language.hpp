@@ -28,6 +28,11 @@ std::optional<Outside> outside_the_language(std::string_view text);
 /// macro of a header can put words together that stand nowhere in the answer.
 std::optional<Outside> outside_once_preprocessed(std::string_view text, std::string_view file);
 
+/// Of a text that says as well which macros are defined (-dD): leaves out what says so. Returns the first macro that
+/// `file` itself defines, however it is hidden from who reads its text: only the compiler knows where a comment or a
+/// literal of an odd text ends.
+std::optional<Outside> take_out_macros(std::string& text, std::string_view file);
+
 /// What is in the language, and yet worth a person's look: it is good for reaching beyond an answer.
 std::vector<Outside> worth_a_look(std::string_view text);
 

@@ -10,6 +10,9 @@ namespace {
 bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || (c & 0x80); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr std::string_view kBetween("\0 \t\f\v\r", 6);
+
 void as_sign(Token& token) {
   using Pair = std::pair<const char*, const char*>;
   for (const auto& [name, sign] : {Pair{"bitand", "&"}, Pair{"and", "&&"}, Pair{"and_eq", "&="}, Pair{"not_eq", "!="}})
@@ -18,12 +21,17 @@ void as_sign(Token& token) {
 
 }  // namespace
 
+Scanner::Scanner(std::string_view text, std::size_t at, int line) : text_(text), at_(at), line_(line) {
+  if (at == 0 && text.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+  join();
+}
+
 Token Scanner::next() {
   while (at_ < text_.size()) {
     const char c = now();
     if (c == '\n')
       begins_ = true, after_hash_ = false, step();
-    else if (std::isspace(static_cast<unsigned char>(c)))
+    else if (std::isspace(static_cast<unsigned char>(c)) || c == '\0')
       step();
     else if (c == '/' && after() == '/')
       while (at_ < text_.size() && now() != '\n') step();
@@ -37,10 +45,16 @@ Token Scanner::next() {
   return end;
 }
 
-std::string Scanner::rest_of_line() {
-  std::string rest;
-  for (; at_ < text_.size() && now() != '\n'; step()) rest += now();
-  return rest;
+std::string Scanner::header_name() {
+  while (now() == ' ' || now() == '\t') step();
+  const char open = now(), close = open == '<' ? '>' : '"';
+  if (open != '<' && open != '"') return "";
+  std::string name;
+  do name += now(), step();
+  while (at_ < text_.size() && now() != close && now() != '\n');
+  if (now() != close) return "";
+  step();
+  return name + close;
 }
 
 char Scanner::after() const {
@@ -55,11 +69,11 @@ void Scanner::step() {
   join();
 }
 
-/// Past every backslash that ends a line.
+/// Past every backslash that ends a line. What compilers let stand between the two is white space, and NUL.
 void Scanner::join() {
   while (at_ < text_.size() && text_[at_] == '\\') {
     std::size_t end = at_ + 1;
-    while (end < text_.size() && (text_[end] == ' ' || text_[end] == '\t' || text_[end] == '\r')) ++end;
+    while (end < text_.size() && kBetween.find(text_[end]) != kBetween.npos) ++end;
     if (end >= text_.size() || text_[end] != '\n') return;
     at_ = end + 1, ++line_;
   }
@@ -78,7 +92,7 @@ Token Scanner::take() {
   const char c = now();
   if (c == '"' || c == '\'') {
     token.kind = Token::Kind::literal, token.text = c;
-    skip_literal(c);
+    skip_literal(c), skip_suffix();
   } else if (is_digit(c) || (c == '.' && is_digit(after()))) {
     token.kind = Token::Kind::number;
     take_number(token);
@@ -86,7 +100,7 @@ Token Scanner::take() {
     token.kind = Token::Kind::word;
     for (; in_word(now()); step()) token.text += now();
     constexpr std::string_view raw = " R LR uR UR u8R ";
-    if (now() == '"' && listed_in(raw, token.text)) skip_raw(), token.kind = Token::Kind::literal;
+    if (now() == '"' && listed_in(raw, token.text)) skip_raw(), skip_suffix(), token.kind = Token::Kind::literal;
     as_sign(token);
   } else {
     token.kind = Token::Kind::sign;
@@ -113,6 +127,11 @@ void Scanner::skip_literal(char quote) {
     step();
   }
   if (now() == quote) step();
+}
+
+/// What is written at a literal's end belongs to it: `""R"(x"` are two strings of one line, and no raw string.
+void Scanner::skip_suffix() {
+  while (in_word(now())) step();
 }
 
 /// Lines are not joined in it.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::tools {
 
@@ -27,15 +28,13 @@ inline bool listed_in(std::string_view names, std::string_view name) {
 /// words such as `bitand` are the signs that they mean.
 class Scanner {
  public:
-  explicit Scanner(std::string_view text, std::size_t at = 0, int line = 1) : text_(text), at_(at), line_(line) {
-    join();
-  }
+  explicit Scanner(std::string_view text, std::size_t at = 0, int line = 1);
 
   /// The next one; of the kind `end` where there is none.
   Token next();
   std::size_t at() const { return at_; }
-  /// What is left of the line, which is read then.
-  std::string rest_of_line();
+  /// Behind #include: `"a.hpp"` or `<vector>`, which is read then; "" where there is neither.
+  std::string header_name();
 
  private:
   char now() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -47,6 +46,7 @@ class Scanner {
   void take_number(Token& token);
   void take_sign(Token& token);
   void skip_literal(char quote);
+  void skip_suffix();
   void skip_raw();
   bool third_is_colon() const;
 
@@ -54,6 +54,25 @@ class Scanner {
   std::size_t at_ = 0;
   int line_ = 1;
   bool begins_ = true, after_hash_ = false;
+};
+
+/// The tokens around one, of which those before the first and behind the last are of no kind, and those that are far
+/// away, so that no text takes long.
+class Around {
+ public:
+  Around(const std::vector<Token>& tokens, std::size_t at) : tokens_(tokens), at_(at) {}
+  const Token& operator[](int by) const {
+    static const Token kNone;
+    constexpr int far = 200;
+    const auto index = static_cast<long>(at_) + by;
+    const bool none = by < -far || by > far || index < 0 || index >= static_cast<long>(tokens_.size());
+    return none ? kNone : tokens_[static_cast<std::size_t>(index)];
+  }
+  Around at(int by) const { return {tokens_, static_cast<std::size_t>(static_cast<long>(at_) + by)}; }
+
+ private:
+  const std::vector<Token>& tokens_;
+  std::size_t at_;
 };
 
 }  // namespace lockstep::tools

@@ -59,11 +59,13 @@ class Compilation {
     if (const auto outside = language ? outside_the_language(text) : std::nullopt)
       return {kRefusedAnswer, outside->sentence()};
     const fs::path expanded = scratch_ / "answer.ii", needs = scratch_ / "answer.d";
-    ConfinedEnd end = run({"-E", "-MD", "-MF", needs.string(), "-o", expanded.string(), source_.string()}, headers_);
+    std::vector<std::string> preprocess{"-E", "-MD", "-MF", needs.string(), "-o", expanded.string(), source_.string()};
+    if (language) preprocess.emplace_back("-dD");
+    ConfinedEnd end = run(preprocess, headers_);
     if (std::string why = look ? forbidden_include(end.output) : ""; !why.empty()) return {kRefusedAnswer, why};
     if (end.exit_code != 0) return failed(end);
     if (std::string why = look ? read_refused(needs, expanded) : ""; !why.empty()) return {kRefusedAnswer, why};
-    if (const auto outside = language ? outside_once_preprocessed(read_text(expanded), source_.string()) : std::nullopt)
+    if (const auto outside = language ? outside_once_expanded(expanded) : std::nullopt)
       return {kRefusedAnswer, outside->sentence()};
     if (look) declared_ = words_from(read_text(expanded), paths_.source.string());
     end = run({"-c", "-o", object().string(), expanded.string()}, look ? std::vector<fs::path>{} : headers_);
@@ -116,6 +118,14 @@ class Compilation {
     if (const std::string before = "cannot open file '"; file.starts_with(before) && file.ends_with("'"))
       file = file.substr(before.size(), file.size() - before.size() - 1);
     return "it includes " + told_file(paths_, file, read_text(source_)) + ", which is no header for answers";
+  }
+
+  /// Leaves in the file what is to be compiled.
+  std::optional<Outside> outside_once_expanded(const fs::path& expanded) const {
+    std::string text = read_text(expanded);
+    const std::optional<Outside> macro = take_out_macros(text, source_.string());
+    write_text(expanded, text);
+    return macro ? macro : outside_once_preprocessed(text, source_.string());
   }
 
   std::string read_refused(const fs::path& needs, const fs::path& expanded) const {

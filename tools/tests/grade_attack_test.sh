@@ -1,7 +1,8 @@
 #!/bin/sh
 # Answers to 21.2 that attack their judge: they replace its code, read files while they are compiled, never stop being
-# compiled, pass data from rank to rank beside the messages, or reach for memory, prices and names of the runtime. None
-# of it gains a point, and honest answers that look alike keep theirs.
+# compiled, pass data from rank to rank beside the messages, reach for memory, prices and names of the runtime, or hide
+# what they say from those who look at their text. None of it gains a point, and honest answers that look alike keep
+# theirs.
 #   grade_attack_test.sh LAB SOURCE
 set -u
 lab=$1 source=$2
@@ -158,6 +159,7 @@ whole 'a shared array' FAIL 0 0 <<ANSWER
 $includes
 namespace lockstep::week21 {
 namespace {
+using Address = std::uintptr_t;  // worth a person's look
 std::vector<std::vector<float>> seen(16);
 std::vector<float>* const kSeen = seen.data();
 }
@@ -180,6 +182,7 @@ void ring_all_gather(Rank, Slice) {}
 void ring_all_reduce(Rank, Slice) {}
 }
 ANSWER
+says '"21.2: line 10 makes a number or text of an address (uintptr_t)"'
 # -- Known inputs. No rank says what it has: each writes down what 4^q + … of inputs.hpp gives.
 known() {
   cat <<ANSWER
@@ -214,7 +217,7 @@ grep -o 'with [0-9]* ranks and [0-9]* element.*expected [0-9]*' "$work/results.j
 grade 'the same seed' "$work/sums by formula" --only 21.2a --seed "$seed"
 grep -qF "$(cat "$work/first")" "$work/results.json" || fail "$name: another failure"
 
-attack 'the first state of all variables' - REFUSED 'it calls lockstep::start_private_data' <<'ANSWER'
+attack 'the first state of all variables' 'declares something in namespace lockstep itself' REFUSED 'it calls lockstep::start_private_data' <<'ANSWER'
 namespace lockstep { void start_private_data(); }
 void keep_what_this_rank_wrote() { lockstep::start_private_data(); }
 ANSWER
@@ -293,12 +296,11 @@ row 21.2a 0/9 REFUSED
 grade 'time that runs backwards' "$work/time that runs backwards" --only 21.2 --without-language
 row 21.2a 0/9 USAGE
 says 'finite and not negative'
-attack 'a function of the runtime, declared by hand' - REFUSED 'it calls lockstep::symmetric_group' <<'ANSWER'
+attack 'a function of the runtime, declared by hand' 'declares something in namespace lockstep itself' REFUSED 'it calls lockstep::symmetric_group' <<'ANSWER'
 namespace lockstep { Rank symmetric_group(Rank me, int size, int level, double share); }
 lockstep::Rank alone(lockstep::Rank me) { return lockstep::symmetric_group(me, 1000, 0, 1); }
 ANSWER
-says '"21.2: line 8 declares something in namespace lockstep itself"'
-# The message of the last one has 5 MB.
+# The message of the other one has 5 MB.
 whole 'an error whose verdict is a pass, or none that there is' FAIL 0 0 <<ANSWER
 $includes
 namespace lockstep::week21 {
@@ -341,6 +343,44 @@ ANSWER
 attack 'a stream buffer for all ranks' 'has rdbuf' - - <<'ANSWER'
 #include <iostream>
 int heard() { return std::cout.rdbuf()->sgetc(); }
+ANSWER
+
+attack 'a cast by another name' 'has reinterpret_pointer_cast' - - <<'ANSWER'
+#include <memory>
+struct Open { float* data; };
+Open& opened(std::shared_ptr<lockstep::Slice> slice) { return *std::reinterpret_pointer_cast<Open>(slice); }
+ANSWER
+attack 'a handle as a coroutine' 'has coroutine_handle' - - <<'ANSWER'
+#include <coroutine>
+struct Open { float* data; };
+Open& opened(lockstep::Slice& slice) { return std::coroutine_handle<Open>::from_address(&slice).promise(); }
+ANSWER
+attack 'a handle as memory for other objects' 'has pmr' - - <<'ANSWER'
+#include <memory_resource>
+void open(lockstep::Slice& slice) { std::pmr::monotonic_buffer_resource pool(&slice, sizeof slice); }
+ANSWER
+attack 'what is private, in an explicit specialisation' 'reaches into Slice' - - <<'ANSWER'
+template <auto Member> struct Rob { friend auto robbed(int) { return Member; } using type = int; };
+auto robbed(int);
+template <class T> struct Name {};
+template <> struct Name<Rob<&lockstep::Slice::block_>::type> {};
+lockstep::Block& opened(lockstep::Slice& slice) { return *(slice.*robbed(0)); }
+ANSWER
+
+# -- Text that compilers read otherwise than it looks; and our classes again, all public, with the true ones elsewhere.
+attack 'a string with a suffix, which is no raw string' 'has reinterpret_cast' - - <<'ANSWER'
+constexpr int operator""R(const char*, std::size_t) { return 0; }
+const int kBegin = ""R"(";
+float* secret(long address) { return reinterpret_cast<float*>(address); }
+const int kEnd = ""R")";
+ANSWER
+attack 'a macro behind what is blank to compilers only' 'has a #define' - - <<ANSWER
+$(printf '// \\\f\nR"(\n#define private public\n//)"')
+ANSWER
+attack 'a header within a namespace' 'has an #include within braces' - - <<'ANSWER'
+namespace elsewhere {
+#include "common/gpt/pipeline/schedule.hpp"
+}
 ANSWER
 
 # -- A scratch of the whole array, in a category past the ledger's arrays, which took it out of the peak again.

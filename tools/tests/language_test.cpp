@@ -73,88 +73,88 @@ TEST(Language, WhatHonestAnswersMaySay) {
         "x = static_cast<float>(n * 2); std::max<int>(a, b); s.shares_memory_with(t); std::data(v); block(2);",
         "if (how.decay < decay) decay(1);",
         "auto f(int) -> int; bool operator()(int) const;",
-        "const auto piece = v<:1:>;"})
+        "const auto piece = v<:1:>;",
+        "namespace lockstep { namespace week21 { int ptr; } } namespace lockstep::week21 { int f(); } s = \"a\"s;"})
     EXPECT_EQ(said(text), "") << text;
 }
 
 struct Case {
-  const char* text;
+  std::string_view text;
   const char* what;
 };
 
 TEST(Language, WhatReachesBeyondAnAnswerIsNamedWithItsLine) {
   for (const Case& c :
-       {Case{"asm(\"nop\");", "1 has an asm statement"},
-        Case{"\nas\\\nm(\"nop\");", "2 has an asm statement"},
+       {Case{"asm(\"nop\");", "1 has an asm statement"}, Case{"\nas\\\nm(\"nop\");", "2 has an asm statement"},
         Case{"x = 1'000; __asm__ volatile(\"\");", "1 has an asm statement"},
         Case{"auto s = R\"x( )x\\\n\" ... )x\"; asm(\"nop\");", "2 has an asm statement"},  // not joined in it
-        Case{"R\"(\")\" ; __asm(\"\");", "1 has an asm"},
-        Case{"'\\'' asm(\"\");", "1 has an asm"},
+        Case{"R\"(\")\" ; __asm(\"\");", "1 has an asm"}, Case{"'\\'' asm(\"\");", "1 has an asm"},
         Case{"#include <a'b>\nasm(\"\");", "2 has an asm"},
         Case{"\n[[gnu::weak]] int f();", "2 has the attribute gnu::weak"},
         Case{"[[maybe_unused, gnu::weak]] int f();", "1 has the attribute gnu::weak"},
         Case{"<:<:using gnu: weak:>:> int f();", "1 has the attribute using"},
-        Case{"__attribute__((weak)) int f();", "1 has __attribute__"},
-        Case{"#define X", "1 has a #define"},
-        Case{"%:pragma X", "1 has a #pragma"},
-        Case{"#\\\nline 7\n", "2 has a #line"},
-        Case{"# /* */ line 7", "1 has a #line"},
-        Case{"%: 7 \"x.hpp\"", "1 has a #7"},
-        Case{"#embed \"/etc/passwd\"", "1 has a #embed"},
-        Case{"#include \"/etc/passwd\"", "1 includes /etc/passwd"},
+        Case{"__attribute__((weak)) int f();", "1 has __attribute__"}, Case{"#define X", "1 has a #define"},
+        Case{"%:pragma X", "1 has a #pragma"}, Case{"#\\\nline 7\n", "2 has a #line"},
+        Case{"# /* */ line 7", "1 has a #line"}, Case{"%: 7 \"x.hpp\"", "1 has a #7"},
+        Case{"#embed \"/etc/passwd\"", "1 has a #embed"}, Case{"#include \"/etc/passwd\"", "1 includes /etc/passwd"},
         Case{"\n#include <unistd.h>", "2 includes unistd.h"},
         Case{"#include \"labs/../solutions/ddp.cpp\"", "1 includes labs/"},
         Case{"#include NAME\n", "1 has an #include of a macro"},
         Case{"p = reinterpret_cast<float*>(n);", "1 has reinterpret_cast"},
         Case{"const_cast<int&>(n);", "1 has const_cast"},
         Case{"p = static_cast<float*>(n);", "1 has a static_cast to something but a number"},
-        Case{"p = (float)n;", "1 has a C cast"},
-        Case{"p = (Foo*)n;", "1 has a C cast"},
-        Case{"p = (Foo*)(n);", "1 has a C cast"},
-        Case{"using P = Foo*;\nq = (P)(n);", "2 has a C cast"},
+        Case{"p = (float)n;", "1 has a C cast"}, Case{"p = (Foo*)n;", "1 has a C cast"},
+        Case{"p = (Foo*)(n);", "1 has a C cast"}, Case{"using P = Foo*;\nq = (P)(n);", "2 has a C cast"},
         Case{"template <class P> P as(P, long n) { throw (P)(n); }", "1 has a C cast"},
         Case{"using Number = long;\nn = (::Number)(&q);", "2 has a C cast"},
         Case{"p = (std::type_identity_t<Foo*>)(n);", "1 casts to a pointer"},
         Case{"p = (std::vector<float>::pointer)(n);", "1 has pointer"},
-        Case{"std::chrono::steady_clock::now();", "1 has steady_clock"},
-        Case{"return (long)&n;", "1 has a C cast"},
+        Case{"std::chrono::steady_clock::now();", "1 has steady_clock"}, Case{"return (long)&n;", "1 has a C cast"},
         Case{"void* p;", "1 has a pointer to memory (void*)"},
         Case{"const std::byte* p;", "1 has a pointer to memory (byte*)"},
-        Case{"char* p;", "1 has a pointer to memory (char*)"},
-        Case{"unsigned char* p;", "1 has a pointer to memory"},
-        Case{"union { int i; float f; };", "1 has union"},
-        Case{"extern int x;", "1 has extern"},
-        Case{"volatile int x;", "1 has volatile"},
-        Case{"goto *p;", "1 has goto"},
-        Case{"new (p) Foo;", "1 has new"},
-        Case{"delete p;", "1 has delete"},
-        Case{"std::bit_cast<long>(p);", "1 has bit_cast"},
-        Case{"std::memcpy(&p, &n, 8);", "1 has memcpy"},
-        Case{"stdout->_fileno = 5;", "1 has stdout"},
-        Case{"f->_fileno = 5;", "1 has _fileno"},
-        Case{"me.backend().start();", "1 calls backend()"},
-        Case{"namespace std {", "1 adds to namespace std"},
-        Case{"__builtin_trap();", "1 has __builtin_trap"},
-        Case{"int \\u0061;", "1 has a \\"},
-        Case{"template <class P> P as(P, long n) { return P(n); }", "1 casts to P"},
+        Case{"char* p;", "1 has a pointer to memory (char*)"}, Case{"unsigned char* p;", "1 has a pointer to memory"},
+        Case{"union { int i; float f; };", "1 has union"}, Case{"extern int x;", "1 has extern"},
+        Case{"volatile int x;", "1 has volatile"}, Case{"goto *p;", "1 has goto"}, Case{"new (p) Foo;", "1 has new"},
+        Case{"delete p;", "1 has delete"}, Case{"std::bit_cast<long>(p);", "1 has bit_cast"},
+        Case{"std::memcpy(&p, &n, 8);", "1 has memcpy"}, Case{"stdout->_fileno = 5;", "1 has stdout"},
+        Case{"f->_fileno = 5;", "1 has _fileno"}, Case{"me.backend().start();", "1 calls backend()"},
+        Case{"namespace std {", "1 adds to namespace std"}, Case{"__builtin_trap();", "1 has __builtin_trap"},
+        Case{"int \\u0061;", "1 has a \\"}, Case{"template <class P> P as(P, long n) { return P(n); }", "1 casts to P"},
         Case{"p = std::conditional_t<true, float*, int>(n);", "1 casts to a pointer"},
         Case{"using P = float*;\nauto p = P(n);", "2 casts to P"},
         Case{"typedef float* P;", "1 has another name for a pointer"},
         Case{"auto p = decltype(q)(n);", "1 casts by decltype"},
         Case{"using P = decltype(q);\nauto p = P(n);", "2 casts to P"},
         Case{"template struct Rob<&Slice::data>;", "1 instantiates a template by its name"},
-        Case{"use(&Slice::data);", "1 reaches into Slice"},
-        Case{"s.block();", "1 calls block()"},
+        Case{"use(&Slice::data);", "1 reaches into Slice"}, Case{"s.block();", "1 calls block()"},
         Case{"#include \"common/runtime/run.hpp\"", "1 includes common/runtime/run.hpp"},
         Case{"#include \"labs/week21_data_parallel/ddp_testing.hpp\"", "1 includes labs/"},
         Case{"auto p = std::make_unique_for_overwrite<float[]>(9);", "1 has make_unique_for_overwrite"},
-        Case{"std::cout.rdbuf();", "1 has rdbuf"}})
+        Case{"std::cout.rdbuf();", "1 has rdbuf"},
+        // Where a comment, a literal or a line ends is not as it looks.
+        Case{"auto s = \"\"R\"(\"; asm(\"nop\"); auto t = \"\"R\")\";", "1 has an asm statement"},
+        Case{"#include <vector> /*\nR\"( */\n#define X", "3 has a #define"},
+        Case{"#include /* \"labs/a.hpp\" */ <unistd.h>", "1 has an #include of a macro"},
+        Case{std::string_view("\0#define X", 10), "1 has a #define"}, Case{"\xef\xbb\xbf#define X", "1 has a #define"},
+        Case{"// \\\f\nR\"(\n#define X", "3 has a #define"}, Case{"FMT_GCC_PRAGMA(\"weak f\")", "1 has FMT_GCC_PRAGMA"},
+        // Casts and memory by other names.
+        Case{"std::reinterpret_pointer_cast<Foo>(p);", "1 has reinterpret_pointer_cast"},
+        Case{"std::coroutine_handle<Foo>::from_address(&x).promise();", "1 has coroutine_handle"},
+        Case{"std::as_writable_bytes(std::span(&x, 1));", "1 has as_writable_bytes"},
+        Case{"std::pmr::monotonic_buffer_resource pool(&x, 8);", "1 has pmr"},
+        Case{"template <> struct Name<Rob<&lockstep::Slice::size_>::type> {};", "1 reaches into Slice"},
+        // Names of ours.
+        Case{"namespace lockstep {\nint f();\n}", "1 declares something in namespace lockstep itself"},
+        Case{"namespace lockstep { namespace week21 {} struct Slice {}; }", "1 declares something"},
+        Case{"inline namespace [[deprecated]] lockstep { struct Slice {}; }", "1 declares something"},
+        Case{"class lockstep::Slice {};", "1 defines something in namespace lockstep itself"},
+        Case{"namespace [[deprecated]] std {", "1 adds to namespace std"}})
     EXPECT_EQ(said(c.text).find("line " + std::string(c.what)), 0u) << c.text << "\n" << said(c.text);
 }
 
 TEST(Language, NoTextTakesLong) {
   for (const std::string_view piece :
-       {"[", "typedef ", "decltype(", "using x = ", "a<", "R\"x(", "class x,", "\\ ", "f(("}) {
+       {"[", "typedef ", "decltype(", "using x = ", "a<", "R\"x(", "class x,", "\\ ", "f((", "namespace lockstep {"}) {
     std::string text;
     while (text.size() < 64 * 1024) text += piece;
     (void)outside_the_language(text);  // in seconds, and not in hours, which no test would wait for
@@ -163,10 +163,9 @@ TEST(Language, NoTextTakesLong) {
 
 TEST(Language, SomeOfItIsWorthAPersonsLook) {
   const auto count = [](std::string_view text) { return worth_a_look(text).size(); };
-  EXPECT_EQ(count("namespace lockstep {\nint f();\n}"), 1u);
   EXPECT_EQ(count("std::uintptr_t n; fmt::print(\"{}\", fmt::ptr(p));"), 2u);
   EXPECT_EQ(count("try { f(); } catch (...) {}"), 1u);
-  EXPECT_EQ(count("namespace lockstep::week21 { int ptr; }\nnamespace lockstep { namespace week21 { } }"), 0u);
+  EXPECT_EQ(count("namespace lockstep::week21 { int ptr; }"), 0u);
   for (const fs::path& file : files_of("solutions", ".cpp")) {
     const bool given = file.parent_path().filename() == "given";
     EXPECT_TRUE(given || count(read_text(file)) == 0) << file;
@@ -183,10 +182,34 @@ TEST(Language, OfThePreprocessedTextTheAnswersOwnLinesCount) {
   EXPECT_EQ(said_of(header + "# 2 \"a.cpp\" 2\nint x;\nasm(\"nop\");\n"),
             "line 3 has an asm statement or label, which no lab answer needs");
   EXPECT_NE(said_of(header + "# 2 \"a.cpp\" 2\nauto s = R\"(\n# 1 \"x.h\"\n)\"; asm(\"nop\");\n"), "");
+  EXPECT_NE(said_of("# 0 \"a.cpp\"\n" + header + "# 2 \"a.cpp\" 2\nasm(\"nop\");\n"), "");  // as GCC begins since 11
   EXPECT_NE(said_of(header + "# 2 \"a.cpp\" 2\nint y;\n" + header + "# 9 \"a.cpp\" 2\nunion U {};\n"), "");
   // What a macro of the system's writes, such as that of errno, and what is the answer's own again behind it.
   EXPECT_EQ(said_of("# 2 \"a.cpp\"\nint e =\n# 2 \"a.cpp\" 3 4\n(*(void*)0)\n# 2 \"a.cpp\"\n;\n"), "");
   EXPECT_NE(said_of("# 2 \"a.cpp\"\nint e =\n# 2 \"a.cpp\" 3 4\n(0)\n# 2 \"a.cpp\"\n; goto a;\n"), "");
+}
+
+TEST(Language, AnIncludeWithinBracesIsSeenInThePreprocessedText) {
+  const auto said_of = [](const std::string& text) {
+    const auto outside = outside_once_preprocessed(text, "a.cpp");
+    return outside ? outside->what : "";
+  };
+  const std::string header = "# 1 \"common/rank.hpp\" 1\nclass Rank;\n# 2 \"a.cpp\" 2\n";
+  EXPECT_EQ(said_of("# 1 \"a.cpp\"\n" + header + "namespace a {\nint x;\n}\n"), "");
+  EXPECT_EQ(said_of("# 1 \"a.cpp\"\nnamespace a {\n" + header + "}\n"), "has an #include within braces");
+  EXPECT_EQ(said_of("# 1 \"a.cpp\"\n#pragma weak f\n"), "has a #pragma");
+}
+
+TEST(Language, AMacroOfTheAnswersIsSeenWhereTheCompilerSaysIt) {
+  std::string text = "# 1 \"a.cpp\"\n# 1 \"x.h\" 1\n#define OF_X 1\nint x;\n# 2 \"a.cpp\" 2\nint y;\n";
+  const std::string kept = "# 1 \"a.cpp\"\n# 1 \"x.h\" 1\n\nint x;\n# 2 \"a.cpp\" 2\nint y;\n";
+  EXPECT_FALSE(take_out_macros(text, "a.cpp"));
+  EXPECT_EQ(text, kept);
+  text += "#define private public\n";
+  const auto macro = take_out_macros(text, "a.cpp");
+  ASSERT_TRUE(macro);
+  EXPECT_EQ(macro->sentence(), "line 3 has a #define, which no lab answer needs");
+  EXPECT_EQ(text, kept + "\n");
 }
 
 }  // namespace
