@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/course/answer_pointers.hpp"
 #include "tools/course/cpp_tokens.hpp"
 
 namespace lockstep::tools {
@@ -255,11 +256,13 @@ class Reading {
   std::optional<Outside> look() const {
     int directive = 0;  // the line of the last one
     Names names;
+    Pointers pointers;
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       const Around around(tokens_, i);
       if (tokens_[i].directive) directive = tokens_[i].line;
       names.note(around);
-      const std::string what = construct(around, names, directive == tokens_[i].line);
+      std::string what = construct(around, names, directive == tokens_[i].line);
+      if (std::string computed = pointers.at(around); what.empty()) what = std::move(computed);
       if (!what.empty()) return Outside{tokens_[i].line, what};
       if (tokens_[i].word("namespace") && declares_itself(i))
         return Outside{tokens_[i].line, "declares something in namespace lockstep itself"};

@@ -366,6 +366,10 @@ template <class T> struct Name {};
 template <> struct Name<Rob<&lockstep::Slice::block_>::type> {};
 lockstep::Block& opened(lockstep::Slice& slice) { return *(slice.*robbed(0)); }
 ANSWER
+attack 'a view of what lies behind a text' 'gives an address to string_view' - - <<'ANSWER'
+#include <string_view>
+bool heard(const std::string& own) { return std::string_view(own.c_str(), 1 << 17).find("rank 1 has") < 1 << 17; }
+ANSWER
 
 # -- Text that compilers read otherwise than it looks; and our classes again, all public, with the true ones elsewhere.
 attack 'a string with a suffix, which is no raw string' 'has reinterpret_cast' - - <<'ANSWER'
@@ -417,9 +421,9 @@ grade 'tests that cannot fail' "$work/tests that cannot fail" --only 21.2 --with
 row 21.2a 0/9 'NO VERDICT'
 says 'not when judged from the outcomes that it handed over'
 
-# -- The tests' options, so that only cases of one rank are left after the first test: reached by an index out of bounds,
-# which the language of answers cannot see. What it sends and holds is not a ring's.
-whole 'tests of one rank' 'NO VERDICT' 0 0 <<'ANSWER'
+# -- The tests' options, so that only cases of one rank are left after the first test: reached by an index out of bounds.
+# What it sends and holds is not a ring's.
+answer 'tests of one rank' ring_all_reduce <<'ANSWER'
 #include <vector>
 
 #include "common/arithmetic.hpp"
@@ -483,6 +487,12 @@ void ring_all_reduce(Rank me, Slice data) {
 
 }  // namespace lockstep::week21
 ANSWER
+grade 'tests of one rank' "$work/tests of one rank" --only 21.2
+row 21.2a 0/9 REFUSED
+says 'has arithmetic on an\|has arithmetic on the pointer'
+grade 'tests of one rank' "$work/tests of one rank" --only 21.2 --without-language
+row 21.2a 0/9 'NO VERDICT'
+row 21.2b 0/8 'NO VERDICT'
 says 'no outcome was handed over of the run with 2 ranks'
 
 # -- The reason is another exercise's, or the clock tells what ranks do not say.

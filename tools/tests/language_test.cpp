@@ -47,33 +47,35 @@ TEST(Language, ReferencesAlternativesAndPlausibleMistakesAreInIt) {
 
 TEST(Language, WhatHonestAnswersMaySay) {
   for (const char* text :
-       {"int asm_ = 1'000; // asm(\"nop\")",
-        "/* asm */ const char* s = \"asm(\\\"nop\\\")\";",
-        "auto s = R\"x(\n#line 1\nasm(\")x\";",
-        "#if 0\n#endif",
-        "#include <fstream>\n#include <string.h>\n",
+       {"int asm_ = 1'000; // asm(\"nop\")", "/* asm */ const char* s = \"asm(\\\"nop\\\")\";",
+        "auto s = R\"x(\n#line 1\nasm(\")x\";", "#if 0\n#endif", "#include <fstream>\n#include <string.h>\n",
         "#include \"labs/week21_data_parallel/ddp.hpp\"\n#include <fmt/format.h>",
-        "[[maybe_unused]] [[nodiscard]] int x = a[b[1]];",
-        "Foo(const Foo&) = delete;",
-        "(void)unused;",
+        "[[maybe_unused]] [[nodiscard]] int x = a[b[1]];", "Foo(const Foo&) = delete;", "(void)unused;",
         "std::function<void(int)> f; int h(int) const; g([](int) { return 1; });",
         "for (const Launcher* l : {&kFirst, &kSecond}) use(*l); std::vector<double>* ends; float* own;",
         "x = static_cast<std::size_t>(p) * static_cast<const double>(q); static_cast<void>(q);",
         "using Row = std::vector<Foo*>; std::function<void(Foo*)> g; int h(Foo*); throw (what); case (a): z = (b);",
         "y = (a)(b) + (a) * b - (n) - 1; if (a) b(); z *= 3; w = a *b; v = sizeof(int) * 2; u = c bitand d;",
         "shape.free(); a->signal(3); const char* text = variables(\"RANK\"); char const* other;",
-        "if ((a) or (b)) c();",
-        "class Player { Player(int); }; template <class F> void f(F f) { f(1); }",
+        "if ((a) or (b)) c();", "class Player { Player(int); }; template <class F> void f(F f) { f(1); }",
         "struct Block { int first; }; void free(Block& b); void raise(int); free(b), raise(1);",
         "std::priority_queue<int, std::vector<int>, decltype(later)> next(later); typedef std::vector<int> Row;",
         "using Size = std::size_t; x = static_cast<Size>(n); using Row = std::vector<float>; y = Row(5);",
         "if (i < n * p && r > (q - 1)) f(byte * 8, int(*best)); const int* best;",
-        "template <class T> T zero() { return T(0); }",
-        "z = __builtin_popcount(n); model.block(2);",
+        "template <class T> T zero() { return T(0); }", "z = __builtin_popcount(n); model.block(2);",
         "x = static_cast<float>(n * 2); std::max<int>(a, b); s.shares_memory_with(t); std::data(v); block(2);",
-        "if (how.decay < decay) decay(1);",
-        "auto f(int) -> int; bool operator()(int) const;",
+        "if (how.decay < decay) decay(1);", "auto f(int) -> int; bool operator()(int) const;",
         "const auto piece = v<:1:>;",
+        // Pointers, and what looks like arithmetic on them.
+        "double* best = nullptr; best = &x; *best += 2; y = *best + 1; if (!best || best->x < z.x) best = &v[0];",
+        "for (auto* p : list) sum = sum + p->x, ++p->count, p->all[1] = a * b + n[2];",
+        "struct Node { Node* next; std::vector<int> all; }; n = node.all[3] + node.next->all[2] - *node.next->best;",
+        "RankStep* busy = &ranks[0]; i = busy - &ranks[0], j = busy - ranks.data(); const char* name = 0; s = \"a\" + "
+        "t + name; c = name[0];",
+        "void f(const Foo* p, int n) { p->g(n); } void g(std::vector<int> p) { p[2] = p[1] + 1; }",
+        "use([&](int i) { return v[i + 1]; }, (flags & kMask) + 1, f(&x, &Foo::y) - z, mean(&Foo::y) + z);",
+        "std::span<float> all(v.data(), v.size()); std::span(&x, 1); std::next(v.begin(), 3); own[n] = text.data();",
+        "if (x > *it) ++it; float* own[4] = {}; own[2] = own[1]; it[1] = it[2] + 1;",
         "namespace lockstep { namespace week21 { int ptr; } } namespace lockstep::week21 { int f(); } s = \"a\"s;"})
     EXPECT_EQ(said(text), "") << text;
 }
@@ -148,13 +150,31 @@ TEST(Language, WhatReachesBeyondAnAnswerIsNamedWithItsLine) {
         Case{"namespace lockstep { namespace week21 {} struct Slice {}; }", "1 declares something"},
         Case{"inline namespace [[deprecated]] lockstep { struct Slice {}; }", "1 declares something"},
         Case{"class lockstep::Slice {};", "1 defines something in namespace lockstep itself"},
-        Case{"namespace [[deprecated]] std {", "1 adds to namespace std"}})
+        Case{"namespace [[deprecated]] std {", "1 adds to namespace std"},
+        // Arithmetic on pointers.
+        Case{"Link* const link = links[0];\nlink[n] = 1;", "2 indexes the pointer link"},
+        Case{"two = twos[0]; Two* t = two;\nt = t - 1;", "2 has arithmetic on the pointer t"},
+        Case{"void f(Foo* p) { ++p; }", "1 has arithmetic on the pointer p"},
+        Case{"void f(const std::vector<Foo>* p) { use(*p++); }", "1 has arithmetic on the pointer p"},
+        Case{"struct Foo {\nFoo* to; };\nfoo.to += n;", "3 has arithmetic on the pointer to"},
+        Case{"auto p = &x;\nuse(n + p);", "2 has arithmetic on the pointer p"},
+        Case{"auto p{v.data()};\np[1];", "2 indexes the pointer p"},
+        Case{"using P = const Foo*;\nP const p = &x; use(p[1]);", "2 indexes the pointer p"},
+        Case{"[p = &x] { return p[1]; };", "1 indexes the pointer p"},
+        Case{"const char* text = s.c_str(); use(text[n]);", "1 indexes the pointer text"},
+        Case{"use(*(&x + n));", "1 has arithmetic on an address"},
+        Case{"y = (&v[0])[n];", "1 has arithmetic on an address"},
+        Case{"use(v.data() + n);", "1 has arithmetic on the address that data() returns"},
+        Case{"use(std::data(v)[n]);", "1 has arithmetic on the address that data() returns"},
+        Case{"std::span<Foo> all(&x, n);", "1 gives an address to span"},
+        Case{"const auto s = std::string_view{t.c_str(), n};", "1 gives an address to string_view"},
+        Case{"Foo* p = &x; use(*std::next(p));", "1 gives an address to next"}})
     EXPECT_EQ(said(c.text).find("line " + std::string(c.what)), 0u) << c.text << "\n" << said(c.text);
 }
 
 TEST(Language, NoTextTakesLong) {
-  for (const std::string_view piece :
-       {"[", "typedef ", "decltype(", "using x = ", "a<", "R\"x(", "class x,", "\\ ", "f((", "namespace lockstep {"}) {
+  for (const std::string_view piece : {"[", "typedef ", "decltype(", "using x = ", "a<", "R\"x(", "class x,", "\\ ",
+                                       "f((", "Foo* p; ", "&a.b(", "span<", "namespace lockstep {"}) {
     std::string text;
     while (text.size() < 64 * 1024) text += piece;
     (void)outside_the_language(text);  // in seconds, and not in hours, which no test would wait for
