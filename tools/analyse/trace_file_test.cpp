@@ -51,6 +51,18 @@ TEST_F(TraceFile, IsReadBackAsItWas) {
   }
 }
 
+TEST_F(TraceFile, HoldsTheWorkOfOperations) {
+  const Outcome outcome = run(traced(1), Program([](Rank me) -> Values {
+                                const Slice x = me.allocate(1000, DType::f32, Category::buffer),
+                                            y = me.allocate(1000, DType::f32, Category::buffer);
+                                add(me, x, y);
+                                return {};
+                              }));
+  std::ostringstream text;
+  write_chrome_trace(outcome.check().trace, text);
+  EXPECT_NE(text.str().find(R"("flop": 1000, "moved_bytes": 12000)"), std::string::npos) << text.str();
+}
+
 TEST_F(TraceFile, WhatIsNoTraceIsRefusedInOneSentence) {
   EXPECT_NE(refusal().find("No such file"), std::string::npos);
   write("hello");

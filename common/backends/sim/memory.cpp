@@ -54,7 +54,7 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   }
   const double launch = recorder_.tracing() ? machine.overhead(operation) : 0;
   recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
-                 recorder_.position(queue.index), {seconds, launch});
+                 recorder_.position(queue.index), {seconds, launch, operation.flop, operation.bytes});
   recorder_.touched(operation);
 }
 

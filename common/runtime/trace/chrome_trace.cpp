@@ -116,6 +116,7 @@ class EventList {
     if (event.own > 0 && event.end - event.begin > event.own * (1 + 1e-9))
       text += fmt::format(R"(, "own_seconds": {:.9g})", event.own);
     if (event.launch > 0) text += fmt::format(R"(, "launch_seconds": {:.4g})", event.launch);
+    if (event.moved > 0) text += fmt::format(R"(, "flop": {:.9g}, "moved_bytes": {:.9g})", event.flop, event.moved);
     if (event.phase) text += R"(, "phase": true)";
     if (event.cut) text += R"(, "cut": true)";
     if (event.bytes > 0) text += fmt::format(R"(, "bytes": {})", event.bytes);

@@ -43,7 +43,7 @@ struct TraceEvent {
                            // for (0: never); otherwise equal to `first`. 0 for both: not recorded
   double own = 0;          // compute: modelled seconds without slowdowns; 0: measured
   double launch = 0;       // compute: part of `own` that it would cost with nothing to do
-  double flop = 0, moved = 0;          // compute, on a GPU: its work; bytes read and written, each element once
+  double flop = 0, moved = 0;          // compute: its work; bytes read and written, each element once
   bool phase = false;                  // region: a phase of the program, not a collective
   bool cut = false;                    // region: the run stopped inside it
   std::uint32_t group = 0;             // transfer: the same number on all members of the group
