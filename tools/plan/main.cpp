@@ -22,6 +22,7 @@
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/card.hpp"
 #include "tools/plan/flops.hpp"
+#include "tools/plan/operations.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
 #include "tools/plan/strategy_file.hpp"
@@ -187,6 +188,11 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
     if (simulated[i])
       rows[i].set("simulated_seconds", simulated[i]->seconds).set("simulated_memory_bytes", simulated[i]->peak_bytes());
   if (explained) rows.push_back(row_of(task, *explained, "explained", 1));
+  for (const OperationTotal& total : operations_of_microbatch(task, found.best.front().strategy)) {
+    Row row;
+    row.set("kind", "operation").set("operation", total.name).set("calls", total.calls).set("seconds", total.seconds);
+    rows.push_back(row.set("flop", total.flop).set("moved_bytes", total.bytes));
+  }
   for (const auto& [reason, refused] : found.refused) {
     Row row;
     row.set("kind", "refused").set("reason", reason).set("count", refused.count);
@@ -196,6 +202,9 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
   context.more.set("command", "plan")
       .set("prices", o.prices)
       .set("price_per_gpu_hour", price > 0 ? price : NAN)
+      .set("peak_flop_per_second",
+           task.cluster.machine.peak_flop_per_second[static_cast<std::size_t>(task.model.storage)])
+      .set("memory_bytes_per_second", task.cluster.machine.memory_bytes_per_second)
       .set("candidates", found.candidates)
       .set("candidates_per_second", static_cast<double>(found.candidates) / found.seconds);
   write_rows(o, context, rows);
