@@ -336,6 +336,8 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   const Rate reached = rate();
   row.set("flop_per_second", reached.flop_per_second).set("mfu", reached.mfu);
   row.set("fraction_of_product_rate", reached.product_share);
+  const Roofs roofs = roofs_of(plan_, backend_name(), virtual_time_ || plan_.run.emulate);
+  row.set("peak_flop_per_second", roofs.flop_per_second).set("memory_bytes_per_second", roofs.bytes_per_second);
   row.set("loading_seconds", median_loading_seconds());
   row.set("loaded_bytes", records_.empty() ? NAN : records_.back().loaded_bytes);
   row.set("timed_saves", save_stopped_seconds_.size());

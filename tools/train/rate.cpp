@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "common/support/host/host.hpp"
@@ -58,22 +59,25 @@ bool is_called(const std::string& name, const std::string& words) {
          name.find("NVL") == std::string::npos;
 }
 
-double gpu_peak(DType type, const std::string& root) {
+/// The machine file with the data sheet of this computer's GPUs; none if they are unknown, or of different models.
+std::optional<Machine> gpu_machine(const std::string& root) {
   const std::set<std::string> models = gpu_models(root);
-  if (models.size() != 1) return NAN;  // none known, or different ones
+  if (models.size() != 1) return {};
   for (const Model& model : kModels)
     if (is_called(*models.begin(), model.words))
-      return sheet_peak(read_machine(fmt::format(LOCKSTEP_SOURCE_DIR "/bench/machines/{}.json", model.machine)), type);
-  return NAN;
+      return read_machine(fmt::format(LOCKSTEP_SOURCE_DIR "/bench/machines/{}.json", model.machine));
+  return {};
 }
 
-/// Of what ./lab calibrate has measured here: of processes, which compute as a single one does.
-double measured_product() {
+/// What ./lab calibrate has measured here: of processes, which compute as a single one does.
+std::optional<Machine> calibrated_machine() {
   const char* folder = std::getenv("LOCKSTEP_MACHINES");
   const fs::path file =
       fs::path(folder ? folder : LOCKSTEP_SOURCE_DIR "/outputs/machines") / machine_file_of_host("mpi");
-  if (!fs::exists(file)) return NAN;
-  const Machine machine = read_machine(file.string());
+  return fs::exists(file) ? std::optional(read_machine(file.string())) : std::nullopt;
+}
+
+double fastest_product(const Machine& machine) {
   double best = NAN;
   for (const ProductPrice& product : machine.measured.products)
     best = std::fmax(best, 2 * product.m * product.nk / product.seconds);
@@ -86,8 +90,23 @@ double measured_product() {
 Yardstick yardstick_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
   const DType type = plan.step.model.storage;
   if (modelled) return {.peak = sheet_peak(plan.run.machine, type)};
-  if (backend == "cuda" || backend == "nccl") return {.peak = plan.run.tf32 ? NAN : gpu_peak(type, root)};
-  return {.product = measured_product()};
+  if (backend == "cuda" || backend == "nccl") {
+    const std::optional<Machine> gpu = plan.run.tf32 ? std::nullopt : gpu_machine(root);
+    return {.peak = gpu ? sheet_peak(*gpu, type) : NAN};
+  }
+  const std::optional<Machine> calibrated = calibrated_machine();
+  return {.product = calibrated ? fastest_product(*calibrated) : NAN};
+}
+
+Roofs roofs_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
+  const auto peak = [&](const Machine& machine) {
+    return machine.peak_flop_per_second[static_cast<std::size_t>(plan.step.model.storage)];
+  };
+  if (modelled) return {peak(plan.run.machine), plan.run.machine.memory_bytes_per_second};
+  const bool gpus = backend == "cuda" || backend == "nccl";
+  const std::optional<Machine> machine = gpus ? gpu_machine(root) : calibrated_machine();
+  if (!machine || (gpus && plan.run.tf32)) return {};
+  return {gpus ? peak(*machine) : fastest_product(*machine), machine->memory_bytes_per_second};
 }
 
 Rate rate_of(const TrainPlan& plan, double seconds, const Yardstick& yardstick) {

@@ -27,6 +27,15 @@ struct Yardstick {
 /// machine's. `root` is put before /proc, for tests.
 Yardstick yardstick_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root = "");
 
+/// The roofs of a roofline: what one rank's arithmetic can reach at most. NaN where it is not known.
+struct Roofs {
+  double flop_per_second = NAN;   ///< of the type that the run computes in
+  double bytes_per_second = NAN;  ///< of its memory
+};
+
+/// From the same machine as yardstick_of(). Unlike its peak, a modelled processor's counts too.
+Roofs roofs_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root = "");
+
 /// A step of `seconds`.
 Rate rate_of(const TrainPlan& plan, double seconds, const Yardstick& yardstick);
 

@@ -170,5 +170,21 @@ TEST_F(TrainYardstick, OfAProcessorIsTheProductThatWasMeasured) {
   EXPECT_EQ(yardstick_of(plan_, "sim", true).peak, 312e12);
 }
 
+TEST_F(TrainYardstick, RoofsAreOfTheMachineThatTheTimesAreOf) {
+  setenv("LOCKSTEP_MACHINES", root_.c_str(), 1);
+  plan_.run.machine = read_machine(LOCKSTEP_SOURCE_DIR "/bench/machines/dgx-a100.json");
+  const Roofs modelled = roofs_of(plan_, "sim", true), unknown = roofs_of(plan_, "mpi", false);
+  EXPECT_EQ(modelled.flop_per_second, 19.5e12) << "fp32";
+  EXPECT_EQ(modelled.bytes_per_second, 2e12);
+  EXPECT_TRUE(std::isnan(unknown.flop_per_second) && std::isnan(unknown.bytes_per_second)) << "nothing was measured";
+  gpu("0000:01:00.0", "NVIDIA H200");
+  EXPECT_EQ(roofs_of(plan_, "nccl", false, root_.string()).flop_per_second, 67e12);
+  EXPECT_EQ(roofs_of(plan_, "nccl", false, root_.string()).bytes_per_second, 4.8e12);
+  fs::copy_file(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json", root_ / machine_file_of_host("mpi"));
+  const Machine laptop = read_machine(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json");
+  EXPECT_NEAR(roofs_of(plan_, "mpi", false).flop_per_second, 0.9 * 96e9, 1);
+  EXPECT_EQ(roofs_of(plan_, "mpi", false).bytes_per_second, laptop.memory_bytes_per_second);
+}
+
 }  // namespace
 }  // namespace lockstep::train
