@@ -328,7 +328,12 @@ def activations(data):
     for axis in axes[0]:
         axis.set_xticks(list(x))
         axis.set_xticklabels(
-            [f"{m['attention']}\n{m['recompute']}".replace("selective", "selec-\ntive") for m in modes]
+            [
+                f"{m['attention']}\n{m['recompute']}".replace("selective", "selec-\ntive").replace(
+                    "materialised", "material-\nised"
+                )
+                for m in modes
+            ]
         )
     return figure
 

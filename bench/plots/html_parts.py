@@ -21,6 +21,7 @@ STYLE = """
 @media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --soft: #9aa7b4; --line: #3a424c; --accent: #6cb6ff; --page: #14181d; --head: #1f252c; }
   .chart svg, .findings svg { filter: invert(.91) hue-rotate(180deg); } /* drawn on white: dark, with the same hues */
+  .chart { background: #171717; } /* what white becomes */
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1.25rem 4rem; color: var(--ink); background: var(--page);
@@ -37,8 +38,13 @@ a { color: var(--accent); } section { scroll-margin-top: 3rem; }
 }
 figure { margin: 1.5rem 0; } figure svg { display: block; width: 100%; height: auto; }
 .chart { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
-.chart svg { min-width: 34rem; }
 @media screen and (max-width: 36rem) {
+  table:not(.text) :is(th, td):first-child { position: sticky; left: 0; z-index: 1; max-width: 8.5rem;
+    white-space: normal; background: var(--page); }
+  table:not(.text) th:first-child { background: var(--head); z-index: 2; }
+  th, td { padding: .25rem .45rem; } section pre { white-space: pre; }
+}
+@media screen and (max-width: 46rem) {
   .chart::after { content: "the figure goes further to the right →"; position: sticky; left: 0; display: block;
                   color: var(--soft); font-size: .8rem; }
 }
@@ -47,6 +53,7 @@ figcaption, .note { color: var(--soft); font-size: .93rem; margin: .5rem 0; max-
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
 .scroll { overflow: auto; max-height: 24rem; margin: .5rem 0 1.25rem; border: 1px solid var(--line);
           border-radius: 6px; }
+.whole { max-height: none; } .lead + .scroll { margin-top: 1rem; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .25rem .65rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { position: sticky; top: 0; background: var(--head); text-align: right; }
@@ -73,28 +80,28 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; padding
   .scroll { max-height: none; }
   nav { display: none; }
   h1 { font-size: 1.4rem; margin: 0; }
-  h2, h3 { break-after: avoid; }
+  h2, h3 { break-after: avoid; break-inside: avoid; }
   h2 { margin: .5rem 0; }
   .files { display: none; }
   .findings { grid-template-columns: 1fr 1fr; gap: .2rem 1.5rem; font-size: 9pt; line-height: 1.3; }
   .findings article { break-inside: avoid; }
   .findings h3 { font-size: 10.5pt; }
-  .findings svg { width: 100%; height: auto; max-height: 56mm; }
-  .how { font-size: 8pt; }
-  .note { font-size: 9pt; margin: .2rem 0; }
-  table { font-size: 7.5pt; }
+  .findings svg { width: 100%; min-width: 0 !important; height: auto; max-height: 62mm; }
+  .how, .note, table, figcaption, .where { font-size: 9pt; }
+  .note { margin: .2rem 0; } #words .note { break-after: avoid; }
+  th, td { padding: .1rem .4rem; white-space: normal; } tr { break-inside: avoid; }
   .chart { border: 0; padding: 0; overflow: visible; }
-  .chart svg { min-width: 0; width: 100% !important; max-width: 100% !important; max-height: 120mm; }
+  .chart svg { min-width: 0 !important; width: 100% !important; max-width: 100% !important; max-height: 220mm; }
   figure { margin: .5rem 0; }
-  figcaption { font-size: 8.5pt; line-height: 1.3; }
-  .where { font-size: 7pt; margin: .1rem 0; }
+  figcaption { line-height: 1.3; }
+  .where { margin: .1rem 0; } pre, code { font-size: 9pt; }
   section > table, .scroll { margin: .2rem 0; border: 0; overflow: visible; }
   body:not(.full) #predict { display: none; } .full .chart svg { max-height: none; }
   #claims thead { display: none; }
   #claims table, #claims tbody { display: block; }
   #claims tr { display: block; margin: 0 0 1.5mm; break-inside: avoid; }
   #claims td { display: inline; border: 0; padding: 0; } #claims td + td::before { content: " · "; }
-  #findings { break-after: page; } figure { break-inside: avoid; } details:not([open]) { display: none; } }
+  figure { break-inside: avoid; } details:not([open]) { display: none; } }
 """
 
 
@@ -115,14 +122,15 @@ def cell(row, column):
     return f"{value:.3g}" if isinstance(value, float) else html.escape(str(value))
 
 
-def table(rows, columns, text=False):
+def table(rows, columns, text=False, whole=False):
+    """`text`: cells are sentences. `whole`: all of it is seen at once, however many rows."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{cell(row, column)}</td>" for column in columns.values()) + "</tr>" for row in rows
     )
     kind = ' class="text"' if text else ""
     return (
-        '<div class="scroll"'
+        f'<div class="scroll{" whole" if whole else ""}"'
         f' tabindex="0"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
@@ -136,7 +144,9 @@ def inline_svg(path, name, alt):
     svg = re.sub(r'href="#', f'href="#{name}-', svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     points = re.search(r'<svg[^>]*\bwidth="([\d.]+)pt"', svg)
-    wide = f' style="max-width: {1.6 * float(points[1]):.0f}px"' if points else ""  # small figures do not fill the page
+    # Small figures do not fill the page; on a small screen letters of 10 points keep 12 pixels, and the figure scrolls.
+    sizes = (1.6 * float(points[1]), 1.21 * float(points[1])) if points else ()
+    wide = ' style="max-width: {:.0f}px; min-width: {:.0f}px"'.format(*sizes) if points else ""
     return re.sub(
         r"<svg\b",
         f'<svg role="img" data-figure="{name}" aria-label="{html.escape(alt, quote=True)}"{wide}',
@@ -175,7 +185,9 @@ def note(text):
 
 
 def section(name, title, parts):
-    return f'<section id="{name}"><h2>{html.escape(title)}</h2>{"".join(parts)}</section>'
+    """ "" where there is nothing to show."""
+    shown = "".join(parts)
+    return shown and f'<section id="{name}"><h2>{html.escape(title)}</h2>{shown}</section>'
 
 
 def context_table(contexts):

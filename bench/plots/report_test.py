@@ -462,6 +462,30 @@ class OfAPage(unittest.TestCase):
         )
 
 
+class Letters(unittest.TestCase):
+    """Nothing is smaller than 12 pixels on a screen, and 9 points on paper."""
+
+    def test_a_figure_scrolls_before_its_letters_of_10_points_are_too_small(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "f.svg"
+            path.write_text('<?xml version="1.0"?>\n<svg width="576pt" height="300pt" viewBox="0 0 576 300"></svg>')
+            svg = html_parts.inline_svg(path, "f", "a figure")
+        least = int(re.search(r"min-width: (\d+)px", svg)[1])
+        self.assertGreaterEqual(10 * least / 576, 12)  # pixels of 10 of the drawing's 576 points
+        self.assertLess(least, 576 * 4 / 3, "no wider than it is")
+
+    def test_no_style_is_too_small(self):
+        sizes = re.findall(r"font(?:-size)?: ?([\d.]+)(px|rem|pt)", html_parts.STYLE)
+        self.assertEqual({unit for _, unit in sizes}, {"px", "rem", "pt"})
+        for size, unit in sizes:
+            least = {"px": 12, "rem": 12 / 16, "pt": 9}[unit]
+            self.assertGreaterEqual(float(size), least, f"{size}{unit}")
+
+    def test_what_stands_above_nothing_is_left_out(self):
+        self.assertEqual(html_parts.section("a", "A", ["", ""]), "")
+        self.assertNotIn("<h2>", html_parts.document("t", [html_parts.section("a", "A", [])]))
+
+
 class Timelines(unittest.TestCase):
     def path(self, text):
         self.folder = tempfile.TemporaryDirectory()
