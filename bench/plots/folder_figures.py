@@ -5,6 +5,7 @@ from gradients_figures import sums_figure
 from laws import DESCRIBES, draw_law
 from memory import memory as memory_figure
 from results import bytes_text, seconds_text
+from roofline_figures import roofline
 from row_words import MESH, breakdown, has_width, n_of, on, what
 from sources import kind_of
 from style import (
@@ -97,12 +98,13 @@ MORE = (
 )
 
 
-def bar_names(rows):
+def bar_names(rows, where=False):
     """What each bar is of, in one line: what it measures, and of the rest what differs between the rows of its command,
-    whose name is in front where there are several."""
+    whose name is in front where there are several; with `where` the machine; and the file of those that are alike."""
     commands = {r.get("command") for r in rows}
     fields = {command: differing([r for r in rows if r.get("command") == command]) for command in commands}
     names = [(f"{r['command']}: " if len(commands) > 1 else "") + bar_name(r, fields[r.get("command")]) for r in rows]
+    names = [f"{name}, {on(r)}" for name, r in zip(names, rows)] if where else names
     return [
         (
             name
@@ -146,7 +148,7 @@ def breakdown_bars(axis, rows):
     shares = max(totals) > 8 * min(totals)  # as shares the times, with their intervals, are a column at the right
     scales = [100 / t for t in totals] if shares else [1e3 if max(totals) < 1 else 1] * len(rows)
     places = {on(r) for r in rows}
-    names = bar_names(rows) if len(places) == 1 else [f"{name}, {on(r)}" for name, r in zip(bar_names(rows), rows)]
+    names = bar_names(rows, where=len(places) > 1)
     left = stacked_bars(axis, names, {part: [scale * p[part] for scale, p in zip(scales, parts)] for part in BREAKDOWN})
     for i, (row, scale) in enumerate(zip(rows, scales)):
         low, high = row.get("seconds_low"), row.get("seconds_high")
@@ -439,6 +441,7 @@ def timeline(chart):
 DRAW = {
     "timeline": timeline,
     "losses": losses,
+    "roofline": roofline,
     "memory_by_stage": memory_by_stage,
     "speedup": speedup,
     "bandwidth": bandwidth,

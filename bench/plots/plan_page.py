@@ -14,6 +14,8 @@ from folder_page import figure_of
 from html_parts import cell, note, section, table
 from reading import read
 from results import decimal_text, percent, seconds_text
+from roofline import ROOFS
+from roofline import chart as roofline_chart
 from row_words import what_and_mesh
 from sources import Unusable, counted, place
 
@@ -72,15 +74,18 @@ def likely(ratios):
 
 def charts(out):
     found, _ = plans(out)
-    chosen = {best["file"]: best["place"] for _, best in found}
-    chart = (
-        chart_of(
-            "breakdown", [results for results, _ in found], lambda r: r.get("place") == 1 and r.get("kind") == "plan"
-        )
-        if chosen
-        else None
-    )
-    return [chart] if chart else []
+    if not found:
+        return []
+    every = [results for results, _ in found]
+    chart = chart_of("breakdown", every, lambda r: r.get("place") == 1 and r.get("kind") == "plan")
+    return [chart for chart in (chart, roofline(*found[0])) if chart]
+
+
+def roofline(results, best):
+    """Of the plan that is recommended: one GPU's operations for one microbatch."""
+    operations = [row for row in results.rows if row.get("kind") == "operation"]
+    roofs = {field: results.context.get(field) for field in ROOFS}
+    return roofline_chart(results, operations, cluster=best["cluster"], **roofs)
 
 
 def amount(value):
@@ -161,12 +166,15 @@ def sections(report, out):
     }
     best = {row["file"]: row for _, row in found}
     rows = [{"": name} | {file: cell(row, fact) for file, row in best.items()} for name, fact in facts.items()]
-    side_by_side = table(rows, {"": ""} | {html.escape(row["cluster"]): file for file, row in best.items()})
+    side_by_side = table(rows, {"": ""} | {html.escape(row["cluster"]): file for file, row in best.items()}, whole=True)
     rent = [lead(found, ratios), *(note(html.escape(said)) for said in lacks), side_by_side]
+    drawn = {chart.name: figure_of(report, chart) for chart in charts(out)}
+    operations = [note("The operations are those of one GPU for one microbatch, without the optimizer’s.")]
+    operations = operations if "roofline" in drawn else []
     made = [note(html.escape(f"{results.name}: {place(results.context)}")) for results, _ in found]
     return [
         section("plan", "What to rent", rent),
         section("sure", "How sure this is", [sureness(ratios, prices)]) if ratios else "",
-        section("limits", "Where the time of a step goes", [figure_of(report, chart) for chart in charts(out)]),
         section("made", "What it is made from", made),
+        section("limits", "Where the time of a step goes", [*drawn.values(), *operations]),
     ]

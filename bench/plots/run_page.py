@@ -15,6 +15,8 @@ from folder_page import figure_of
 from html_parts import context_table, note, section, table
 from reading import read
 from results import decimal_text, off, percent, seconds_text
+from roofline import ROOFS, operations_of_trace
+from roofline import chart as roofline_chart
 from row_words import has_width, mesh, times, what_and_mesh
 from sources import Unusable, code_of, counted, how
 from writeup import inline
@@ -151,7 +153,15 @@ def charts(out):
     losses = [place | {name: number(value) for name, value in row.items()} for row in run.losses]
     if run.result and any(row.get("loss") is not None for row in losses):
         found.append(Chart(LOSSES, "losses", [run.result], losses))
+    if run.result:
+        found.append(roofline(run))
     return [chart for chart in found if chart]
+
+
+def roofline(run):
+    trace = run.data / "run.trace"
+    place = {field: run.row.get(field) for field in ("backend", "machine", "ranks", *ROOFS)}
+    return roofline_chart(run.result, operations_of_trace(trace) if trace.exists() else [], **place)
 
 
 def rate(row):
@@ -227,7 +237,7 @@ def configuration(run):
 
 def listed(values):
     rows = "".join(f"<tr><td>{name}</td><td>{value}</td></tr>" for name, value in values.items() if value)
-    return f'<div class="scroll" tabindex="0"><table class="text named"><tbody>{rows}</tbody></table></div>'
+    return f'<div class="scroll whole" tabindex="0"><table class="text named"><tbody>{rows}</tbody></table></div>'
 
 
 def speed(run):
@@ -330,14 +340,14 @@ def sections(report, out):
     for said in run.lacks:
         print(f"report: {said}", file=sys.stderr)
     drawn = {chart.name: figure_of(report, chart) for chart in charts(out)}
-    why = f'<pre class="scroll" tabindex="0">{html.escape(run.why)}</pre>' if run.why else ""
+    why = f'<pre class="scroll whole" tabindex="0">{html.escape(run.why)}</pre>' if run.why else ""
     parts = [section("run", "The run", [lead(run), *(note(html.escape(said)) for said in run.lacks)])]
     if run.result:
         versions = context_table([(r.name, r.context) for r in run.results()])
         parts.append(section("configuration", "Configuration", [configuration(run)]))
         parts.append(section("speed", "Speed and scaling", [speed(run), against(run), drawn.get("breakdown", "")]))
         parts.append(section("memory", "Memory, predicted and observed", [memory(run), drawn.get("memory", "")]))
-    parts.append(section("limit", "What limits it", [why, drawn.get("gains", "")]))
+    parts.append(section("limit", "What limits it", [why, drawn.get("gains", ""), drawn.get("roofline", "")]))
     if run.result:
         parts.append(section("losses", "Losses", [drawn.get("losses", "")]))
         parts.append(section("versions", "Versions", [versions]))

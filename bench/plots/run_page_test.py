@@ -9,6 +9,7 @@ import unittest
 
 import page
 import plan_page
+import roofline
 import run_page
 from report_cases import CONTEXT, PLAN, TRAIN
 
@@ -37,6 +38,35 @@ SCALE = [
         "exposed_seconds": 0.1,
     },
 ]
+
+ROOFS = {"peak_flop_per_second": 100e9, "memory_bytes_per_second": 10e9}  # a ridge at 10 FLOP per byte
+OPERATIONS = [
+    {"operation": "matmul", "calls": 4, "seconds": 0.6, "flop": 30e9, "moved_bytes": 1e9},
+    {"operation": "layer_norm", "calls": 2, "seconds": 0.2, "flop": 0.8e9, "moved_bytes": 1e9},
+    {"operation": "layer_norm_backward", "calls": 2, "seconds": 0.19, "flop": 2.2e9, "moved_bytes": 1e9},
+    {"operation": "clip_factor", "calls": 1, "seconds": 0.001, "flop": 4, "moved_bytes": 8},
+    {"operation": "copy", "calls": 1, "seconds": 0.009, "flop": 0, "moved_bytes": 1e7},
+]
+
+
+def traced(name, kind, begin, length, rank=0, **arguments):
+    return {"ph": "X", "name": name, "cat": kind, "pid": rank, "tid": 0, "ts": begin, "dur": length, "args": arguments}
+
+
+def trace_of_steps():
+    """Three steps of 100 µs, the first slow, after a fill. In each rank 0 multiplies twice, rank 1 more."""
+    events = [traced("fill", "compute", 0, 10, flop=0, moved_bytes=100)]
+    for step in range(3):
+        at = 100 * (step + 1)
+        events += [
+            traced("step", "region", at, 100, phase=True),
+            traced("matmul", "compute", at, 90 if step == 0 else 10, flop=4000, moved_bytes=20),
+            traced("matmul", "compute", at + 90, 30, flop=2000, moved_bytes=20, own_seconds=20e-6),
+            traced("matmul", "compute", at, 50, rank=1, flop=9000, moved_bytes=20),
+            traced("wait", "wait", at + 95, 5),
+        ]
+    lines = ",\n".join(json.dumps(event) for event in events)
+    return '{"otherData": {}, "traceEvents": [\n' + lines + "\n]}\n"
 
 
 class Pages(unittest.TestCase):
@@ -89,6 +119,55 @@ class Pages(unittest.TestCase):
             self.assertTrue(figure, name)
             self.assertTrue(figure.sources, name)
 
+    def test_operations_of_a_trace_are_means_over_the_steps_of_rank_0_but_the_first(self):
+        self.text("run.trace", trace_of_steps())
+        (row,) = roofline.operations_of_trace(self.out / "data" / "run.trace")
+        self.assertEqual((row["operation"], row["calls"], row["flop"], row["moved_bytes"]), ("matmul", 2, 6000, 40))
+        self.assertAlmostEqual(row["seconds"], 30e-6)
+        self.whole_run()
+        self.write("run.json", [dict(RUN, **ROOFS)])
+        (chart,) = [chart for chart in run_page.charts(self.out) if chart.name == "roofline"]
+        self.assertEqual(roofline.intensity(chart.rows[0]), 150)
+        self.assertEqual(roofline.ridge(chart.rows), 10)
+        self.assertIn("150", self.made(run_page)[0])
+
+    def test_the_roofline_says_what_limits_the_operations(self):
+        rows = [{**row, **ROOFS} for row in OPERATIONS if row["flop"]]
+        self.assertEqual(
+            roofline.said(rows),
+            "Matmuls do 30 FLOP/byte (compute-bound), normalisation 1.5 (memory-bound)",
+        )
+        self.assertIn("take 39 % of the arithmetic’s 991 ms", roofline.more(rows))
+        slow = [dict(row, memory_bytes_per_second=1e9) for row in rows]
+        self.assertIn("both are memory-bound", roofline.said(slow))
+        unknown = [dict(row, peak_flop_per_second=None) for row in rows]
+        self.assertEqual(roofline.said(unknown), "Matmuls do 30 FLOP/byte, normalisation 1.5")
+        self.assertIn("is not known", roofline.more(unknown))
+
+    @unittest.skipUnless(folder_figures, "no matplotlib")
+    def test_the_roofline_draws_what_its_rows_say(self):
+        self.write("plan_a.json", [dict(row, kind="operation") for row in OPERATIONS], **ROOFS)
+        results = run_page.read(self.out / "data" / "plan_a.json", "plan_a.json")
+        figure = folder_figures.draw(plan_page.roofline(results, {"cluster": "a"}))
+        axis = figure.axes[0]
+        (points,) = axis.collections
+        drawn = [(round(x, 9), round(y / 1e9, 9)) for x, y in points.get_offsets()]
+        self.assertEqual(drawn, [(30, 50), (1.5, round(3 / 0.39, 9))], "what takes no time is in the table alone")
+        for line in axis.get_lines()[:3]:  # before, along and beyond the points
+            for x, y in line.get_xydata():
+                self.assertAlmostEqual(y, min(100e9, 10e9 * x))
+        self.assertEqual([line.get_linestyle() for line in axis.get_lines()[:3]], ["--", "-", "--"])
+        words = {text.get_text(): text for text in axis.texts}
+        self.assertEqual(set(words), {"peak 100 GFLOP/s", "memory 10 GB/s", "matmuls 61 %", "normalisation 39 %"})
+        figure.draw_without_rendering()
+        for text in words.values():
+            self.assertGreaterEqual(text.get_fontsize(), 10)
+            box = text.get_window_extent()
+            self.assertTrue(axis.get_window_extent().padded(1).contains(box.x0, box.y0), text.get_text())
+            self.assertTrue(axis.get_window_extent().padded(1).contains(box.x1, box.y1), text.get_text())
+        unknown = folder_figures.draw(roofline.chart(results, OPERATIONS))
+        self.assertEqual([len(line.get_xydata()) for line in unknown.axes[0].get_lines()], [])
+
     def test_the_learners_words_are_shown_and_kept(self):
         self.whole_run()
         self.made(run_page)
@@ -106,6 +185,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(said.count("\n"), 1)
         self.assertIn("scale.json is missing, so the page lacks the speed on one rank", said)
         self.assertIn("scale.json is missing", text)
+        self.assertNotIn("Speed and scaling", text, "a heading above nothing")
 
     def test_a_run_that_stopped_says_where(self):
         self.text("why.txt", "stopped   in step 3: DEADLOCK: 0 → 1 → 0\n          no step had ended\n")
@@ -132,6 +212,15 @@ class Pages(unittest.TestCase):
         self.assertIn("costs 2 times as much", text)
         self.assertIn("predicts 21 published training runs", text)
         self.assertIn("a larger global batch", text)
+        self.assertNotIn("FLOP per byte", text)
+        operations = [dict(one, kind="operation") for one in OPERATIONS]
+        self.write(
+            "plan_b.json",
+            [dict(row, cluster="b", cost=4800.0, days=20.0), *operations],
+            price_per_gpu_hour=1.25,
+            **ROOFS,
+        )
+        self.assertIn("FLOP per byte", self.made(plan_page)[0])
         (self.out / "data" / "validate.json").unlink()
         self.assertIn("cannot say how sure", self.made(plan_page)[1])
 
