@@ -30,8 +30,8 @@ td.n { overflow-wrap: normal; white-space: nowrap; }
 svg text { fill: currentColor; font: 12px system-ui, sans-serif; } svg rect { fill: var(--bar); }
 @media print { :root { color-scheme: light; --line: #999; --head: #fff; --soft: #333; --good: #000; --bad: #000;
   --open: #000; } body { max-width: none; font-size: 10pt; margin: 0; } .wide { overflow: visible; }
-  .wide table { font-size: 7.5pt; } .wide th, .wide td { padding: .1rem .2rem; } tr { break-inside: avoid; }
-  h2 { break-after: avoid; } }
+  .wide table { font-size: 9pt; } .wide th, .wide td { padding: .1rem .2rem; } tr, svg { break-inside: avoid; }
+  td:first-child { min-width: 6rem; } td.long, td.mid { min-width: 0; } h2 { break-after: avoid; } }
 )";
 
 }  // namespace

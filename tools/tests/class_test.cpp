@@ -289,9 +289,9 @@ TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {
 
 TEST_F(AClass, ItsMostCommonFailuresHaveHeadings) {
   const std::string page = class_page(read(), "");
-  EXPECT_NE(page.find("<tr><th>exercise</th><th>part</th><th class=\"n\">failed, of those who tried</th>"
+  EXPECT_NE(page.find("<tr><th>part</th><th class=\"n\">failed, of those who tried</th>"
                       "<th class=\"n\">not tried</th><th>most common message</th><th class=\"n\">how many got it</th>"
-                      "</tr>\n<tr><td>21.1</td><td>21.1 a &lt;b&gt;title&lt;/b&gt;</td>"
+                      "</tr>\n<tr><td>21.1 a &lt;b&gt;title&lt;/b&gt;</td>"
                       "<td class=\"n\">4 of 5 (80%)</td><td class=\"n\">0</td>"
                       "<td class=\"long\">FAIL: T.x: with 2 ranks: element 3 must be 17.</td>"
                       "<td class=\"n\">2 of 4</td></tr>"),
@@ -309,10 +309,21 @@ TEST_F(AClass, ItsRarestFailuresAreFoldedAndCounted) {
   const std::string failed = page.substr(page.find("<h2>Most common failures"), page.find("<h2>Points"));
   const std::size_t fold = failed.find("<details><summary>6 more</summary>");
   ASSERT_NE(fold, failed.npos) << failed;
-  EXPECT_LT(failed.find("<td>25.1</td>"), failed.find("<td>22.0</td>")) << "two students before one, however late";
-  EXPECT_LT(failed.find("<td>22.8</td>"), fold);
-  for (int part = 9; part < 15; ++part) EXPECT_GT(failed.find(fmt::format("<td>22.{}</td>", part)), fold);
-  EXPECT_NE(failed.find("<td>22.14</td>"), failed.npos);
+  EXPECT_LT(failed.find("<td>25.1 "), failed.find("<td>22.0 ")) << "two students before one, however late";
+  EXPECT_LT(failed.find("<td>22.8 "), fold);
+  for (int part = 9; part < 15; ++part) EXPECT_GT(failed.find(fmt::format("<td>22.{} ", part)), fold);
+  EXPECT_NE(failed.find("<td>22.14 "), failed.npos);
+}
+
+TEST_F(AClass, ItsChartHasABarForEachTenthAndFitsATelephone) {
+  const std::string page = class_page(read(), ""),
+                    chart = page.substr(page.find("<svg"), page.find("</svg>") - page.find("<svg"));
+  EXPECT_NE(chart.find("width=\"340\""), chart.npos) << "of the 358 pixels that 390 leave, so nothing is scaled";
+  EXPECT_EQ(chart.find("max-width"), chart.npos);
+  EXPECT_EQ(count_of(chart, "<rect"), 10u);
+  EXPECT_NE(chart.find(">0–9%</text><rect x=\"66\" y=\"200\" width=\"240\""), chart.npos)
+      << "three, the most: " << chart;
+  EXPECT_NE(chart.find(">90–100%</text><rect x=\"66\" y=\"2\" width=\"80\""), chart.npos) << "one: " << chart;
 }
 
 TEST_F(AClass, ItsPageSaysWhatIsNotGradedYet) {

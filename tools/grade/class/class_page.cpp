@@ -80,29 +80,24 @@ std::string doubts(const ClassData& data) {
       rows);
 }
 
-/// A bar for each tenth of the points.
+/// A bar for each tenth of the points. It is as wide as a telephone's screen, so that its letters are never scaled.
 std::string chart(const ClassData& data) {
-  constexpr int kWidth = 56, kHeight = 150, kLeft = 10, kTop = 20;
+  constexpr int kRow = 22, kLeft = 66, kLongest = 240, kWidth = 340;
   const std::vector<int> bins = distribution(data);
   const int highest = std::max(1, *std::max_element(bins.begin(), bins.end()));
   std::string bars;
   for (int i = 0; i < 10; ++i) {
-    const int count = bins[static_cast<std::size_t>(i)], height = kHeight * count / highest, x = kLeft + i * kWidth;
-    bars += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", x + 3, kTop + kHeight - height,
-                        kWidth - 6, height);
-    if (count > 0)
-      bars += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", x + kWidth / 2,
-                          kTop + kHeight - height - 5, count);
-    bars += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}–{}</text>", x + kWidth / 2,
-                        kTop + kHeight + 16, 10 * i, i == 9 ? 100 : 10 * i + 9);
+    const int count = bins[static_cast<std::size_t>(9 - i)], length = kLongest * count / highest, y = i * kRow;
+    const int low = 10 * (9 - i), high = i == 0 ? 100 : low + 9;
+    bars += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}–{}%</text>", kLeft - 6, y + 15, low, high);
+    bars += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", kLeft, y + 2, length, kRow - 4);
+    if (count > 0) bars += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>", kLeft + length + 6, y + 15, count);
   }
   return fmt::format(
-      "<h2>Distribution of points</h2>\n"
-      "<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\" style=\"max-width:100%\"><title>submissions "
-      "by their share of the points, in per cent</title>{}<text x=\"{}\" y=\"{}\" "
-      "text-anchor=\"middle\">per cent of the points</text></svg>\n",
-      2 * kLeft + 10 * kWidth, kTop + kHeight + 44, 2 * kLeft + 10 * kWidth, bars, kLeft + 5 * kWidth,
-      kTop + kHeight + 38);
+      "<h2>Submissions by their share of the points</h2>\n"
+      "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\"><title>submissions by their share of the "
+      "points, in per cent</title>{2}</svg>\n",
+      kWidth, 10 * kRow, bars);
 }
 
 /// What is the same of all parts of an exercise, a file that does not compile say, once: "21.2a, 21.2b, 21.2".
@@ -144,14 +139,14 @@ std::string failures(const ClassData& data) {
   if (counts.empty()) return "";
   std::vector<std::string> rows;
   for (const PartCount& c : counts)
-    rows.push_back(fmt::format(
-        "<tr><td>{}</td><td>{} {}</td><td class=\"n\">{} of {} ({})</td><td class=\"n\">{}</td>"
-        "<td class=\"long\">{}</td><td class=\"n\">{} of {}</td></tr>\n",
-        for_html(testing::exercise_of(c.id.substr(0, c.id.find(',')))), for_html(c.id), for_html(c.title), c.failed,
-        c.submitted(), share(c.failed, c.submitted()), c.missing, for_html(c.commonest), c.of_these, c.failed));
+    rows.push_back(
+        fmt::format("<tr><td>{} {}</td><td class=\"n\">{} of {} ({})</td><td class=\"n\">{}</td>"
+                    "<td class=\"long\">{}</td><td class=\"n\">{} of {}</td></tr>\n",
+                    for_html(c.id), for_html(c.title), c.failed, c.submitted(), share(c.failed, c.submitted()),
+                    c.missing, for_html(c.commonest), c.of_these, c.failed));
   return "<h2>Most common failures</h2>\n" +
          long_table(
-             "<tr><th>exercise</th><th>part</th><th class=\"n\">failed, of those who tried</th>"
+             "<tr><th>part</th><th class=\"n\">failed, of those who tried</th>"
              "<th class=\"n\">not tried</th><th>most common message</th><th class=\"n\">how many got it</th></tr>\n",
              rows, kMostFailures);
 }
