@@ -41,6 +41,11 @@
     say($('title').textContent !== '' && /\d ranks? · (simulated|emulated|measured|modelled)/.test($('about').textContent), `what ran, and how: ${$('about').textContent}`);
     say(wrong ? $('lead').textContent === '' : /^(A: )?\d+ % of (this run|the step|steps 1 to \d+) is /.test($('lead').textContent), `the lead: ${$('lead').textContent.split('\n')[0]}`);
     say($('key').querySelectorAll('.key').length >= 1 && $('key').getBoundingClientRect().bottom <= canvas.getBoundingClientRect().top + 1, 'the colours are explained above the lanes');
+    const across = canvas.clientWidth;
+    window.dispatchEvent(new Event('beforeprint'));
+    say(canvas.clientWidth === 700 && canvas.width === Math.round(700 * devicePixelRatio), `on paper it is drawn 700 wide, and nothing is squeezed: ${canvas.clientWidth}`);
+    window.dispatchEvent(new Event('afterprint'));
+    say(canvas.clientWidth === across, `then as wide as the window again: ${canvas.clientWidth} of ${across}`);
     say(document.documentElement.scrollWidth <= window.innerWidth, `nothing is wider than the window: ${document.documentElement.scrollWidth} of ${window.innerWidth}`);
     const low = [...document.querySelectorAll('#tools button')].filter(button => button.offsetHeight > 0 && button.offsetHeight < 44);
     if (window.innerWidth <= 600) say(low.length === 0 && $('extra').offsetParent === null, `buttons are 44 pixels high: ${low.map(button => button.id)}`);

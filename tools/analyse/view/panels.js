@@ -10,9 +10,8 @@ function show(id, html) {
   section.hidden = html === '';
 }
 
-const swatch = name => name === 'bubble'
-  ? `<span class="key" style="background: repeating-linear-gradient(135deg, var(--bubble) 0 1px, transparent 1px 4px)"></span>`
-  : `<span class="key" style="background: var(--${name})"></span>`;
+const box = background => `<span class="key" style="background: ${background}"></span>`;
+const swatch = name => box(name === 'bubble' ? 'repeating-linear-gradient(135deg, var(--bubble) 0 1px, transparent 1px 4px)' : `var(--${name})`);
 
 /** What the colours of the lanes mean, at the lanes. */
 const kKey = [['computing', 'arithmetic'], ['computing-back', 'backward'], ['exposed', 'waits for messages'], ['bubble', 'waits for others'], ['transfer', 'messages in flight'],
@@ -209,7 +208,7 @@ function memory() {
     return `<path d="M0 ${height}${up}${down}z" fill="var(--${colour[names[n]]})"/>`;
   };
   const charts = lines.slice(0, 4).map(l => `<p>rank ${l.rank}: ${bytes(l.peak)} at its peak</p><svg viewBox="0 0 ${width} ${height}" style="max-width: ${width}px" role="img" aria-label="memory of rank ${l.rank}" data-peak="${l.peak}">${names.map((_, n) => area(l.points, n)).join('')}</svg>`).join('');
-  show('memory', `<h2>Memory over time</h2><p>${names.map(name => `${swatch(colour[name])}${name}`).join(' &ensp; ')}</p>${charts}${lines.length > 4 ? `<p class="note">The first 4 of ${lines.length} ranks.</p>` : ''}`);
+  show('memory', `<h2>Memory over time</h2><p>${names.map(name => `${box(`var(--${colour[name]})`)}${name}`).join(' &ensp; ')}</p>${charts}${lines.length > 4 ? `<p class="note">The first 4 of ${lines.length} ranks.</p>` : ''}`);
 }
 
 /** What is not to be seen of a run, before anything else is believed. */

@@ -331,8 +331,13 @@ for (const kind of ['svg', 'png']) $(kind).addEventListener('click', () => save(
 frame.addEventListener('scroll', refresh);
 window.addEventListener('resize', () => { layOut(); refresh(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); refresh(); });
-window.addEventListener('beforeprint', () => { readColours(); refresh(); });
-window.addEventListener('afterprint', () => { readColours(); refresh(); });
+/** Draws all lanes as wide as a sheet of paper, or again as wide as the window. */
+function resized(paper) {
+  frame.style.width = paper ? '700px' : '', frame.style.height = paper ? `${Math.min(900, $('space').offsetHeight)}px` : '';
+  readColours(), layOut(), refresh();
+}
+window.addEventListener('beforeprint', () => resized(true));
+window.addEventListener('afterprint', () => resized(false));
 
 readColours();
 setSpeed(3);
