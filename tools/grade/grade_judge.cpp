@@ -54,9 +54,15 @@ std::string scores_of(const Judgement& judgement) {
   return text;
 }
 
+bool is_of(const Exercise& exercise, const std::string& id) {
+  const std::vector<std::string> ids = exercise.ids();
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
 /// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
 /// The words alone are worth nothing; a student's code could have written them.
-GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path& words, double seconds, int expected) {
+GradedRow verdict(const Exercise& exercise, const std::string& id, const ConfinedEnd& end, const fs::path& words,
+                  double seconds, int expected) {
   GradedRow row;
   std::string printed = end.output.empty() ? "" : "\nIt printed:\n" + indented(end.output, "  ");
   auto no_verdict = [&](std::string why) {
@@ -85,7 +91,9 @@ GradedRow verdict(const std::string& id, const ConfinedEnd& end, const fs::path&
     return no_verdict(fmt::format("its output says {}, but the tests: {} (exit code {}; there are {} tests)",
                                   said.verdict, end.under_seal, end.exit_code, expected));
   }
-  if (said.verdict.starts_with("BLOCKED BY")) {  // not by what it needs, which is the reference's
+  const std::string blocked = "BLOCKED BY ";
+  if (said.verdict.starts_with(blocked) && !is_of(exercise, said.verdict.substr(blocked.size()))) {
+    // Not by what it needs, which is the reference's.
     row.verdict = to_string(Verdict::not_implemented);
     row.reason = fmt::format("{}: it throws what the skeleton of another exercise throws: {}", said.test, said.message);
     return row;
@@ -194,7 +202,7 @@ GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, con
   command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(seconds));
   const auto begin = std::chrono::steady_clock::now();
   const ConfinedEnd end = run_confined(command);
-  GradedRow row = verdict(id, end, words, seconds, tests_of(exercise, id));
+  GradedRow row = verdict(exercise, id, end, words, seconds, tests_of(exercise, id));
   if (row.verdict == to_string(Verdict::pass)) judge_apart(exercise, id, outcomes, seconds, row);
   row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return row;

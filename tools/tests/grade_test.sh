@@ -138,6 +138,17 @@ grep -A1 '^21.2a .* DOES NOT COMPILE' "$work/out" | grep -q '^       .*21.2 does
   fail 'mixed: the report does not say why'
 grep -q '<testcase .*name="21.1 .*/>' "$work/junit.xml" || fail 'mixed: junit.xml'
 
+# Of an exercise of which only one part is not written, the others wait for it. One that throws what the skeleton of
+# another exercise throws does not: what an answer needs is the reference's.
+mkdir "$work/blocked"
+reference ddp | sed '/lab 21.7a begin/,/lab end/c\  todo("21.7a", "the average");' > "$work/blocked/ddp.cpp"
+reference accumulation | sed '/lab 21.6 begin/,/lab end/c\  todo("21.7a", "the average");' > "$work/blocked/accumulation.cpp"
+grade 'blocked' "$work/blocked" --only 21.6,21.7
+row 21.6 0/10 'NOT IMPLEMENTED'
+row 21.7a 0/6 'NOT IMPLEMENTED'
+for part in b c d; do row 21.7$part '0/[0-9]*' 'BLOCKED BY 21.7a'; done
+says 'BLOCKED BY 21.7a.nLab21_7[^"]*exercise 21.7a is not implemented yet' 'what the skeleton of another exercise throws: exercise 21.7a'
+
 # Entries that cost their own exercise: one that is too long, and one that occurs twice.
 python3 - "$work/entries.zip" "$work/mixed/$week/naive_all_reduce.cpp" <<'PACK'
 import sys, warnings, zipfile
