@@ -72,7 +72,11 @@ FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view doi
   }
   if (!held) {
     tell(fmt::format("waiting: {} (it has locked {})", holder_of(file), file.string()));
-    flock(file_, LOCK_EX);
+    held = flock(file_, LOCK_EX) == 0;
+  }
+  if (!held && errno == EINTR) {
+    close(file_);
+    throw Interrupted(fmt::format("interrupted: {} did not begin.", doing));
   }
   const std::string holder = fmt::format("process {} is {}\n", getpid(), doing);
   if (ftruncate(file_, 0) != 0 || pwrite(file_, holder.data(), holder.size(), 0) < 0) return;  // only words are lost
@@ -150,9 +154,7 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
     built.log.append(line).append("\n");
     progress.show(std::string(line));
   };
-  const Ended ended = run_command(command);
-  if (ended.interrupted()) throw Interrupted(fmt::format("interrupted: building {} did not finish.", what));
-  built.ok = ended.ok();
+  built.ok = run_uninterrupted(command, fmt::format("building {}", what)).ok();
   return built;
 }
 

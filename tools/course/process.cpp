@@ -31,12 +31,16 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 /// While it lives, Ctrl-C ends the child and not us.
 class OutliveInterrupt {
  public:
-  OutliveInterrupt() : before_(signal(SIGINT, SIG_IGN)) {}
-  ~OutliveInterrupt() { signal(SIGINT, before_); }
+  OutliveInterrupt() {
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    sigaction(SIGINT, &ignore, &before_);
+  }
+  ~OutliveInterrupt() { sigaction(SIGINT, &before_, nullptr); }
   OutliveInterrupt(const OutliveInterrupt&) = delete;
 
  private:
-  void (*before_)(int);
+  struct sigaction before_ {};
 };
 
 struct Pipe {
@@ -169,6 +173,12 @@ Ended run_command(const Command& command) {
   }
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   ended.exit_code = ended.signal ? 128 + ended.signal : WEXITSTATUS(status);
+  return ended;
+}
+
+Ended run_uninterrupted(const Command& command, std::string_view what) {
+  Ended ended = run_command(command);
+  if (ended.interrupted()) throw Interrupted(fmt::format("interrupted: {} did not finish.", what));
   return ended;
 }
 

@@ -61,6 +61,8 @@ struct Ended {
 /// group, so Ctrl-C reaches it directly; we outlive it, so that it can clean up. Throws Error(usage) where it cannot be
 /// started.
 Ended run_command(const Command& command);
+/// The same; throws Interrupted ("interrupted: WHAT did not finish.") where Ctrl-C has ended it.
+Ended run_uninterrupted(const Command& command, std::string_view what);
 
 /// Becomes the program; returns only by throwing Error(usage).
 [[noreturn]] void become(const std::vector<std::string>& arguments);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -42,15 +43,26 @@ constexpr const char* kRefused = "REFUSED";
 // A part that never ends has its whole time; the exercise's other parts are then likely to hang as well.
 constexpr double kSecondsAfterAHang = 10;
 
-/// what(0) to what(count − 1), so many at a time, which throw nothing.
+/// what(0) to what(count − 1), so many at a time. Of what they throw, the first is thrown on once all have ended.
 void at_a_time(int jobs, std::size_t count, const std::function<void(std::size_t)>& what) {
   std::atomic<std::size_t> next = 0;
+  std::mutex throwing;
+  std::exception_ptr thrown;
   const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) what(i);
+    try {
+      for (std::size_t i = next++; i < count; i = next++) what(i);
+    } catch (...) {
+      const std::lock_guard lock(throwing);
+      if (!thrown) thrown = std::current_exception();
+      next = count;
+    }
   };
-  std::vector<std::jthread> others;
-  for (int job = 1; job < jobs && static_cast<std::size_t>(job) < count; ++job) others.emplace_back(work);
-  work();
+  {
+    std::vector<std::jthread> others;
+    for (int job = 1; job < jobs && static_cast<std::size_t>(job) < count; ++job) others.emplace_back(work);
+    work();
+  }
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 Look look(const GradeOptions& options) {

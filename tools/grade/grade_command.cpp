@@ -11,8 +11,10 @@
 #include "common/support/text/parse_number.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/course/commands.hpp"
+#include "tools/course/process.hpp"
 #include "tools/grade/grade.hpp"
 #include "tools/grade/grade_names.hpp"
+#include "tools/grade/grade_run.hpp"
 #include "tools/grade/grade_summary.hpp"
 #include "tools/grade/heartbeat.hpp"
 
@@ -175,7 +177,11 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
       for (const std::string& older : student.older) fmt::print("   older, and not graded: {}\n", older);
       std::fflush(stdout);
     }
-    all.push_back(grade_into(paths, options, student, folder, name, before, heartbeat));
+    try {
+      all.push_back(grade_into(paths, options, student, folder, name, before, heartbeat));
+    } catch (const Interrupted& why) {
+      throw Interrupted(fmt::format("{}\n{} of {} graded; --resume goes on", why.what(), all.size(), students.size()));
+    }
   }
   const auto quiet = heartbeat.quiet();
   fmt::print("\n");
@@ -216,6 +222,7 @@ int grade(const Paths& paths, const GradeOptions& asked) {
                               "handed in.",
                               submission.string()));
   need_submissions(options.submissions);
+  const Interruptible interruptible;
   const bool into_a_folder = goes_into_a_folder(options);
   std::vector<SummaryRow> before;
   if (into_a_folder) before = read_summary(folder_of(options));  // a file that is no summary is said before hours

@@ -31,7 +31,8 @@ void configure_tests(const Paths& paths, const std::string& folder) {
   std::string said;
   Command command{.arguments = {"cmake", "-DLOCKSTEP_HIDDEN_TESTS:PATH=" + folder, paths.build.string()}};
   command.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
-  if (!run_command(command).ok()) throw Error(Verdict::usage, "the build cannot be configured:\n" + said);
+  if (!run_uninterrupted(command, "configuring for hidden tests").ok())
+    throw Error(Verdict::usage, "the build cannot be configured:\n" + said);
 }
 
 /// Each hidden part has tests, and the reference passes them; and there are tests of no other part.
@@ -56,7 +57,7 @@ void check_week(const Paths& paths, int week, const std::vector<Part>& hidden, s
         .arguments = {program.string(), fmt::format("--gtest_filter={}.*", suite), "--seed", std::to_string(seed)},
         .timeout_seconds = 300};
     run.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
-    if (!run_command(run).ok())
+    if (!run_uninterrupted(run, "checking the hidden tests").ok())
       throw Error(Verdict::usage, fmt::format("the reference does not pass {}:\n{}", suite, said));
   }
 }

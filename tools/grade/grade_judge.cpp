@@ -29,7 +29,9 @@ std::map<std::string, int> count_tests(const Paths& paths, int week) {
     if (line.ends_with('.')) suite = line.substr(0, line.size() - 1);
     if (line.starts_with("  ")) ++tests[suite];
   };
-  if (!run_command(list).ok()) throw Error(Verdict::usage, fmt::format("week {}'s tests cannot be listed", week));
+  const std::string what = fmt::format("listing week {}'s tests", week);
+  if (!run_uninterrupted(list, what).ok())
+    throw Error(Verdict::usage, fmt::format("week {}'s tests cannot be listed", week));
   return tests;
 }
 
@@ -147,7 +149,8 @@ double AnswerJudge::reference_seconds(const Exercise& exercise, const std::strin
                                 "--gtest_output=xml:" + words.string()},
                   .timeout_seconds = 600,
                   .on_line = [](std::string_view) {}};
-  if (!run_command(command).ok()) throw Error(Verdict::usage, "the reference does not pass the tests of " + id);
+  if (!run_uninterrupted(command, "timing the reference of " + id).ok())
+    throw Error(Verdict::usage, "the reference does not pass the tests of " + id);
   const double seconds = virtual_seconds_in(words);
   if (!(seconds > 0))
     throw Error(Verdict::usage,

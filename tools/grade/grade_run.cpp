@@ -27,6 +27,9 @@ namespace {
 
 constexpr std::size_t kLongestSeal = 256;
 constexpr int kSecret = 3, kSeal = 4;  // the descriptors that tools/grade/grade_seal.cpp knows
+constexpr std::array kInterrupts{SIGINT, SIGTERM, SIGHUP};
+
+volatile std::sig_atomic_t interrupts = 0;  // a signal's handler has no parameter for it
 
 /// Both ends of a pipe; they close at exec.
 struct Channel {
@@ -152,10 +155,11 @@ class Watch {
     WorkClock passed(1);
     int status = 0;
     while (waitpid(child_, &status, WNOHANG) != child_) {
+      interrupted = interrupts > 0;
       end.timed_out = passed.seconds() > limits_.wall_seconds;
       end.printed_too_much = printed_ > limits_.output_bytes;
       end.wrote_too_much = !folder_.empty() && holds_too_much(folder_, limits_);
-      if (end.timed_out || end.printed_too_much || end.wrote_too_much) {
+      if (interrupted || end.timed_out || end.printed_too_much || end.wrote_too_much) {
         kill(-child_, SIGKILL), kill(child_, SIGKILL);
         waitpid(child_, &status, 0);
         break;
@@ -168,6 +172,7 @@ class Watch {
     return status;
   }
   std::string seal;
+  bool interrupted = false;
 
  private:
   bool read_what_is_there(ConfinedEnd& end, int milliseconds) {
@@ -218,6 +223,22 @@ Scratch::~Scratch() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+Interruptible::Interruptible() {
+  interrupts = 0;
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupts = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // and a wait for a lock ends
+  struct sigaction before {};
+  for (const int number : kInterrupts)
+    if (sigaction(number, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+}
+
+Interruptible::~Interruptible() {
+  struct sigaction now {};
+  for (const int number : kInterrupts)
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signal(number, SIG_DFL);
+}
+
 ConfinedEnd run_confined(const Confined& command) {
   Channels channels;
   const std::string secret = new_secret();
@@ -232,6 +253,7 @@ ConfinedEnd run_confined(const Confined& command) {
   ConfinedEnd end;
   Watch watch(child, channels, command);
   int status = watch.follow(end);
+  if (watch.interrupted) throw Interrupted("interrupted: this submission is not graded.");
   std::string failure;
   while (read_some(channels.failure.read, failure, 1000)) {
   }

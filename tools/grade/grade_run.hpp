@@ -53,9 +53,18 @@ class Scratch {
   std::filesystem::path path_;
 };
 
+/// While it lives, Ctrl-C (and SIGTERM, and a terminal that is closed) does not end us at once: what run_confined()
+/// runs is killed, and it throws Interrupted, so that no folder stays. A second one ends us.
+class Interruptible {
+ public:
+  Interruptible();
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+};
+
 /// Runs to the end, then kills what is left of its process group. A sealed program reads a secret of 32 characters from
 /// descriptor 3 before any other code of it runs, and writes "SECRET WORDS\n" to descriptor 4 when its tests are over
-/// (tools/grade/grade_seal.cpp). Throws Error(usage) where it cannot be started or confined.
+/// (tools/grade/grade_seal.cpp). Throws Error(usage) where it cannot be started or confined, and Interrupted.
 ConfinedEnd run_confined(const Confined& command);
 
 }  // namespace lockstep::tools

@@ -357,7 +357,8 @@ TEST(Output, AFolderInPlaceOfTheFileIsRefusedBeforeAnythingIsJudged) {
   };
   const std::string anna = path / "anna";
   expect_refused([&] { check(paths, {.what = "21.2", .json = anna}); });
-  expect_refused([&] { grade(paths, {.submissions = {anna}, .what = "21.2", .out = anna}); });
+  EXPECT_EQ(lockstep::refusal([&] { grade(paths, {.submissions = {anna}, .what = "21.2", .out = anna}); }),
+            "--out " + anna + " was handed in: choose another folder.");
   expect_refused(
       [&] { grade(paths, {.submissions = {anna}, .what = "21.2", .out = anna + "/r.json", .junit = anna}); });
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), {}), 2) << "a file was left";

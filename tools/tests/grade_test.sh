@@ -262,6 +262,23 @@ env PATH="$work/bin:$PATH" "$lab" grade "$work/anna" "$work/bob.zip" --only 21.1
 grep -q '^interrupted: building the suite did not finish\.$' "$work/out" || fail "$name: it is not said"
 grep -q 'nothing was graded\|bob.zip (2 of 2)' "$work/out" && fail "$name: it went on"
 [ "$(wc -l < "$work/stopped/summary.csv")" = 1 ] || fail "$name: it has a row"
+# And while an answer is judged: it is said how to go on, and nothing stays in TMPDIR. (A job in the background would
+# ignore Ctrl-C.)
+mkdir "$work/endless" "$work/tmp"
+reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  while (me.world_rank() >= 0) {}|' > "$work/endless/naive_all_reduce.cpp"
+TMPDIR=$work/tmp python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$lab" grade "$work/anna" "$work/endless" "$work/bob.zip" --only 21.1,21.10 -j 2 \
+  --timeout 100 --out "$work/stopped" > "$work/out" 2>&1 &
+tries=0
+until grep -q '^\[2/3\] endless: 21.1' "$work/out" || [ $((tries += 1)) -gt 120 ]; do sleep 1; done
+kill -INT $!
+code=0
+wait $! || code=$?
+[ $code = 2 ] || fail "$name: the exit code is $code"
+grep -q '^1 of 3 graded; --resume goes on$' "$work/out" || fail "$name: it is not said how to go on"
+[ -z "$(ls -A "$work/tmp")" ] || fail "$name: $(ls "$work/tmp") stays in TMPDIR"
+[ "$(wc -l < "$work/stopped/summary.csv")" = 2 ] || fail "$name: not one row"
 # Who waits for another one that grades here says so, and does not say that it builds.
 name=waiting
 flock "${lab%/*}/../grade/lock" sleep 15 &

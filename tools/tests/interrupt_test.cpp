@@ -12,6 +12,7 @@
 
 #include "common/support/text/run_program.hpp"
 #include "tools/course/judge.hpp"
+#include "tools/grade/grade_run.hpp"
 #include "tools/tests/small_course.hpp"
 
 namespace lockstep::tools {
@@ -57,6 +58,7 @@ class Interrupt : public SmallCourse {
     const pid_t group = fork();
     if (group == 0) {
       setpgid(0, 0);
+      signal(SIGINT, SIG_DFL);  // a test before may have left it ignored
       if (!std::freopen(said().c_str(), "w", stderr)) _exit(99);
       const int code = run_program("", [&] { return command(), 0; });
       std::fflush(stderr);
@@ -104,6 +106,34 @@ TEST_F(Interrupt, OfABuildIsNotACompilersError) {
             }),
             2);
   EXPECT_EQ(read_text(said()), "interrupted: building 1.1 did not finish.\n");
+}
+
+TEST_F(Interrupt, OfWhatIsGradedLeavesNoFolderAndNoProcess) {
+  const fs::path program = paths_.source / "waits", its_folder = paths_.source / "its_folder";
+  write_program(program, "echo $$ > " + its_folder.string() + ".process");
+  EXPECT_EQ(interrupted([&] {
+              const Interruptible interruptible;
+              const Scratch folder;
+              write_text(its_folder, folder.path().string());
+              run_confined({.arguments = {program.string()}, .folder = folder.path(), .rules = Rules::limits_only});
+            }),
+            2);
+  EXPECT_EQ(read_text(said()), "interrupted: this submission is not graded.\n");
+  EXPECT_FALSE(fs::exists(read_text(its_folder))) << read_text(its_folder);
+  const int process = std::atoi(read_text(its_folder.string() + ".process").c_str());
+  ASSERT_GT(process, 1);
+  EXPECT_TRUE(becomes_true([&] { return kill(process, 0) != 0; })) << process;
+  kill(-process, SIGKILL);  // what is left of it
+}
+
+TEST_F(Interrupt, EndsTheWaitForALock) {
+  const FolderLock held(paths_.source / "locked", "testing");
+  EXPECT_EQ(interrupted([&] {
+              const Interruptible interruptible;
+              FolderLock(paths_.source / "locked", "grading ada", [&](std::string_view) { write_text(started(), ""); });
+            }),
+            2);
+  EXPECT_EQ(read_text(said()), "interrupted: grading ada did not begin.\n");
 }
 
 }  // namespace
