@@ -151,11 +151,13 @@ Regraded grade_into(const Paths& paths, const GradeOptions& options, const Hande
 
 /// `before`: the rows that the folder has already.
 int grade_several(const Paths& paths, const GradeOptions& options, const std::vector<SummaryRow>& before) {
-  if (!options.junit.empty()) throw Error(Verdict::usage, "--junit is for one submission; several have a summary.");
+  if (!options.junit.empty())
+    throw Error(Verdict::usage, "--junit is for one submission with --out NAME.json; a folder has a summary.");
   const fs::path folder = folder_of(options);
   if (fs::exists(folder) && !fs::is_directory(folder))
     throw Error(Verdict::usage,
-                fmt::format("--out {} is a file; results of several submissions go into a folder.", folder.string()));
+                fmt::format("--out {} is a file; results go into a folder, or of one submission into NAME.json.",
+                            folder.string()));
   make_folders_of(folder / "summary.csv");
   const std::vector<HandedIn> students = newest_of_each(options.submissions);
   std::vector<std::string> names;
@@ -192,13 +194,18 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
   return std::all_of(all.begin(), all.end(), [](const Regraded& each) { return each.row.graded; }) ? 0 : 2;
 }
 
-/// A class of one is a class: of one submission too, --out is a folder unless it is NAME.json or a file that exists. A
-/// folder of other things, the submission's perhaps, is not written into.
+/// Of one submission too, --out is a folder unless it is NAME.json: a class of one is a class. Throws Error(usage)
+/// where the results of several would be one file, or lie in what was handed in.
 bool goes_into_a_folder(const GradeOptions& options) {
-  if (options.submissions.size() > 1 || options.resume) return true;
   const fs::path out = options.out;
-  if (fs::is_directory(out)) return fs::is_empty(out) || fs::exists(out / "summary.json");
-  return options.junit.empty() && !out.empty() && out.extension() != ".json" && !fs::exists(out);
+  const bool several = options.submissions.size() > 1, file = out.extension() == ".json";
+  if (file && (several || options.resume))
+    throw Error(Verdict::usage, fmt::format("--out {} is a file, for one submission; {} a folder, such as grades.",
+                                            out.string(), several ? "several go into" : "--resume goes on in"));
+  for (const std::string& submission : options.submissions)
+    if (std::error_code none; !file && fs::equivalent(out, submission, none))
+      throw Error(Verdict::usage, fmt::format("--out {} was handed in: choose another folder.", out.string()));
+  return several || options.resume || (!out.empty() && !file);
 }
 
 /// A mistyped name is said before minutes of building and grading. Throws Error(usage), which names all of them.

@@ -226,6 +226,17 @@ name='a class of one'
 "$lab" grade "$work/anna.zip" --only 21.1 --out "$work/one" > "$work/out" 2>&1 || fail "$name: not graded"
 "$lab" class "$work/one" >> "$work/out" 2>&1 || fail "$name: no page"
 grep -q '^"anna",5,5,' "$work/one/summary.csv" || fail "$name: no row"
+# Whatever else is in it. What was handed in is no place for results, and NAME.json is one submission's.
+name='a folder of other things'
+mkdir "$work/other" && echo mine > "$work/other/notes.txt"
+"$lab" grade "$work/anna.zip" --only 21.1 --out "$work/other" > "$work/out" 2>&1 || fail "$name: not graded"
+grep -q '^"anna",5,5,' "$work/other/summary.csv" || fail "$name: no row"
+for how in "$work/anna --out $work/anna" "$work/anna $work/bob.tar.gz --out $work/both.json" \
+  "$work/anna --resume --out $work/one.json" "$work/anna --out $work/other/notes.txt" "$work/anna --out $work/x --junit $work/x.xml"; do
+  # shellcheck disable=SC2086  # words
+  "$lab" grade --only 21.1 $how > "$work/out" 2>&1 && fail "$name: $how"
+  grep -q '^--out .* \(was handed in\|is a file\)\|^--junit is for one' "$work/out" || fail "$name: $how, in other words"
+done
 # Its seconds begin where the suite is built, and what it prints is seen at once, though it goes into a file.
 name='time and progress'
 cmake=$(command -v cmake)
