@@ -96,8 +96,17 @@ void FolderLock::say(std::string_view text) {
   if (seen_at_once()) fmt::print(stderr, "{}\n", text);
 }
 
+void need_writable(const std::filesystem::path& folder, std::string_view what) {
+  if (access(folder.c_str(), W_OK) != 0 && errno != ENOENT)
+    throw Error(
+        Verdict::usage,
+        fmt::format("{}{} cannot be written ({}): copy the repository to a folder of your own, and do it there.", what,
+                    folder.string(), std::strerror(errno)));
+}
+
 RunFolder::RunFolder(const Paths& paths) {
   const std::filesystem::path all = paths.mine() / "running";
+  need_writable(paths.build, "");
   make_folders_of((all / "any").string());
   remove_old(all);
   std::string name = (all / "XXXXXX").string();
@@ -146,6 +155,7 @@ std::string Paths::example() const {
 Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what) {
   // Ninja does not expect two builds at a time in one tree.
   FolderLock lock(paths.mine(), fmt::format("building {}", what));
+  need_writable(paths.mine(), fmt::format("{} may have to be built, and ", what));
   Progress progress(what);
   Built built;
   Command command{.arguments = {"cmake", "--build", paths.build.string(), "--target"}, .folder = {}, .on_line = {}};
@@ -173,7 +183,8 @@ std::filesystem::file_time_type newest_source(const Paths& paths) {
   std::set<fs::path> answers;
   for (const Exercise& exercise : paths.course.select("").exercises) answers.insert(paths.answer(exercise));
   std::error_code none;
-  fs::file_time_type newest = fs::last_write_time(paths.build / "build.ninja", none);
+  // Of what the build was configured with, and not build.ninja, which builds write as well.
+  fs::file_time_type newest = fs::last_write_time(paths.build / "CMakeCache.txt", none);
   newest = std::max(newest, fs::last_write_time(paths.source / "CMakeLists.txt", none));
   for (const char* folder : {"bench", "cmake", "common", "labs", "solutions", "tools"})
     for (const auto& entry : fs::recursive_directory_iterator(paths.source / folder, none))
@@ -209,9 +220,7 @@ bool need_no_build(const Paths& paths, const std::vector<std::string>& targets) 
 void need_built(const Paths& paths, const std::vector<std::string>& targets, std::string_view what) {
   namespace fs = std::filesystem;
   if (!FolderLock::is_free(paths.mine()) && need_no_build(paths, targets)) return;
-  if (access(paths.mine().c_str(), W_OK) != 0)
-    throw Error(Verdict::usage, fmt::format("{} is not built yet, and {} cannot be written: {}", what,
-                                            paths.build.string(), std::strerror(errno)));
+  need_writable(paths.mine(), fmt::format("{} is not built yet, and ", what));
   const fs::path begun = stamp_of(paths, fmt::format("begun.{}", getpid()));
   write_text(begun, "");
   const fs::file_time_type before = fs::last_write_time(begun);

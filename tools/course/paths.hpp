@@ -52,6 +52,10 @@ class FolderLock {
   int file_ = -1;
 };
 
+/// Throws Error(usage) where `folder` exists and nothing can be written into it, with `what` in front of it ("21.2 is
+/// not built yet, and ") and the next step behind it.
+void need_writable(const std::filesystem::path& folder, std::string_view what);
+
 /// A folder in the build tree for one run of a program, removed at its end: two runs at a time share nothing.
 class RunFolder {
  public:

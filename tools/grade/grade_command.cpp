@@ -229,6 +229,7 @@ int grade(const Paths& paths, const GradeOptions& asked) {
                               "handed in.",
                               submission.string()));
   need_submissions(options.submissions);
+  need_writable(paths.build, "answers are compiled in the build tree, and ");
   const Interruptible interruptible;
   const bool into_a_folder = goes_into_a_folder(options);
   std::vector<SummaryRow> before;

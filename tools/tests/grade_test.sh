@@ -411,6 +411,7 @@ done
 grade 'without a hidden test' "$work/frank" --only 21.2
 row '21.2 ' 8/8 PASS
 grep -q '^21.2h' "$work/out" && fail 'without a hidden test: it was judged'
+"$lab" is-current lab_tool || fail 'without a hidden test: ./lab itself counts as older than its sources'
 
 # The reference's answer to the open task counts bits, for which a processor may need the compiler's own functions.
 mkdir -p "$work/open"

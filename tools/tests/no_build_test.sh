@@ -52,10 +52,12 @@ grep -q 'ring_reduce_scatter' "$work/out" || fail 'an answer that is looked at i
 grep -q '^not recorded that 21.2 is revealed: cannot write ' "$work/err" || fail 'what is not recorded is said'
 [ "$(wc -l < "$work/err")" -eq 1 ] || fail 'in one line'
 # What has to be built, or is about what is written, is refused in a line.
-for command in 'check 21.2' 'borrow 21.2'; do
+mkdir "$work/ada"
+for command in 'check 21.2' 'borrow 21.2' "grade $work/ada --only 21.1" "handout $work/new.zip --weeks 21"; do
   # shellcheck disable=SC2086
   read_only $command
-  [ $? -eq 2 ] && [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q 'Read-only' "$work/err" && continue
+  [ $? -eq 2 ] && [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q 'Read-only' "$work/err" &&
+    grep -q 'copy the repository to a folder of your own\|^cannot write ' "$work/err" && continue
   cat "$work/err" >> "$work/out"
   fail "'$command' should be refused in a line"
 done
