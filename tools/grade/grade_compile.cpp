@@ -163,7 +163,7 @@ Compiled AnswerCompiler::compile(const Exercise& exercise, const std::string& te
   const fs::path made = compilation.object();
   if (!fs::is_regular_file(fs::symlink_status(made)) || fs::file_size(made) > kMostOfAnObject)
     return {kRefusedAnswer, fmt::format("its object has more than {} bytes", kMostOfAnObject)};
-  if (std::string why = look_ != Look::nothing ? object_refused(made, compilation.declared()) : ""; !why.empty())
+  if (std::string why = look_ != Look::nothing ? object_refused(made, compilation.declared(), text) : ""; !why.empty())
     return {kRefusedAnswer, why};
   const Isolated isolated = isolate(made, offered_by(read_text(paths_.build / "grade" / "references" / exercise.id)));
   if (!isolated.missing.empty())

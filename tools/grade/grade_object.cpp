@@ -1,5 +1,7 @@
 #include "tools/grade/grade_object.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "tools/course/cpp_tokens.hpp"
 #include "tools/grade/grade_isolate.hpp"
 #include "tools/grade/grade_run.hpp"
 
@@ -173,7 +176,7 @@ std::string readable(const std::string& symbol, const fs::path& folder) {
   return end.output.substr(0, std::min<std::size_t>(end.output.find('\n'), 300));
 }
 
-std::string refused_symbol(const fs::path& object, const Declared& declared) {
+std::string refused_symbol(const fs::path& object, const Declared& declared, std::string_view answer) {
   std::istringstream lines(said_of({"nm", "--format=posix"}, object));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
@@ -183,11 +186,19 @@ std::string refused_symbol(const fs::path& object, const Declared& declared) {
     if (type == 'i')
       return "it defines " + readable(symbol, object.parent_path()) + ", chosen before the program begins";
     const bool undefined = type == 'U' || type == 'w' || type == 'v';
-    if (undefined && opens_files(symbol))
-      return "it opens a file (" + std::string(opened_with(symbol)) + "), which no answer needs";
-    if (undefined && reads_a_clock(symbol)) return "it reads a clock, which no answer needs (me.now() is its rank's)";
-    if (undefined && (!may_call(symbol) || !is_declared(symbol, declared)))
-      return "it calls " + readable(symbol, object.parent_path()) + ", which no answer needs";
+    if (undefined && opens_files(symbol)) {
+      const std::string with(opened_with(symbol));
+      return "it opens a file (" + with + ")" + named_at(answer, with) + ", which no answer needs";
+    }
+    if (undefined && reads_a_clock(symbol)) {
+      std::string clock = readable(symbol, object.parent_path());
+      clock.erase(std::min(clock.rfind("::now"), clock.size()));
+      return "it reads a clock" + named_at(answer, clock) + ", which no answer needs (me.now() is its rank's)";
+    }
+    if (undefined && (!may_call(symbol) || !is_declared(symbol, declared))) {
+      const std::string called = readable(symbol, object.parent_path());
+      return "it calls " + called + named_at(answer, called) + ", which no answer needs";
+    }
   }
   return "";
 }
@@ -225,8 +236,8 @@ std::vector<fs::path> files_in(const std::string& rule) {
 
 }  // namespace
 
-std::string object_refused(const fs::path& object, const Declared& declared) {
-  const std::string why = refused_symbol(object, declared);
+std::string object_refused(const fs::path& object, const Declared& declared, std::string_view answer) {
+  const std::string why = refused_symbol(object, declared, answer);
   return why.empty() ? refused_code(object) : why;
 }
 
@@ -245,6 +256,19 @@ std::string told_file(const Paths& paths, const fs::path& file, std::string_view
   const fs::path inside = fs::weakly_canonical(file).lexically_relative(fs::weakly_canonical(paths.source));
   if (!inside.empty() && *inside.begin() != "..") return inside.string();
   return answer.find(file.string()) != answer.npos ? file.string() : file.filename().string();
+}
+
+std::string named_at(std::string_view answer, std::string name) {
+  name.erase(std::min(name.find_first_of("(<"), name.size()));
+  while (!name.empty()) {
+    const std::size_t begin = name.rfind(':') + 1;  // 0 where there is none
+    const std::string word = name.substr(begin);
+    Scanner scanner(word == "std" || word == "lockstep" ? "" : answer);
+    for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next())
+      if (token.word(word)) return fmt::format(" (line {})", token.line);
+    name.erase(begin < 2 ? 0 : begin - 2);
+  }
+  return "";
 }
 
 std::string_view opened_with(std::string_view symbol) {

@@ -16,8 +16,8 @@ using Declared = std::set<std::string, std::less<>>;
 /// Why an answer's object is not run, in a sentence; "" where it is fine. It may call what the headers that it includes
 /// declare in lockstep::, the C++ library without its files and what ranks would share there, and the few functions of
 /// the C library that compute or print. It may not hold instructions that call the kernel, or code that runs before the
-/// program's own.
-std::string object_refused(const std::filesystem::path& object, const Declared& declared);
+/// program's own. The sentence has the line on which `answer`, its text, first names what is refused, if any does.
+std::string object_refused(const std::filesystem::path& object, const Declared& declared, std::string_view answer);
 
 /// The same for what its compilation read, by the list that the compiler wrote for Make: headers of labs/ and common/
 /// (without their tests) and of the system, and `source` itself. Fails closed: an answer without a list is refused.
@@ -26,6 +26,10 @@ std::string include_refused(const Paths& paths, const std::filesystem::path& lis
 /// How a student is told of a file that the text of `answer` has led to: by its path below the repository's top, or as
 /// the answer itself names it, else by its name alone. What lies where on the grader's computer is not said.
 std::string told_file(const Paths& paths, const std::filesystem::path& file, std::string_view answer);
+
+/// " (line 12)": where the text of `answer` first names "std::random_device::_M_getval()", or else what that is in;
+/// "" where it names neither.
+std::string named_at(std::string_view answer, std::string name);
 
 /// What a symbol opens files with, as C++ names it: "std::filesystem"; "" where it opens none.
 std::string_view opened_with(std::string_view symbol);

@@ -73,6 +73,16 @@ TEST(Grade, AnAnswerThatIsThereTwiceDoesNotCount) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Grade, SaysWhereAnAnswerNamesWhatIsRefused) {
+  const std::string answer =
+      "// exit\nint now() { return puts(\"exit\"); }\nvoid f() {\n  std::random_device d;\n  std::exit(0);\n}\n";
+  EXPECT_EQ(named_at(answer, "exit"), " (line 5)");
+  EXPECT_EQ(named_at(answer, "std::random_device::_M_getval()"), " (line 4)");
+  EXPECT_EQ(named_at(answer, "std::ifstream"), "");
+  EXPECT_EQ(named_at(answer, "void std::call_once<void (&)()>(std::once_flag&)"), "");
+  EXPECT_EQ(named_at("", "(anonymous namespace)::f()"), "");
+}
+
 class Folder {
  public:
   explicit Folder(const char* name) : path(std::filesystem::temp_directory_path() / name) {

@@ -86,7 +86,7 @@ row 21.2b 0/8 REFUSED
 row 21.5 0/10 '(FAIL|CRASH)'
 [ "$kernel" = nop ] || row 21.6 0/10 REFUSED
 row 21.10 0/10 REFUSED
-says '"score": 0,' 'it calls exit, which no answer needs' 'line [0-9]* includes fcntl.h, which no lab answer needs' \
+says '"score": 0,' "it calls exit (line $(grep -n 'std::exit' "$work/cheats/$week/ring_all_reduce.cpp" | cut -d: -f1)), which no answer needs" 'line [0-9]* includes fcntl.h, which no lab answer needs' \
   "line 1 includes solutions/$week/scaling_laws.cpp"
 
 # The same without the look at their objects: what is in the process has its own limits.
