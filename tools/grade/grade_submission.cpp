@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <fstream>
 
@@ -275,10 +276,43 @@ std::string Submission::found_instead(const Exercise& example) const {
   return text;
 }
 
+namespace {
+
+/// "costmodel" of "Cost_Model (1).cpp" and "cost-model.cpp.txt"; "" of what is no C++. Without `numbered`, also of
+/// "cost_model-2.cpp" and "cost_model copy.cpp".
+std::string bare_name(const fs::path& file, bool numbered) {
+  std::string name = file.filename().string(), bare;
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::size_t end = name.find(".cpp");
+  if (end == name.npos) return "";
+  bool inside = false;  // brackets
+  for (const char c : name.substr(0, end)) {
+    inside = (inside || c == '(') && c != ')';
+    if (!inside && std::isalnum(static_cast<unsigned char>(c))) bare += c;
+  }
+  if (!numbered) bare.erase(bare.find_last_not_of("0123456789") + 1);
+  if (!numbered && bare.ends_with("copy")) bare.erase(bare.size() - 4);
+  return bare;
+}
+
+}  // namespace
+
+std::string Submission::near_miss(const Exercise& e) const {
+  const std::string wanted = bare_name(e.name + ".cpp", true);
+  for (const bool numbered : {true, false})
+    for (const std::vector<std::string>* files : {&ignored, &found})
+      for (const std::string& file : *files)
+        if ((files == &ignored || fs::path(file).extension() != ".cpp") && bare_name(file, numbered) == wanted)
+          return file;
+  return "";
+}
+
 std::string Submission::why_missing(const Exercise& e) const {
   std::string text = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
   if (const auto there = misplaced.find(e.id); there != misplaced.end())
     text += fmt::format("; there is {}, which does not count", there->second);
+  else if (const std::string near = near_miss(e); !near.empty())
+    text += fmt::format(": rename {} to {}.cpp", near, e.name);
   const std::size_t more = files - std::min(files, found.size());
   return text + fmt::format("\nFound: {}{}. Expected: {}", fmt::join(found, ", "),
                             more > 0 ? fmt::format(" and {} more", more) : "", places_of(e));

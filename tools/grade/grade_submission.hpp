@@ -25,6 +25,8 @@ struct Submission {
   bool empty() const { return answers.empty() && refused.empty(); }
   /// Where there is nothing to grade: what was found instead, and what is expected, with `example`'s file.
   std::string found_instead(const Exercise& example) const;
+  /// A file that may be `exercise`'s under another name: "Cost_Model (1).cpp", "cost_model.cpp.txt"; "" without one.
+  std::string near_miss(const Exercise& exercise) const;
   /// Why `exercise` was not submitted: what is missing, and in a second line what was found and where it belongs.
   std::string why_missing(const Exercise& exercise) const;
 };

@@ -119,6 +119,20 @@ TEST_F(AClass, AMissingFileIsOneRowWithWhatWasFound) {
             (std::vector<std::string>{"21.7, 21.10 NOT SUBMITTED: there is no ddp.cpp, scaling_laws.cpp." + found}));
   const std::string page = class_page(data, "");
   EXPECT_LT(page.find("week21/dpp.cpp"), page.find("<svg"));
+
+  // A file that may be it has a sentence of its own.
+  some.rows.push_back(graded("21.8", 0, 5, "NOT SUBMITTED", "there is no b.cpp: rename B.cpp to b.cpp" + found));
+  some.rows.push_back(graded("21.9", 0, 5, "NOT SUBMITTED", "there is no c.cpp" + found));
+  add("hal", some);
+  const ClassData more = read();
+  EXPECT_EQ(doubts_of(row(more, "hal")).at(0),
+            "21.7, 21.10, 21.8, 21.9 NOT SUBMITTED: there is no ddp.cpp, scaling_laws.cpp, c.cpp. There is no b.cpp: "
+            "rename B.cpp to b.cpp." +
+                found);
+  const std::string his = feedback_page(row(more, "hal"), course());
+  EXPECT_NE(his.find("rename B.cpp to b.cpp"), his.npos);
+  EXPECT_NE(his.find("Found: "), his.npos);
+  EXPECT_EQ(his.find("Found: "), his.rfind("Found: ")) << "what was found is said once";
 }
 
 TEST_F(AClass, ItsPageSaysWhoseItIsAndSumsUp) {

@@ -139,6 +139,24 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
           "more folder, or ring_all_reduce.cpp at the top.\n");
 }
 
+TEST(Grade, AFileThatIsNamedOtherwiseIsToBeRenamed) {
+  const Folder folder("lockstep_grade_renamed");
+  for (const char* file : {"Ring_All_Reduce.cpp", "cost_model (1).cpp", "ddp.cpp.txt", "accumulation copy.cpp",
+                           "scaling-laws-2.CPP", "naive.cpp", "my_ring_all_reduce.txt"})
+    folder.write(("in/" + std::string(file)).c_str(), "// hers\n");
+  const Submission found = folder.read(folder.path / "in");
+  const auto near = [&](const char* id) { return found.near_miss(the_course().exercise(id)); };
+  EXPECT_EQ(near("21.2"), "Ring_All_Reduce.cpp");
+  EXPECT_EQ(near("21.5"), "cost_model (1).cpp");
+  EXPECT_EQ(near("21.6"), "accumulation copy.cpp");
+  EXPECT_EQ(near("21.7"), "ddp.cpp.txt");
+  EXPECT_EQ(near("21.10"), "scaling-laws-2.CPP");
+  EXPECT_EQ(near("21.1"), "");
+  EXPECT_TRUE(
+      found.why_missing(the_course().exercise("21.7"))
+          .starts_with("there is no labs/week21_data_parallel/ddp.cpp: rename ddp.cpp.txt to ddp.cpp\nFound: "));
+}
+
 /// Packs what lies in `path`/from.
 void pack(const Folder& folder, const char* from, const std::filesystem::path& archive) {
   Command tar{.arguments = {"cmake", "-E", "tar", "cf", (folder.path / archive).string(), "--format=zip", "."},

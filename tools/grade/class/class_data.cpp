@@ -72,20 +72,26 @@ void leave_out(ClassRow& row, const std::string& id) {
 
 /// All exercises that were not submitted in one: what is missing, then what was found. "" where none is.
 std::string missing_files(const std::vector<GradedRow>& parts) {
-  std::vector<std::string> exercises, missing;
+  std::vector<std::string> exercises, missing, sentences;  // about a file that may be the one that is missing
   std::string found;
   for (const GradedRow& part : parts) {
     const std::string id = testing::exercise_of(part.id);
     if (part.verdict != "NOT SUBMITTED" || std::find(exercises.begin(), exercises.end(), id) != exercises.end())
       continue;
     const std::size_t line = std::min(part.reason.find('\n'), part.reason.size());
-    const std::string_view same = missing.empty() ? "" : "there is no ";  // is said once
-    const std::size_t begin = part.reason.starts_with(same) ? same.size() : 0;
-    exercises.push_back(id), missing.push_back(part.reason.substr(begin, line - begin));
+    const std::string why = part.reason.substr(0, line), same = "there is no ";
+    exercises.push_back(id);
+    if (why.find_first_of(":;") != why.npos)
+      sentences.push_back(why);
+    else
+      missing.push_back(!missing.empty() && why.starts_with(same) ? why.substr(same.size()) : why);  // is said once
     if (found.empty()) found = part.reason.substr(line);
   }
   if (exercises.empty()) return "";
-  return fmt::format("{} NOT SUBMITTED: {}.{}", fmt::join(exercises, ", "), fmt::join(missing, ", "), found);
+  if (!missing.empty()) sentences.insert(sentences.begin(), fmt::format("{}", fmt::join(missing, ", ")));
+  for (std::size_t i = 1; i < sentences.size(); ++i)
+    if (sentences[i].starts_with("there ")) sentences[i][0] = 'T';
+  return fmt::format("{} NOT SUBMITTED: {}.{}", fmt::join(exercises, ", "), fmt::join(sentences, ". "), found);
 }
 
 }  // namespace

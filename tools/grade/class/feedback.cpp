@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "common/error.hpp"
 #include "common/support/json/escape.hpp"
@@ -129,6 +130,7 @@ std::string section(const std::string& ids, const GradedRow& part, const Course&
 /// Of each part without points, or of a file's parts together.
 std::string sections(const ClassRow& row, const Course& course) {
   std::string text;
+  bool told_found = false;  // what the submission has instead of a missing file
   for (auto part = row.parts.begin(); part != row.parts.end(); ++part) {
     if (part->verdict == "PASS") continue;
     std::string ids = part->id;
@@ -139,7 +141,10 @@ std::string sections(const ClassRow& row, const Course& course) {
     };
     while (is_about_the_file(first.verdict) && part + 1 != row.parts.end() && joins(*(part + 1)))
       ids += ", " + (++part)->id;
-    text += section(ids == first.id ? first.id + " " + first.title : ids, first, course);
+    GradedRow shown = first;
+    if (first.verdict == "NOT SUBMITTED" && std::exchange(told_found, true))
+      shown.reason.erase(std::min(shown.reason.find("\nFound: "), shown.reason.size()));
+    text += section(ids == first.id ? first.id + " " + first.title : ids, shown, course);
   }
   return text;
 }
