@@ -45,7 +45,7 @@ std::optional<std::string_view> Sayings::take(std::string_view line) {
   return line.substr(0, at);
 }
 
-std::string Sayings::place_in(const std::string& answer) const {
+std::vector<std::string> Sayings::command_for_place() const {
   std::vector<std::string> command{"addr2line", "-Cfie", program_.string()};
   for (std::size_t i = 0; i < frames_.size(); ++i) {
     const std::string& frame = frames_[i];
@@ -55,10 +55,20 @@ std::string Sayings::place_in(const std::string& answer) const {
     if (i > testing::kFramesOfHandler) --address;  // of a call that is to return
     command.push_back(fmt::format("{:#x}", address));
   }
-  if (command.size() == 3 || find_program(command[0]).empty()) return "";
+  if (command.size() == 3 || find_program(command[0]).empty()) return {};
+  return command;
+}
+
+std::string Sayings::place_in(const std::string& answer) const {
+  const std::vector<std::string> command = command_for_place();
   std::vector<std::string> lines;
-  run_command(
-      {.arguments = command, .folder = {}, .on_line = [&](std::string_view line) { lines.emplace_back(line); }});
+  if (!command.empty())
+    run_command(
+        {.arguments = command, .folder = {}, .on_line = [&](std::string_view line) { lines.emplace_back(line); }});
+  return place_in(lines, answer);
+}
+
+std::string Sayings::place_in(const std::vector<std::string>& lines, const std::string& answer) {
   for (std::size_t i = 0; i + 1 < lines.size(); i += 2)
     if (const std::size_t name = lines[i + 1].rfind("/" + answer + ":"); name != std::string::npos)
       return fmt::format("{} ({})", lines[i + 1].substr(name + 1), function_name(lines[i]));

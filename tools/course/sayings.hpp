@@ -28,6 +28,10 @@ class Sayings {
   const std::string& cause() const { return cause_; }
   /// "ring_all_reduce.cpp:20 (ring_reduce_scatter)": the innermost line of `answer` among the calls that died.
   std::string place_in(const std::string& answer) const;
+  /// The same in two steps: the command that reads the calls' lines out of the program, empty where it did not die, and
+  /// the place in what that prints.
+  std::vector<std::string> command_for_place() const;
+  static std::string place_in(const std::vector<std::string>& printed, const std::string& answer);
 
  private:
   void hear_still(std::string_view said);

@@ -7,11 +7,13 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <sstream>
 
 #include "common/error.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/sayings.hpp"
 
 namespace lockstep::tools {
 
@@ -61,10 +63,43 @@ bool is_of(const Exercise& exercise, const std::string& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
+std::vector<std::string> printed_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// What a program said of itself while it ran, taken out of what it printed. These are its own words, which an answer
+/// may have written: they explain, and decide nothing.
+Sayings take_sayings(const fs::path& program, ConfinedEnd& end) {
+  Sayings said(program, {});
+  std::string rest;
+  for (const std::string& line : printed_lines(end.output))
+    if (const auto kept = said.take(line)) rest.append(*kept).append("\n");
+  end.output = rest;
+  return said;
+}
+
+/// " with 3 ranks and 7 elements per rank at ring_all_reduce.cpp:20 (f). Why", as far as the program says so, and how
+/// to see it again.
+std::string how_it_died(const Sayings& said, const fs::path& program, const Exercise& exercise, const std::string& id) {
+  std::string place;
+  if (const std::vector<std::string> command = said.command_for_place(); !command.empty()) {
+    const Scratch folder;
+    const ConfinedEnd end =
+        run_confined({.arguments = command, .folder = folder.path(), .rules = Rules::reader, .may_read = {program}});
+    place = Sayings::place_in(printed_lines(end.output), exercise.name + ".cpp");
+  }
+  return fmt::format("{}{}{}{}.{}{}\nreplay: ./lab check {}{}{}", said.the_case().empty() ? "" : " ", said.the_case(),
+                     place.empty() ? "" : " at ", place, said.cause().empty() ? "" : " ", said.cause(), id,
+                     said.options().empty() ? "" : " ", said.options());
+}
+
 /// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
 /// The words alone are worth nothing; a student's code could have written them.
 GradedRow verdict(const Exercise& exercise, const std::string& id, const ConfinedEnd& end, const fs::path& words,
-                  double seconds, int expected) {
+                  double seconds, int expected, const Sayings& sayings, const fs::path& program) {
   GradedRow row;
   std::string printed = end.output.empty() ? "" : "\nIt printed:\n" + indented(end.output, "  ");
   auto no_verdict = [&](std::string why) {
@@ -74,14 +109,18 @@ GradedRow verdict(const Exercise& exercise, const std::string& id, const Confine
   int signal = end.exit_code > 128 ? end.exit_code - 128 : 0;
   if (end.timed_out || signal == SIGXCPU) {
     row.verdict = to_string(Verdict::timeout);
-    row.reason = fmt::format("its tests were still running after {:.0f} s", seconds) + printed;
+    row.reason = fmt::format("its tests were still running after {:.0f} s", seconds);
+    if (!sayings.the_case().empty()) row.reason += " " + sayings.the_case();
+    if (!sayings.last_call().empty()) row.reason += ": " + sayings.last_call();
+    row.reason += printed;
     return row;
   }
   if (end.printed_too_much) return no_verdict("it printed without end");
   if (end.wrote_too_much) return no_verdict("it wrote more files than a test needs");
   if (signal) {
     row.verdict = to_string(Verdict::crash);
-    row.reason = fmt::format("its tests were killed by signal {} ({})", signal, strsignal(signal)) + printed;
+    row.reason = fmt::format("its tests were killed by signal {} ({})", signal, strsignal(signal)) +
+                 how_it_died(sayings, program, exercise, id) + printed;
     return row;
   }
   if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));
@@ -198,14 +237,15 @@ GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, con
                             double seconds) const {
   const Scratch folder;
   const fs::path words = folder.path() / "verdict.json", outcomes = folder.path() / "outcomes";
-  Confined command =
-      tests_in(program, id, folder.path(), {"--verdict", words.string(), "--outcomes-to", outcomes.string()});
+  Confined command = tests_in(program, id, folder.path(),
+                              {"--verdict", words.string(), "--outcomes-to", outcomes.string(), "--say-what-runs"});
   command.limits.file_bytes = command.limits.folder_bytes;  // 25.2 hands over 100 MB
   command.limits.wall_seconds = seconds;
   command.limits.cpu_seconds = static_cast<std::uint64_t>(std::ceil(seconds));
   const auto begin = std::chrono::steady_clock::now();
-  const ConfinedEnd end = run_confined(command);
-  GradedRow row = verdict(exercise, id, end, words, seconds, tests_of(exercise, id));
+  ConfinedEnd end = run_confined(command);
+  const Sayings sayings = take_sayings(program, end);
+  GradedRow row = verdict(exercise, id, end, words, seconds, tests_of(exercise, id), sayings, program);
   if (row.verdict == to_string(Verdict::pass)) judge_apart(exercise, id, outcomes, seconds, row);
   row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return row;

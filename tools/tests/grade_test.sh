@@ -363,9 +363,17 @@ row 21.1 5/5 PASS
 row 21.2a 0/9 TIMEOUT
 row 21.2b 8/8 PASS
 row '21.2 ' 0/8 TIMEOUT
-says 'still running after 12 s' 'still running after 10 s'
+says 'still running after 12 s' 'still running after 10 s' 'rank [0-9] last called the runtime at ring_all_reduce.cpp:[0-9]* '
 grep -q '^\[1/1\] hangs: 21.2' "$work/out" || fail 'hangs: nothing was said for 12 s'
 [ "$(grep -n '^21' "$work/out" | sed 's/^[0-9]*:\([^ ]*\).*/\1/' | tr '\n' ' ')" = '21.1 21.2a 21.2b 21.2 ' ] || fail 'hangs: the rows are not in order'
+
+# What dies says where, in its own words.
+mkdir "$work/dies"
+reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  if (me.size() / (me.rank() - me.rank()) > 5) return;|' > "$work/dies/naive_all_reduce.cpp"
+grade 'dies' "$work/dies" --only 21.1
+row 21.1 0/5 CRASH
+says "signal 8 ([^\"]*) with [^\"]* at naive_all_reduce.cpp:$(grep -n 'rank() - me' "$work/dies/naive_all_reduce.cpp" | cut -d: -f1) (naive_all_reduce). An integer was divided by 0" \
+  'replay: ./lab check 21.1 --ranks'
 
 # A list that grows without end, where the tests call the answer without ranks, and where a rank does.
 mkdir "$work/grows"
