@@ -182,7 +182,8 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
     try {
       all.push_back(grade_into(paths, options, student, folder, name, before, heartbeat));
     } catch (const Interrupted& why) {
-      throw Interrupted(fmt::format("{}\n{} of {} graded; --resume goes on", why.what(), all.size(), students.size()));
+      throw Interrupted(
+          fmt::format("{}\n{} of {} graded; --resume continues", why.what(), all.size(), students.size()));
     }
   }
   const auto quiet = heartbeat.quiet();
@@ -201,7 +202,7 @@ bool goes_into_a_folder(const GradeOptions& options) {
   const bool several = options.submissions.size() > 1, file = out.extension() == ".json";
   if (file && (several || options.resume))
     throw Error(Verdict::usage, fmt::format("--out {} is a file, for one submission; {} a folder, such as grades.",
-                                            out.string(), several ? "several go into" : "--resume goes on in"));
+                                            out.string(), several ? "several go into" : "--resume continues in"));
   for (const std::string& submission : options.submissions)
     if (std::error_code none; !file && fs::equivalent(out, submission, none))
       throw Error(Verdict::usage, fmt::format("--out {} was handed in: choose another folder.", out.string()));

@@ -287,7 +287,7 @@ kill -INT $!
 code=0
 wait $! || code=$?
 [ $code = 2 ] || fail "$name: the exit code is $code"
-grep -q '^1 of 3 graded; --resume goes on$' "$work/out" || fail "$name: it is not said how to go on"
+grep -q '^1 of 3 graded; --resume continues$' "$work/out" || fail "$name: it is not said how to go on"
 [ -z "$(ls -A "$work/tmp")" ] || fail "$name: $(ls "$work/tmp") stays in TMPDIR"
 [ "$(wc -l < "$work/stopped/summary.csv")" = 2 ] || fail "$name: not one row"
 # Who waits for another one that grades here says so, and does not say that it builds.
