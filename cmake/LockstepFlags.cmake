@@ -18,7 +18,8 @@ endif()
 
 # With ccache another clone, or a branch, compiles what differs: where the folder is makes no difference. Not for students'
 # answers (LockstepLabs.cmake), which change whenever they are compiled. CCACHE_DEPEND, because GCC knows what a
-# precompiled header has by its text: one that differs from it in a comment alone would be included twice.
+# precompiled header has by its text: one that differs from it in a comment alone would be included twice. It looks at
+# times of included files, so that one saved while it is compiled is not kept with the old object.
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # It fails, and each compilation with it, if it cannot write to its folder, as without a home of one's own.
@@ -31,7 +32,7 @@ if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(folder CCACHE_DIR=${CMAKE_BINARY_DIR}/ccache)
   endif()
   set(CMAKE_CXX_COMPILER_LAUNCHER env ${folder} CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${LOCKSTEP_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${LOCKSTEP_CCACHE})
   set(LOCKSTEP_ANSWERS_LAUNCHER "")
 else()
   set(LOCKSTEP_ANSWERS_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
