@@ -70,8 +70,8 @@ TEST(Language, WhatHonestAnswersMaySay) {
         "double* best = nullptr; best = &x; *best += 2; y = *best + 1; if (!best || best->x < z.x) best = &v[0];",
         "for (auto* p : list) sum = sum + p->x, ++p->count, p->all[1] = a * b + n[2];",
         "struct Node { Node* next; std::vector<int> all; }; n = node.all[3] + node.next->all[2] - *node.next->best;",
-        "RankStep* busy = &ranks[0]; i = busy - &ranks[0], j = busy - ranks.data(); const char* name = 0; s = \"a\" + "
-        "t + name; c = name[0];",
+        "RankStep* busy = &ranks[0]; i = busy - &ranks[0], j = busy - ranks.data();",
+        "const char* name = 0; s = \"a\" + t + name; c = name[0];",
         "void f(const Foo* p, int n) { p->g(n); } void g(std::vector<int> p) { p[2] = p[1] + 1; }",
         "use([&](int i) { return v[i + 1]; }, (flags & kMask) + 1, f(&x, &Foo::y) - z, mean(&Foo::y) + z);",
         "std::span<float> all(v.data(), v.size()); std::span(&x, 1); std::next(v.begin(), 3); own[n] = text.data();",

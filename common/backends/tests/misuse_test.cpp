@@ -41,20 +41,6 @@ std::vector<Misuse> of_peers_and_slices() {
        1,
        [](Rank me) { (void)me.allocate(slice(me).cut(0, 0).size() - 1, DType::f32, Category::buffer); },
        {"allocate(18446744073709551615 elements): sizes are unsigned, so 0 − 1 is 18446744073709551615"}},
-      {"an allocation of no category",
-       1,
-       [](Rank me) { (void)me.allocate(4, DType::f32, Category{11}); },
-       {"allocate(4 elements): there is no such dtype or category"}},
-      {"an allocation of no dtype",
-       1,
-       [](Rank me) { (void)me.allocate(4, DType{9}, Category::buffer); },
-       {"allocate(4 elements): there is no such dtype or category"}},
-      {"neither sent nor received",
-       2,
-       [](Rank me) {
-         me.exchange({Transfer{Transfer::Kind{2}, 1 - me.rank(), slice(me)}});
-       },
-       {"neither sends nor receives"}},
       {"run on main", 1, [](Rank me) { me.wait(me.run(me, [](Rank) {})); }, {"stream"}},
       {"not a member",
        2,
@@ -88,6 +74,25 @@ std::vector<Misuse> of_peers_and_slices() {
        },
        {"upload of memory that no rank has allocated"}},
       {"upload of the wrong length", 1, [](Rank me) { upload(me, slice(me), std::vector<float>{1}); }, {"upload"}},
+  };
+}
+
+std::vector<Misuse> of_enumerators() {
+  return {
+      {"an allocation of no category",
+       1,
+       [](Rank me) { (void)me.allocate(4, DType::f32, Category{11}); },
+       {"allocate(4 elements): there is no such dtype or category"}},
+      {"an allocation of no dtype",
+       1,
+       [](Rank me) { (void)me.allocate(4, DType{9}, Category::buffer); },
+       {"allocate(4 elements): there is no such dtype or category"}},
+      {"neither sent nor received",
+       2,
+       [](Rank me) {
+         me.exchange({Transfer{Transfer::Kind{2}, 1 - me.rank(), slice(me)}});
+       },
+       {"neither sends nor receives"}},
   };
 }
 
@@ -165,6 +170,8 @@ void expect_explained(const std::vector<Misuse>& misuses) {
 }
 
 TEST(Misuse, OfPeersAndSlicesIsExplained) { expect_explained(of_peers_and_slices()); }
+
+TEST(Misuse, OfEnumeratorsIsExplained) { expect_explained(of_enumerators()); }
 
 TEST(Misuse, OfQueuesIsExplained) { expect_explained(of_queues()); }
 
