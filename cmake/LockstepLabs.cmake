@@ -322,7 +322,7 @@ function(lockstep_add_mutants id folder name solution)
   lockstep_add_alternatives(${id} ${folder} ${name})
   # CONFIGURATIONS: they take a minute, so .ci/run and `ctest -C Mutants` run them, a plain ctest does not.
   add_test(NAME suite.mutants.${id} CONFIGURATIONS Mutants COMMAND lab_tool mutants ${id} --points WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(suite.mutants.${id} PROPERTIES TIMEOUT 600 LABELS "mutants")
+  set_tests_properties(suite.mutants.${id} PROPERTIES TIMEOUT 1800 COST ${count} LABELS "mutants")  # the most first
 endfunction()
 
 # ref.ID. A handout has its object and not its text; where that object does not fit this computer, the reference is as
