@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from layers import files_of, includes
+from layers import files_of, includes, with_includers
 from outputs import OTHER_PAGES
 
 SHARED = {  # a change here concerns everything
@@ -36,20 +36,6 @@ def changed_files(base):
     """Those of the commits since `base`, or None."""
     ran = subprocess.run(["git", "diff", "--name-only", base, "HEAD"], capture_output=True, text=True)
     return set(ran.stdout.split()) if ran.returncode == 0 else None
-
-
-def with_includers(changed, edges):
-    """`changed`, and every file that includes one of them, however indirectly."""
-    includers = {}
-    for path, target in edges:
-        includers.setdefault(target, []).append(path)
-    found, trail = set(changed), list(changed)
-    while trail:
-        for path in includers.get(trail.pop(), ()):
-            if path not in found:
-                found.add(path)
-                trail.append(path)
-    return found
 
 
 def read_again(changed, edges):

@@ -84,6 +84,20 @@ def includes(root, known):
                     yield path, target
 
 
+def with_includers(changed, edges):
+    """`changed`, and every file that includes one of them, however indirectly."""
+    includers = {}
+    for path, target in edges:
+        includers.setdefault(target, []).append(path)
+    found, trail = set(changed), list(changed)
+    while trail:
+        for path in includers.get(trail.pop(), ()):
+            if path not in found:
+                found.add(path)
+                trail.append(path)
+    return found
+
+
 def goes_up(path, target):
     here, there = layer_of(path), layer_of(target)
     if here is None or there is None:

@@ -28,6 +28,8 @@ import re
 import subprocess
 import sys
 
+from layers import with_includers
+
 BLOCK = re.compile(
     r"^<!-- output, (?P<answer>[^:\n]+): (?P<command>\./lab [^\n]*?) -->\n```text\n(?P<text>.*?)^```$", re.M | re.S
 )
@@ -55,14 +57,9 @@ class Exercises:
     def __init__(self):
         course = json.loads(pathlib.Path("labs/course.json").read_text())
         self.paths = {e["id"]: f"{week['folder']}/{e['name']}" for week in course["weeks"] for e in week["exercises"]}
-        direct = {e["id"]: e.get("needs", []) for week in course["weeks"] for e in week["exercises"]}
-        self.needs = {}  # of each exercise: itself, and all that its programs are linked with
-        for exercise in direct:
-            trail, found = [exercise], set()
-            while trail:
-                found.add(one := trail.pop())
-                trail += [other for other in direct[one] if other not in found]
-            self.needs[exercise] = found
+        needs = [(need, e["id"]) for week in course["weeks"] for e in week["exercises"] for need in e.get("needs", [])]
+        # Of each exercise: itself, and all that its programs are linked with.
+        self.needs = {exercise: with_includers({exercise}, needs) for exercise in self.paths}
         self.seen = {}
 
     def take(self, pairs):

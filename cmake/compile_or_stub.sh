@@ -13,9 +13,10 @@ export LC_ALL=C  # sort and comm agree; the compiler speaks English, for explain
 id=$1 skeleton=$2 solution=$3 required=$4
 shift 5
 
-object='' previous='' source=''
+object='' depends='' previous='' source=''
 for argument; do
   [ "$previous" = -o ] && object=$argument
+  [ "$previous" = -MF ] && depends=$argument
   previous=$argument source=$argument
 done
 log=$object.log begun=$object.begun
@@ -56,14 +57,12 @@ includes() (
 includes "$@" > "$object.includes"
 
 # The same command, with the stub in the place of the source, which CMake puts last.
-count=$# position=0 depends=''
+count=$# position=0
 for argument; do
   position=$((position + 1))
   shift
-  [ "$previous" = -MF ] && depends=$argument
   [ $position = $count ] && argument=$object.stub.cpp
   set -- "$@" "$argument"
-  previous=$argument
 done
 touch -r "$begun" "$object.stub.cpp"
 "$@"

@@ -94,8 +94,7 @@ std::string why_it_died(int signal, const std::string& cause, const std::string&
     return " The standard library stopped it: " + check + ".";
   if (signal == SIGSEGV)
     return " Common causes: a pointer that is null or was never set, an index beyond the end of a std::span or an "
-           "array, or "
-           "a closure that captures by reference ([&]) a variable that no longer exists when it runs.";
+           "array, or a closure that captures by reference ([&]) a variable that no longer exists when it runs.";
   if (signal == SIGILL)
     return " The compiler stopped it there, because what follows has no meaning: it divides by a constant 0, for "
            "example.";

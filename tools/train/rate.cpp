@@ -85,28 +85,31 @@ double fastest_product(const Machine& machine) {
   return machine.peak_flop_per_second[static_cast<std::size_t>(DType::f32)] * machine.matmul_efficiency(1e15);
 }
 
+bool has_gpus(const std::string& backend) { return backend == "cuda" || backend == "nccl"; }
+
+/// What a run is compared with: the machine that its times are of, this computer's GPUs, or its processor; none if that
+/// is not known.
+std::optional<Machine> machine_of(const TrainPlan& plan, const std::string& backend, bool modelled,
+                                  const std::string& root) {
+  if (modelled) return plan.run.machine;
+  if (!has_gpus(backend)) return calibrated_machine();
+  return plan.run.tf32 ? std::nullopt : gpu_machine(root);
+}
+
 }  // namespace
 
 Yardstick yardstick_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
-  const DType type = plan.step.model.storage;
-  if (modelled) return {.peak = sheet_peak(plan.run.machine, type)};
-  if (backend == "cuda" || backend == "nccl") {
-    const std::optional<Machine> gpu = plan.run.tf32 ? std::nullopt : gpu_machine(root);
-    return {.peak = gpu ? sheet_peak(*gpu, type) : NAN};
-  }
-  const std::optional<Machine> calibrated = calibrated_machine();
-  return {.product = calibrated ? fastest_product(*calibrated) : NAN};
+  const std::optional<Machine> machine = machine_of(plan, backend, modelled, root);
+  if (!machine) return {};
+  if (modelled || has_gpus(backend)) return {.peak = sheet_peak(*machine, plan.step.model.storage)};
+  return {.product = fastest_product(*machine)};
 }
 
 Roofs roofs_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
-  const auto peak = [&](const Machine& machine) {
-    return machine.peak_flop_per_second[static_cast<std::size_t>(plan.step.model.storage)];
-  };
-  if (modelled) return {peak(plan.run.machine), plan.run.machine.memory_bytes_per_second};
-  const bool gpus = backend == "cuda" || backend == "nccl";
-  const std::optional<Machine> machine = gpus ? gpu_machine(root) : calibrated_machine();
-  if (!machine || (gpus && plan.run.tf32)) return {};
-  return {gpus ? peak(*machine) : fastest_product(*machine), machine->memory_bytes_per_second};
+  const std::optional<Machine> machine = machine_of(plan, backend, modelled, root);
+  if (!machine) return {};
+  const double peak = machine->peak_flop_per_second[static_cast<std::size_t>(plan.step.model.storage)];
+  return {modelled || has_gpus(backend) ? peak : fastest_product(*machine), machine->memory_bytes_per_second};
 }
 
 Rate rate_of(const TrainPlan& plan, double seconds, const Yardstick& yardstick) {
