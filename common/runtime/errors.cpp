@@ -76,6 +76,11 @@ std::string which_way(int from, int to, int ranks) {
       forward ? "next" : "previous");
 }
 
+Error out_of_memory(std::size_t bytes, Category category, Location where) {
+  return {Verdict::fail,
+          fmt::format("out of memory: {} bytes for {} at {}", bytes, to_string(category), describe(where))};
+}
+
 Caught caught(Location last_call) {
   const std::string after = last_call.line() == 0 ? "" : ", after its call at " + describe(last_call);
   try {

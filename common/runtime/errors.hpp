@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/error.hpp"
+#include "common/slice.hpp"
 
 namespace lockstep {
 
@@ -37,6 +38,9 @@ std::string ends_differ(const char* what, const std::string& sent, const std::st
 /// Hint for sizes that differ between neighbours in a group of `ranks`: which way the message goes. "" for ranks that
 /// are not neighbours, and for groups of two, where each rank is the other's neighbour on both sides.
 std::string which_way(int from, int to, int ranks);
+
+/// What to throw where a rank's memory has no room: names the size, the category and the line.
+Error out_of_memory(std::size_t bytes, Category category, Location where);
 
 /// Thrown through the fibers or threads of a failed run. Not a std::exception, so the program's handlers do not catch
 /// it.

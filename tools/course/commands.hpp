@@ -128,7 +128,7 @@ int expect_not_implemented(const Paths& paths, const std::string& program);
 /// learner's answers in them; the others must be built.
 int link_mine(const Paths& paths, const std::vector<std::string>& programs, bool borrow);
 
-/// One line on the student's answers, from the last verdicts.
+/// One line on the student's answers, from the last verdicts, or that CTest, whose last command this is, ran no test.
 int mine_summary(const Paths& paths);
 
 /// The programs behind a command that forwards all it is given: "memory" → "bench_memory", "train" → "train".

@@ -130,6 +130,11 @@ TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(describe_next(first()), "1.1 t, 1 minute: ./lab check 1.1");
   EXPECT_EQ(printed([&] { mine_summary(paths_); }),
             "mine: 1 of 2 exercises pass; begun: 1.1 edited since PASS (`./lab list` shows them)\n");
+  const std::filesystem::path log = paths_.build / "Testing/Temporary/LastTest.log.tmp";
+  write_text(log, "Start testing: Nov 27 08:11 UTC\nEnd testing: Nov 27 08:11 UTC\n");
+  EXPECT_NE(printed([&] { mine_summary(paths_); }).find("nothing was run"), std::string::npos);
+  write_text(log, "Start testing: Nov 27 08:11 UTC\n1/1 Testing: mine.1.1\nEnd testing: Nov 27 08:11 UTC\n");
+  EXPECT_NE(printed([&] { mine_summary(paths_); }).find("1 of 2"), std::string::npos);
 }
 
 /// In a handout of its first week, whose course lists another one.

@@ -100,7 +100,7 @@ bool World::idle() const {
 }
 
 void* World::allocate(std::size_t bytes, Category category, cudaStream_t stream, Location where) {
-  return memory_.allocate(bytes, category, stream, [&](const std::function<bool()>& done) {
+  return memory_.allocate(bytes, category, stream, where, [&](const std::function<bool()>& done) {
     const std::string what =
         fmt::format("\nThe GPU is full: at {} {} bytes for {} wait until work in flight releases memory.",
                     describe(where), bytes, to_string(category));

@@ -112,13 +112,13 @@ void MpiRank::pass_modelled_time(Queue& queue, double seconds) {
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
-void* MpiRank::take_memory(Queue&, std::size_t bytes, Category category, Location) {
+void* MpiRank::take_memory(Queue&, std::size_t bytes, Category category, Location where) {
   std::unique_lock lock(memory_mutex_);
   void* data = nullptr;
   try {
     data = heap_.take(bytes);
   } catch (const std::bad_alloc&) {
-    throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", bytes, to_string(category)));
+    throw out_of_memory(bytes, category, where);
   }
   lock.unlock();
   if (job_.options.poison) std::memset(data, 0xff, bytes);

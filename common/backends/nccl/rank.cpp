@@ -129,7 +129,7 @@ bool NcclRank::gpu_is_idle() {
 }
 
 void* NcclRank::take_memory(Queue& queue, std::size_t bytes, Category category, Location where) {
-  void* data = memory_.allocate(bytes, category, queue.stream.get(), [&](const std::function<bool()>& done) {
+  void* data = memory_.allocate(bytes, category, queue.stream.get(), where, [&](const std::function<bool()>& done) {
     const Doing waits{.kind = Doing::Kind::waits_for_memory, .where = where, .bytes = bytes, .category = category};
     (void)wait_until(queue, waits, [&] { return done() || gpu_is_idle(); });
   });

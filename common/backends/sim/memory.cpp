@@ -108,8 +108,7 @@ Slice SimRank::allocate(CommunicatorKey at, std::size_t count, DType dtype, Cate
   auto block = new_block(at, count, dtype, category, *this, ++allocations_, where);
   if (!world_.options().phantom && block->bytes > 0) {
     block->data = std::aligned_alloc(64, (block->bytes + 63) / 64 * 64);
-    if (!block->data)
-      throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}", block->bytes, to_string(category)));
+    if (!block->data) throw out_of_memory(block->bytes, category, where);
     if (world_.options().poison) std::memset(block->data, 0xff, block->bytes);
   }
   recorder_.allocated(at.queue, category, block->bytes);

@@ -60,6 +60,14 @@ TEST(Failure, TodoIsNotImplemented) {
   expect_twice(1, Verdict::not_implemented, {"21.2", "write it"}, [](Rank) { todo("21.2", "write it"); });
 }
 
+TEST(Failure, MemoryThatIsNotThereIsNamedWithItsLine) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer itself ends a program that asks for as much";
+#endif
+  expect_twice(1, Verdict::fail, {"out of memory: 4503599627370496 bytes for gradients", "at failure_test.cpp:"},
+               [](Rank me) { (void)me.allocate(std::size_t{1} << 50, DType::f32, Category::gradient); });
+}
+
 TEST(Failure, SizesDiffer) {
   NEED_RANKS(2);
   expect_twice(2, Verdict::mismatch, {"MISMATCH", "rank 0 sends 8 fp32", "rank 1 receives 4 fp32"}, [](Rank me) {

@@ -30,7 +30,8 @@ void* DeviceMemory::try_to_allocate(std::size_t bytes, cudaStream_t stream) {
   return nullptr;
 }
 
-void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t stream, const Await& await) {
+void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t stream, Location where,
+                             const Await& await) {
   void* data = try_to_allocate(bytes, stream);
   if (data) return data;
   await([&] { return (data = try_to_allocate(bytes, stream)) != nullptr; });
@@ -40,8 +41,8 @@ void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t 
   if (data) return data;
   std::size_t free_bytes = 0, total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-  throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {}; {} of {} bytes are free ({})", bytes,
-                                         to_string(category), free_bytes, total_bytes, place()));
+  throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {} at {}; {} of {} bytes are free ({})", bytes,
+                                         to_string(category), describe(where), free_bytes, total_bytes, place()));
 }
 
 void DeviceMemory::free(void* data, cudaStream_t stream) noexcept {

@@ -24,8 +24,8 @@ class DeviceMemory {
   /// neither happens.
   using Await = std::function<void(const std::function<bool()>& done)>;
   /// Allocates memory for later work of `stream`. If the GPU is full, polls until pending work has finished; then
-  /// throws Error(fail) "out of memory: N bytes for gradients; … of … bytes are free (host …)".
-  void* allocate(std::size_t bytes, Category category, cudaStream_t stream, const Await& await);
+  /// throws Error(fail) "out of memory: N bytes for gradients at zero.cpp:9 (f); … of … bytes are free (host …)".
+  void* allocate(std::size_t bytes, Category category, cudaStream_t stream, Location where, const Await& await);
   /// Frees the memory once the work given to `stream` so far is done.
   void free(void* data, cudaStream_t stream) noexcept;
 

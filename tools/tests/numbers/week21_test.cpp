@@ -159,8 +159,8 @@ void hierarchies(Page& page) {
   const double seconds = ring_all_reduce_seconds(cost_model(find_machine("dgx-a100", kMachines), 8), 8, 500e6);
   const Bandwidth reached = bandwidth(8, 500e6, seconds);
   page.says("8 A100 sum {} MB in {} ms.", {fixed(500), fixed(seconds * kMilli, 2)});
-  page.says("algbw = n/T, is {} GB/s.", {fixed(reached.algorithm / 1e9)});
-  page.says("busbw = algbw · 2(p − 1)/p, is {} GB/s.", {fixed(reached.bus / 1e9)});
+  page.says("algbw = n/T, is {} GB/s.", {fixed(reached.algorithm / 1e9, 1)});
+  page.says("busbw = algbw · 2(p − 1)/p, is {} GB/s.", {fixed(reached.bus / 1e9, 1)});
   page.cites("docs/learn/claims.md", {"350 GB of gradients take 0.58 s on 8 GPUs, because NVLink moves 600 GB/s",
                                       "And the 600 GB/s count both directions"});
   page.says("So it takes 2 · 7/8 · 350/300 = {} s,", {fixed(arrays_sent(8) * 350e9 / 300e9, 2)});

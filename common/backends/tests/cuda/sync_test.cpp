@@ -62,7 +62,8 @@ TEST(Memory, ThatIsNotThereIsNamed) {
     });
     EXPECT_EQ(to_string(outcome.verdict), "FAIL");
     EXPECT_EQ(outcome.failed_rank, 1);
-    for (const char* words : {"rank 1", "out of memory", "4503599627370496 bytes", "gradients", "GPU 0"})
+    for (const char* words :
+         {"rank 1", "out of memory", "4503599627370496 bytes", "gradients", "sync_test.cpp:", "GPU 0"})
       EXPECT_NE(outcome.message.find(words), std::string::npos) << outcome.message;
   }
 }
