@@ -55,7 +55,11 @@ def all_reduce_seconds(machine, p, size):
         return curve(known["all_reduce"], size) * (p - 1) / p * q / (q - 1)
     hop = ((p - nodes) * inside + nodes * outside) / p
     depth = math.ceil(math.log2(nodes)) * outside + (in_node - 1) * inside
-    return min(2 * (p - 1) * hop + 2 * (p - 1) / p * size * beta, 2 * depth + 2 * size * beta)
+    tree = 2 * depth + 2 * size * beta
+    if nodes == 2:  # each node sends both halves once
+        in_a_node = all_reduce_seconds(machine, in_node, size) if in_node > 1 else 0
+        tree = max(tree - size * beta, in_a_node, 2 * size / known.get("tree_bytes_per_second", math.inf))
+    return min(2 * (p - 1) * hop + 2 * (p - 1) / p * size * beta, tree)
 
 
 def gather_seconds(machine, p, size):

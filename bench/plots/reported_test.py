@@ -378,9 +378,9 @@ class NcclTests(unittest.TestCase):
             ("dgx-a100", 8, 4096, 4.38e-05),
             ("dgx-a100", 8, 64 << 20, 0.0007502682187058171),
             ("dgx-a100", 4, 1 << 20, 7.739273815008322e-05),
-            ("dgx-a100-hdr", 16, 64 << 20, 0.000789524085106383),
-            ("dgx-a100-10gbe", 16, 1 << 20, 0.0019133774001699234),
-            ("dgx-h100-ndr", 16, 4096, 7.562232152588555e-05),
+            ("dgx-a100-hdr", 16, 64 << 20, 0.0008110538297872341),
+            ("dgx-a100-10gbe", 16, 1 << 20, 0.0010224887000849616),
+            ("dgx-h100-ndr", 16, 4096, 7.561116076294277e-05),
         ):
             found = prices.all_reduce_seconds(prices.machine_named(machine), ranks, size)
             self.assertAlmostEqual(found / seconds, 1, 12, (machine, ranks, size))

@@ -245,7 +245,7 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   fastest_ = fastest_by_size(priced);
   if (!chooses) return;
   thresholds_ = fmt::format("{}: {}", where_, words_of(fastest_));
-  if (is_judge()) fmt::print("auto, {}\n", thresholds_);
+  if (is_judge()) fmt::print("auto, the fastest of ours as predicted and not NCCL's choice, {}\n", thresholds_);
 }
 
 const Algorithm& Contest::at_size(const Algorithm& algorithm, double bytes) const {
@@ -325,7 +325,8 @@ int main(int argc, char** argv) {
     line.add("--bytes", bytes, "size of the array: one, several separated by commas, or FIRST:LAST doubling");
     line.add("--algorithm", names,
              "naive, recursive_doubling, rabenseifner, ring, pipelined (segments of a ring), hierarchical, library "
-             "(MPI's or NCCL's own), gloo (on MPI, where it is installed), auto (the one predicted to be fastest), all "
+             "(MPI's or NCCL's own), gloo (on MPI, where it is installed), auto (the fastest of ours by the machine "
+             "file, not NCCL's choice), all "
              "(except auto, and pipelined without MPI); separate several with commas; default all");
     line.add("--ranks-per-node", per_node, "for hierarchical; default: as in the machine file; without --machine all");
   };

@@ -122,7 +122,14 @@ double library_all_reduce_seconds(const Machine& machine, int ranks, double byte
            (q - 1);
   }
   const double depth = std::ceil(std::log2(group.nodes())) * group.outside + (group.in_node - 1) * group.inside;
-  return std::min(2 * (p - 1) * group.hop() + moved * group.beta, 2 * depth + 2 * bytes * group.beta);
+  double tree = 2 * depth + 2 * bytes * group.beta;
+  if (group.nodes() == 2) {  // each node is the root of one half's tree and a leaf of the other's, and sends each once
+    tree -= bytes * group.beta;
+    tree = std::max(tree, library_all_reduce_seconds(machine, static_cast<int>(group.in_node), bytes, apart));
+    if (machine.library && machine.library->tree_bytes_per_second > 0)
+      tree = std::max(tree, 2 * bytes / machine.library->tree_bytes_per_second);
+  }
+  return std::min(2 * (p - 1) * group.hop() + moved * group.beta, tree);
 }
 
 double library_gather_seconds(const Machine& machine, int ranks, double bytes, int apart) {

@@ -49,6 +49,7 @@ struct LibraryPrices {
   std::vector<FlashKernel> flash;           ///< the first is the default
   int all_reduce_ranks = 0;                 ///< number of ranks in the curve's measurement
   std::vector<CollectivePoint> all_reduce;  ///< seconds for whole arrays, on so many ranks of the innermost level
+  double tree_bytes_per_second = 0;         ///< that NCCL reckons a tree over two nodes moves at most, twice; 0: any
   int multiprocessors = 0;                  ///< per GPU; 0: unknown
   int collective_blocks = 0;                ///< multiprocessors that a collective's kernel occupies within a node
   int collective_blocks_across_nodes = 0;   ///< and across nodes
@@ -64,7 +65,8 @@ double library_seconds(const LibraryPrices& prices, const Machine& machine, cons
 
 /// Seconds of a library all-reduce of `bytes` (the whole array) among `ranks` that are `apart` ranks from each other.
 /// Within one node, the measured curve, interpolated linearly in the logarithms, or a ring if there is no curve. Across
-/// nodes, the faster of a ring and a tree, striped over the ports of all ranks in the group.
+/// nodes, the faster of a ring and a tree, striped over the ports of all ranks in the group. On two nodes a tree sends
+/// half as much as a ring, but is never faster than an all-reduce within a node.
 double library_all_reduce_seconds(const Machine& machine, int ranks, double bytes, int apart = 1);
 /// Seconds of an all-gather or a reduce-scatter of `bytes` (the whole array): half of an all-reduce, but never faster
 /// than the links. A sum inside the switch (NVLS) relieves the links in an all-reduce, but not here.
