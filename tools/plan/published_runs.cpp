@@ -13,12 +13,13 @@ namespace lockstep::plan {
 
 namespace {
 
-/// A row's fields: of its own columns, else those that hold for the file.
+/// A row's fields: those that `instead` replaces, else of its own columns, else those that hold for the file.
 class Fields {
  public:
-  Fields(const Json& file, const Json& row) : file_(file), row_(row) {}
+  Fields(const Json& file, const Json& row, const Json& instead = {}) : file_(file), row_(row), instead_(instead) {}
 
   const Json* find(const std::string& name) const {
+    if (const Json* other = instead_.find(name)) return other;
     const Json& columns = file_.at("columns");
     for (std::size_t i = 0; i < columns.size(); ++i)
       if (columns[i] == name) return &row_.at(i);
@@ -43,6 +44,7 @@ class Fields {
  private:
   const Json& file_;
   const Json& row_;
+  Json instead_;
 };
 
 GptConfig model_of(const Json& file, const std::string& name, std::size_t length) {
@@ -82,13 +84,17 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   const auto model = row.get<std::string>("model");
   run.model = model_of(file, model, run.length);
   run.two_gradients = row.is("gradients", "both");
-  run.model.fp32_gradients = run.two_gradients || row.is("gradients", "fp32");
+  run.copied_gradients = row.is("gradients", "copied");
   run.name = fmt::format("{}, {} tokens, {} GPU{}", model, run.length, run.gpus, run.gpus == 1 ? "" : "s");
   week25::Strategy& s = run.strategy;
   s.tp = row.get<int>("tp", 1);
   s.pp = row.get<int>("pp", 1);
   s.dp = run.gpus / s.tp / s.pp;
   s.zero = row.get<int>("zero");
+  const bool fp32 = run.two_gradients || row.is("gradients", "fp32");
+  (s.zero > 1 ? run.fp32_reduction : run.model.fp32_gradients) = fp32;
+  run.copied_bytes = row.get<double>("copied_bytes", 0);
+  run.buffer_bytes = row.get<double>("buffer_bytes", 0);
   s.sequence_parallel = row.get<bool>("sequence_parallel", false) && s.tp > 1;
   s.recompute = row.is("recompute", "full");
   s.chunks = row.get<int>("chunks", 1);
@@ -105,7 +111,8 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   if (row.is("host", "ahead")) run.host = HostMode::ahead;
   if (row.is("host", "waits")) run.host = HostMode::waits;
   run.units = row.get<std::string>("units", "block");
-  run.overlap = row.get<bool>("overlap", true);
+  run.overlap = row.is("overlap", "assumed") || row.get<bool>("overlap", true);
+  run.overlap_tensor = row.get<bool>("overlap_tensor", run.overlap);
   run.overlap_scatter = row.get<bool>("overlap_scatter", false) && s.sequence_parallel;
   run.overlap_gather = row.get<bool>("overlap_gather", false);
   run.node_ports = row.get<int>("node_ports", 0);
@@ -147,11 +154,17 @@ PublishedTable read_published(const std::string& path) {
   try {
     const Json file = Json::parse(read_file(path));
     PublishedTable table{.name = file.at("name"), .source = file.at("source"), .doubt = file.value("doubt", "")};
+    table.overlap_assumed = file.contains("overlap") && file.at("overlap") == "assumed";
     const auto kind = file.at("kind").get<std::string>();
     for (const Json& row : file.at("rows")) {
       ++number;
       const Fields fields(file, row);
-      if (kind == "training") table.runs.push_back(run_of(file, fields));
+      if (kind == "training") {
+        table.runs.push_back(run_of(file, fields));
+        if (file.contains("or"))
+          for (const Json& instead : file.at("or"))
+            table.runs.back().others.push_back(run_of(file, Fields(file, row, instead)));
+      }
       if (kind == "all_reduce") table.sums.push_back(sum_of(fields));
       if (kind == "bubble") table.bubbles.push_back(bubble_of(fields));
     }

@@ -25,13 +25,18 @@ struct PublishedRun {
   AttentionKernel attention = AttentionKernel::flash;
   std::string kernel;  ///< of flash attention, as machine files call it; "": theirs first
   HostMode host = HostMode::ignored;
-  std::string units;    ///< of ZeRO-3
-  bool overlap = true;  ///< sums of gradients go on behind the backward, and tensor-parallel ones behind products
+  std::string units;                                     ///< of ZeRO-3
+  bool overlap = true, overlap_tensor = true;            ///< as Task's
   bool overlap_scatter = false, overlap_gather = false;  ///< as week25::Options3d's
   int node_ports = 0;                                    ///< ports of a node, where they are fewer than the file's
   bool two_gradients = false;                            ///< fp32 sums stay beside the 16-bit gradients they sum
+  bool copied_gradients = false;                         ///< the update copies its part of the 16-bit gradients to fp32
+  bool fp32_reduction = false;                           ///< as Task's
+  double copied_bytes = 0;                               ///< as Task's
+  double buffer_bytes = 0;                               ///< that the software holds besides
   double memory_bytes = 0;                               ///< that a GPU used, published; 0: not
   double seconds = 0;                                    ///< of a step, published or from what was
+  std::vector<PublishedRun> others;                      ///< the same run, if what the source leaves open was otherwise
 };
 
 /// Seconds of one all-reduce.
@@ -52,7 +57,8 @@ struct PublishedBubble {
 /// One file. Of the lists, that of its kind has its rows.
 struct PublishedTable {
   std::string name, source;
-  std::string doubt;  ///< why a prediction of it may be off; may be empty
+  std::string doubt;             ///< why a prediction of it may be off; may be empty
+  bool overlap_assumed = false;  ///< the source does not say which collectives nothing hides
   std::vector<PublishedRun> runs;
   std::vector<PublishedSum> sums;
   std::vector<PublishedBubble> bubbles;

@@ -19,16 +19,21 @@ struct Validated {
                        ///< peak; of an all-reduce, a line α + nβ through the calibration's points
   double file = 0;     ///< by the machine file alone
   double library = 0;  ///< by its libraries' prices
-  double memory_bytes = 0;            ///< that a run needs of a GPU, as we count
+  double memory_bytes = 0;  ///< that a run needs of a GPU, as we count; where it is published, as nvidia-smi shows
   double published_memory_bytes = 0;  ///< that it used; 0: not published
+  double other =
+      0;  ///< by its libraries' prices, if what the source leaves open was otherwise, farthest from `library`
   std::string chosen;  ///< of a run whose source leaves something open; and what it needs, where that is too much
   double error() const { return library / published - 1; }
+  /// What was published lies between the cases that the source leaves open.
+  bool bracketed() const { return other > 0 && (library - published) * (other - published) <= 0; }
   double memory_error() const { return memory_bytes / published_memory_bytes - 1; }
 };
 
 struct ValidatedTable {
   std::string name, source, unit;
-  std::string doubt;  ///< why its predictions may be off; "": unknown
+  std::string doubt;             ///< why its predictions may be off; "": unknown
+  bool overlap_assumed = false;  ///< as PublishedTable's
   std::vector<Validated> rows;
 };
 

@@ -20,12 +20,18 @@ std::string format_value(double value, const std::string& unit) {
 }
 
 void print_table(const ValidatedTable& table) {
-  fmt::print("\n{}: {}\n{:<44} {:>10} {:>8} {:>8} {:>10} {:>8}\n", table.name, table.source, "", "published", "simple",
-             "file", "libraries", "error");
+  fmt::print("\n{}: {}\n", table.name, table.source);
+  if (table.overlap_assumed)
+    fmt::print(
+        "Its source does not say what was overlapped: exposed collectives are not modelled for this software.\n");
+  fmt::print("{:<44} {:>10} {:>8} {:>8} {:>10} {:>8}\n", "", "published", "simple", "file", "libraries", "error");
   for (const Validated& row : table.rows)
-    fmt::print("{:<44} {:>10} {:>+7.1f}% {:>+7.1f}% {:>10} {:>+7.1f}%  {}\n", row.name,
+    fmt::print("{:<44} {:>10} {:>+7.1f}% {:>+7.1f}% {:>10} {:>+7.1f}%  {}{}\n", row.name,
                format_value(row.published, table.unit), percent(row.simple, row.published),
-               percent(row.file, row.published), format_value(row.library, table.unit), 100 * row.error(), row.chosen);
+               percent(row.file, row.published), format_value(row.library, table.unit), 100 * row.error(), row.chosen,
+               row.other > 0
+                   ? fmt::format("{}or {:+.1f}%", row.chosen.empty() ? "" : "; ", percent(row.other, row.published))
+                   : "");
 }
 
 void print_summary(const std::vector<ValidatedTable>& tables) {
@@ -66,6 +72,9 @@ void print_signs(const std::vector<ValidatedTable>& tables) {
   std::sort(points.begin(), points.end(), worse);
   fmt::print("Of {} durations {} are predicted too short and {} too long; half are within {:.1f}%.\n", points.size(),
              fast, points.size() - fast, 100 * std::abs(points[points.size() / 2].second->error()));
+  const auto between = std::count_if(points.begin(), points.end(), [](const auto& p) { return p.second->bracketed(); });
+  const auto open = std::count_if(points.begin(), points.end(), [](const auto& p) { return p.second->other > 0; });
+  if (open > 0) fmt::print("Of {} whose source leaves something open {} lie between its cases.\n", open, between);
   fmt::print("The worst five:\n");
   for (std::size_t i = 0; i < std::min<std::size_t>(5, points.size()); ++i) {
     const auto& [table, point] = points[i];
@@ -74,8 +83,7 @@ void print_signs(const std::vector<ValidatedTable>& tables) {
   }
 }
 
-/// Memory, of the tables that have it. What a GPU used has more in it than is counted: the context, the library's
-/// buffers, and blocks that the allocator keeps.
+/// Memory, of the tables that have it. NCCL's buffers are not counted.
 void print_memory(const std::vector<ValidatedTable>& tables) {
   for (const ValidatedTable& table : tables) {
     std::size_t all = 0, small = 0;
@@ -95,6 +103,7 @@ Row row_of(const ValidatedTable& table, const Validated& point) {
   row.set("by_libraries", point.library).set("relative_error", point.error());
   row.set("file_relative_error", point.file / point.published - 1);
   row.set("simple_relative_error", point.simple / point.published - 1);
+  if (point.other > 0) row.set("by_libraries_otherwise", point.other);
   row.set("memory_bytes", point.memory_bytes).set("chosen", point.chosen);
   if (point.published_memory_bytes > 0)
     row.set("published_memory_bytes", point.published_memory_bytes).set("memory_relative_error", point.memory_error());

@@ -277,11 +277,11 @@ void add_chunk(StageWork& stage, const StageWork& part) {
 }
 
 /// Bytes of the units that ZeRO-2 and 3 hold whole temporarily: the embedding, and two blocks or their largest layers.
-/// Gradients; with ZeRO-3 also values.
+/// Gradients, in fp32 too if that is how they are reduced; with ZeRO-3 also values.
 double unit_bytes(const Strategy& strategy, const Pieces& pieces, bool by_layer) {
   if (strategy.zero < 2) return 0;
   const double unit = by_layer ? pieces.largest_parameters : pieces.block_parameters;
-  return (strategy.zero - 1) * 2 * (pieces.embed_parameters + 2 * unit);
+  return ((strategy.zero - 1) * 2 + (strategy.fp32_gradients ? 4 : 0)) * (pieces.embed_parameters + 2 * unit);
 }
 
 }  // namespace

@@ -215,13 +215,14 @@ const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const
 
 Rated Predictor::rate(const Strategy& asked) {
   Strategy strategy = asked;
-  strategy.fp32_gradients = task_.model.fp32_gradients;
+  strategy.fp32_gradients = task_.model.fp32_gradients || (task_.fp32_reduction && strategy.zero > 1);
   Strategy group = strategy;  // the ranks that shard the state
   group.dp = holders(task_, strategy);
   week25::Workload work = pricer_.work(strategy, microbatches(task_, strategy), group.dp);
   for (week25::StageWork& stage : work.stages) {
     if (!task_.overlap) stage.window = 0;
     stage.after += slowed(group, work, stage);
+    stage.after += work.microbatches * task_.copied_bytes * stage.parameters / work.memory_bytes_per_second;
     if (group.dp < strategy.dp) stage.after += exposed_rail(strategy, group, work, stage);
   }
   const auto& [pipeline, without_hops] = pipelines(strategy, work);

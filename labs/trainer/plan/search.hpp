@@ -23,13 +23,14 @@ struct Task {
   double memory_bytes = 0;       ///< of one GPU
   std::string units = "block";   ///< unit that ZeRO-2 and 3 reduce and gather at once: block, or layer (22.4c)
   int shard_group = 0;           ///< ranks that hold one copy of ZeRO-3's state (22.8); 0: all of dp
-  bool overlap = true;           ///< hide gradient reductions behind the last backward, as in 21.7 and week 22, and
-                                 ///< tensor-parallel collectives behind products, as in 23.1d
+  bool overlap = true;           ///< hide gradient reductions behind the last backward, as in 21.7 and week 22
+  bool overlap_tensor = true;    ///< hide tensor-parallel collectives behind products, as in 23.1d
   bool overlap_scatter = false;  ///< with sequence parallelism, also hide those of the backward
   bool overlap_gather = false;   ///< ZeRO-1 and 2: gather new values behind the next forward
   bool stops_early = false;      ///< recomputing a block ends when all that its backward reads is there
-  bool one_pool = false;         ///< a stage's chunks share memory, as with PyTorch's allocator; in the labs they never
-                                 ///< do
+  bool fp32_reduction = false;   ///< ZeRO-2 and 3: 16-bit gradients are cast to be reduced, as by FSDP, not by the labs
+  double copied_bytes = 0;  ///< read and written per parameter and microbatch, to copy what is gathered or scattered
+  bool one_pool = false;    ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
 };
 
 /// Returns a task for a preset in bf16 at its own context on a cluster (find_cluster), which may use all of a GPU's
@@ -66,8 +67,10 @@ class Predictor {
  public:
   explicit Predictor(const Task& task)
       : task_(task),
-        pricer_(task.model, task.cluster.machine, task.length,
-                {task.units == "layer", task.overlap, task.overlap_scatter, task.overlap_gather, task.stops_early}) {}
+        pricer_(
+            task.model, task.cluster.machine, task.length,
+            {task.units == "layer", task.overlap_tensor, task.overlap_scatter, task.overlap_gather, task.stops_early}) {
+  }
   /// Rates a valid strategy, with gradients of the model's type.
   week25::Rated rate(const week25::Strategy& asked);
   /// Returns the reason if the strategy needs too much memory.
