@@ -159,7 +159,7 @@ Judgement does_not_compile(const Paths& paths, const Exercise& exercise, const s
   } else if (const std::string file = file_of_first_error(log); !file.empty()) {
     judgement.message = fmt::format(
         "its tests cannot be built, because a given file does not compile: {}\n"
-        "If you changed it, undo that (`git diff` shows it).",
+        "If you changed it or a header, undo that (`git diff` shows it).",
         explain(log, file));
   } else {
     judgement.message = "its tests cannot be built:\n" + indented(last_lines(log, 20), "  ");

@@ -529,6 +529,27 @@ TEST_F(AClass, TheCommandNamesWhatDoesNotMatch) {
   EXPECT_NE(errors.find(", =cmd|calc, bob, carol\n"), errors.npos) << errors;
 }
 
+TEST_F(AClass, PointsThatCountedLateDaysAreNotReplacedByOthers) {
+  write_text(folder_ / "t.csv", "submission,time\nanna,2026-11-22T10:00\n");
+  ::testing::internal::CaptureStdout(), ::testing::internal::CaptureStderr();
+  Paths paths;
+  paths.course = course();
+  ClassOptions options;
+  options.folder = folder_.string();
+  EXPECT_EQ(class_results(paths, options), 0) << "nothing was late before";
+  EXPECT_EQ(class_results(paths, options), 0);
+  ClassOptions late = options;
+  late.deadline = "2026-11-20T12:00", late.times = folder_ / "t.csv", late.penalty = 10;
+  EXPECT_EQ(class_results(paths, late), 0);
+  const std::string counted = read_text(folder_ / "class.csv");
+  EXPECT_THROW(class_results(paths, options), Error) << "such as --lms alone, after --penalty";
+  EXPECT_EQ(read_text(folder_ / "class.csv"), counted);
+  options.out = (folder_ / "other.html").string();
+  EXPECT_EQ(class_results(paths, options), 0);
+  std::fflush(stdout), std::fflush(stderr);
+  (void)::testing::internal::GetCapturedStdout(), (void)::testing::internal::GetCapturedStderr();
+}
+
 /// Two who are known by numbers, and one by a login.
 ClassData a_class() {
   ClassData data;

@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "common/error.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/grade/class/class_page.hpp"
+#include "tools/grade/class/csv.hpp"
 #include "tools/grade/class/feedback.hpp"
 #include "tools/grade/class/lms.hpp"
 #include "tools/grade/html.hpp"
@@ -29,6 +32,18 @@ std::string seen_from(const fs::path& page, const std::string& feedback) {
   return address;
 }
 
+/// Whether this page, written before, counted points by when they were handed in.
+bool has_lateness(const std::string& csv) {
+  const Table table = read_csv(csv);
+  const auto filled = [&](const char* name, const char* none) {
+    const auto& head = table.front();
+    const auto at = static_cast<std::size_t>(std::find(head.begin(), head.end(), name) - head.begin());
+    return std::any_of(table.begin() + 1, table.end(),
+                       [&](const auto& row) { return at < head.size() && at < row.size() && row[at] != none; });
+  };
+  return !table.empty() && (filled("late", "") || filled("grace", "0"));
+}
+
 }  // namespace
 
 int class_results(const Paths& paths, const ClassOptions& options) {
@@ -46,11 +61,16 @@ int class_results(const Paths& paths, const ClassOptions& options) {
   std::vector<std::pair<std::string, std::string>> spent;
   for (const std::string& file : options.spent) spent.emplace_back(read_file(file), file);
   add_policy(data, {.percent_per_day = options.penalty, .grace_days = options.grace_days}, spent);
-  EarlierPages earlier;
-  if (!options.feedback.empty()) earlier = write_feedback(data, paths.course, options.feedback);
   const fs::path page = options.out.empty() ? folder / "class.html" : fs::path(options.out);
   fs::path csv = page;
   csv.replace_extension(".csv");
+  if (options.times.empty() && fs::exists(csv) && has_lateness(read_text(csv)))
+    throw Error(Verdict::usage,
+                fmt::format("{} counts days late, which this page would not: give --deadline and --times (and "
+                            "--extensions, --penalty, --grace-days, --spent) again, or --out for another page.",
+                            csv.string()));
+  EarlierPages earlier;
+  if (!options.feedback.empty()) earlier = write_feedback(data, paths.course, options.feedback);
   write_text(page, class_page(data, seen_from(page, options.feedback)));
   write_text(csv, class_csv(data));
   if (!options.lms.empty()) {
