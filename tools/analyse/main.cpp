@@ -12,10 +12,14 @@
 #include "common/analysis/read_trace.hpp"
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
+#include "tools/analyse/pytorch/elsewhere.hpp"
+#include "tools/analyse/pytorch/flight_recorder.hpp"
 #include "tools/analyse/pytorch/run.hpp"
+#include "tools/analyse/pytorch/timeline.hpp"
 #include "tools/analyse/view/page.hpp"
 
 namespace {
@@ -25,7 +29,9 @@ using namespace lockstep;
 constexpr const char* kHelp =
     "./lab why FILE [--step NAME] [--json FILE]    the critical path of a traced run, and what limits it\n"
     "./lab why train OPTIONS                       the same, of this run of ./lab train\n"
-    "./lab why RANK0.json RANK1.json …             where a run of PyTorch spends its time; traces of torch.profiler\n"
+    "./lab why RANK0.json RANK1.json …             where a run of PyTorch spends its time, or why it hangs: traces of\n"
+    "  [--machine NAME [--ranks N] [--speed X]]    torch.profiler, and what they would be there; or flight recorder "
+    "dumps\n"
     "./lab view FILE… [--out PAGE.html]            a page that animates the run (view A B --together: side by side)\n"
     "./lab diff A B [--top N] [--json FILE]        two traces, operation by operation\n"
     "FILE, A and B are what ./lab train --trace FILE.json writes, on any backend. --step: the phase to "
@@ -39,6 +45,9 @@ const std::vector<OptionName> kOptions = {{"--step", "the phase of the program t
                                           {"--together", "two runs on one time axis"},
                                           {"--ghost", "the second run as thin lanes below the first one's ranks"},
                                           {"--events", "how many are drawn"},
+                                          {"--machine", "of a trace of PyTorch: a machine to run it on"},
+                                          {"--ranks", "how many there"},
+                                          {"--speed", "how many times as fast a rank computes there"},
                                           {"--help", ""}};
 
 struct Arguments {
@@ -49,11 +58,20 @@ struct Arguments {
   bool help = false;
   std::string out;
   view::PageOptions page;
+  std::string machine;
+  pytorch::There there;
 };
 
 std::size_t whole_number(const std::string& option, const std::string& text) {
   const auto number = parse_number<std::size_t>(text);
   if (!number) throw Error(Verdict::usage, fmt::format("{} needs a whole number, not '{}'", option, text));
+  return *number;
+}
+
+double positive(const std::string& option, const std::string& text) {
+  const auto number = parse_number<double>(text);
+  if (!number || !(*number > 0) || *number > 1e6)
+    throw Error(Verdict::usage, fmt::format("{} needs a number above 0, not '{}'", option, text));
   return *number;
 }
 
@@ -73,6 +91,12 @@ Arguments parse(int argc, char** argv) {
       a.top = whole_number(argument, value());
     } else if (argument == "--events") {
       a.page.most_events = whole_number(argument, value());
+    } else if (argument == "--machine") {
+      a.machine = value();
+    } else if (argument == "--ranks") {
+      a.there.ranks = static_cast<int>(whole_number(argument, value()));
+    } else if (argument == "--speed") {
+      a.there.speed = positive(argument, value());
     } else if (argument == "--out") {
       a.out = value();
     } else if (argument == "--together") {
@@ -123,18 +147,47 @@ std::string before_the_stop(const analysis::Stop& stop, const std::string& phase
 }
 
 /// Traces of torch.profiler, one per rank.
+pytorch::Matched read_pytorch(const std::vector<std::string>& files) {
+  std::vector<pytorch::RankTrace> traces;
+  for (const std::string& file : files) traces.push_back(pytorch::read_trace(file));
+  return pytorch::match(std::move(traces));
+}
+
 void why_pytorch(const Arguments& a) {
   if (a.step || a.top) throw Error(Verdict::usage, "--step and --top are for traces of ./lab train");
   if (!a.json.empty()) check_writable(a.json);
-  std::vector<pytorch::RankTrace> traces;
-  for (const std::string& file : a.files) traces.push_back(pytorch::read_trace(file));
-  const pytorch::Run run = pytorch::analyse(std::move(traces));
+  const pytorch::Matched matched = read_pytorch(a.files);
+  const pytorch::Run run = pytorch::analyse(matched);
   fmt::print("{}", format(run));
-  write_rows(a, rows(run));
+  std::vector<Row> all = rows(run);
+  if (!a.machine.empty()) {
+    const Machine machine = find_machine(a.machine, LOCKSTEP_SOURCE_DIR "/bench/machines");
+    const pytorch::Elsewhere there = pytorch::elsewhere(matched, machine, a.there);
+    fmt::print("{}", format(there));
+    for (Row& row : rows(there)) all.push_back(std::move(row));
+  }
+  write_rows(a, all);
+}
+
+/// Dumps of PyTorch's flight recorder, one per rank.
+void why_it_hangs(const Arguments& a) {
+  if (a.step || a.top || !a.machine.empty())
+    throw Error(Verdict::usage, "--step, --top and --machine are for traces, and these are a flight recorder's dumps");
+  if (!a.json.empty()) check_writable(a.json);
+  std::vector<pytorch::FlightRecord> ranks;
+  for (const std::string& file : a.files) ranks.push_back(pytorch::read_flight_record(file));
+  const pytorch::Flight flight = pytorch::compare(std::move(ranks));
+  fmt::print("{}", format(flight));
+  write_rows(a, rows(flight));
 }
 
 void why(const Arguments& a) {
+  if (a.machine.empty() && (a.there.ranks > 0 || a.there.speed != 1))
+    throw Error(Verdict::usage, "--ranks and --speed are of a --machine");
   if (!a.files.empty() && pytorch::is_pytorch_trace(a.files[0])) return why_pytorch(a);
+  if (!a.files.empty() && pytorch::is_flight_record(a.files[0])) return why_it_hangs(a);
+  if (!a.machine.empty())
+    throw Error(Verdict::usage, "--machine is for traces of PyTorch; to run on it, train --machine");
   want_files(a, 1, "one trace, or train and its options");
   if (a.top) throw Error(Verdict::usage, "--top is for ./lab diff");
   const Trace trace = read_chrome_trace(a.files[0]);
@@ -174,7 +227,12 @@ void view_page(const Arguments& a) {
   view::PageOptions options = a.page;
   options.source = LOCKSTEP_SOURCE_DIR;
   std::vector<view::NamedTrace> runs;
-  for (const std::string& file : a.files) runs.push_back({view::title_of(file), read_chrome_trace(file)});
+  const bool of_pytorch = pytorch::is_pytorch_trace(a.files[0]);  // its files are one run
+  if (of_pytorch) options.together = options.ghost = false;
+  if (of_pytorch)
+    runs.push_back({"PyTorch", pytorch::timeline(read_pytorch(a.files)).trace});
+  else
+    for (const std::string& file : a.files) runs.push_back({view::title_of(file), read_chrome_trace(file)});
   write_atomically(out, view::page(runs, options));
   fmt::print("the page: {}\n", out);
 }

@@ -5,9 +5,16 @@
 
 #include <fstream>
 
+#include "common/analysis/graph.hpp"
+#include "common/analysis/replay.hpp"
+#include "common/analysis/shares.hpp"
 #include "common/error.hpp"
+#include "common/runtime/machine/machine.hpp"
 #include "common/support/text/files.hpp"
+#include "tools/analyse/pytorch/elsewhere.hpp"
+#include "tools/analyse/pytorch/flight_recorder.hpp"
 #include "tools/analyse/pytorch/run.hpp"
+#include "tools/analyse/pytorch/timeline.hpp"
 
 namespace lockstep::pytorch {
 namespace {
@@ -54,14 +61,17 @@ class Kineto {
 
 constexpr double kMicro = 1e-6;
 
-TEST(PyTorch, TimesOfEachRank) {
-  // Rank 1's clock is 5 s ahead, and it arrives 300 µs later; the array then moves for 200 µs, of which rank 0 hides
-  // none and rank 1 half.
+/// Rank 1's clock is 5 s ahead, and it arrives 300 µs later; the array moves for 200 µs, half of it behind its kernel.
+Matched late_rank() {
   const double ahead = 5e6;
   Kineto zero(0), one(1);
   zero.step(1, 0, 1000).kernel(0, 400).nccl("AllReduce", 1 << 20, 400, 900);
   one.step(1, ahead, ahead + 1000).kernel(ahead, ahead + 800).nccl("AllReduce", 1 << 20, ahead + 700, ahead + 900);
-  const auto run = analyse({one.read(), zero.read()});
+  return match({one.read(), zero.read()});
+}
+
+TEST(PyTorch, TimesOfEachRank) {
+  const auto run = analyse(late_rank());
   EXPECT_TRUE(run.gpu);
   EXPECT_EQ(run.steps, 1);
   EXPECT_EQ(run.matched, 1);
@@ -132,25 +142,229 @@ TEST(PyTorch, ClocksOfRanksThatNeverMeet) {
   EXPECT_NEAR(run.ranks[2].waiting, 0, 1e-9);
 }
 
-TEST(PyTorch, WhatTorchProfilerWrote) {
+TEST(PyTorch, TheTimelineHasTheSameTimes) {
+  const Matched matched = late_rank();
+  const auto run = analyse(matched);
+  for (Needed needed : {Needed::late, Needed::at_once}) {
+    const Timeline timeline = pytorch::timeline(matched, needed);
+    const analysis::Shares shares = analysis::shares_of(timeline.trace);
+    ASSERT_EQ(shares.ranks.size(), 2u);
+    for (int rank : {0, 1}) {
+      EXPECT_NEAR(shares.ranks[rank].computing, run.ranks[rank].computing, 1e-8);
+      EXPECT_NEAR(shares.ranks[rank].exposed, run.ranks[rank].moving, 1e-8);
+      EXPECT_NEAR(shares.ranks[rank].bubble, run.ranks[rank].waiting, 1e-8);
+    }
+    const analysis::Graph graph = analysis::make_graph(timeline.trace);
+    EXPECT_EQ(graph.steps, 1);
+    EXPECT_NEAR(analysis::replay(graph).seconds, 900 * kMicro, 1e-8);
+  }
+}
+
+TEST(PyTorch, NobodyGoesOnBeforeTheLastOfFourRanks) {
+  // Rank 2 is the last to arrive. Replayed twice as fast at arithmetic, it still is.
   std::vector<RankTrace> traces;
-  for (const char* rank : {"0", "1"})
-    traces.push_back(
-        read_trace(fmt::format("{}/tools/analyse/pytorch/samples/rank{}.json", LOCKSTEP_SOURCE_DIR, rank)));
-  const auto run = analyse(std::move(traces));
+  for (int rank : {0, 1, 2, 3}) {
+    const double arrives = rank == 2 ? 800 : 100;
+    Kineto one(rank, 4);
+    one.step(1, 0, 1100).kernel(0, arrives).nccl("AllReduce", 1 << 20, arrives, 900).kernel(900, 1100);
+    traces.push_back(one.read());
+  }
+  const Matched matched = match(std::move(traces));
+  analysis::Graph graph = analysis::make_graph(timeline(matched).trace);
+  EXPECT_NEAR(analysis::replay(graph).seconds, 1100 * kMicro, 1e-8);
+  for (analysis::Activity& work : graph.works) work.seconds /= 2;
+  EXPECT_NEAR(analysis::replay(graph).seconds, (400 + 100 + 100) * kMicro, 1e-8);
+}
+
+TEST(PyTorch, AStepElsewhereHasThatMachinesCollectives) {
+  const Matched matched = late_rank();
+  const Machine machine = Machine::uniform(10e-6, 1e-9, 0);
+  const double array = 4 << 20, two = 2 * 10e-6 + array * 1e-9;  // a ring of two ranks
+  const Elsewhere same = elsewhere(matched, machine, {});
+  EXPECT_NEAR(same.recorded, 1e-3, 1e-8);
+  EXPECT_NEAR(same.replayed, 900 * kMicro, 1e-8);
+  EXPECT_NEAR(same.seconds, 700 * kMicro + two, 1e-8) << "from rank 1's arrival";
+  EXPECT_DOUBLE_EQ(same.at_most, same.seconds);
+  ASSERT_EQ(same.collectives.size(), 1u);
+  EXPECT_NEAR(same.collectives[0].here, 200 * kMicro, 1e-8);
+  EXPECT_NEAR(same.collectives[0].there, two, 1e-12);
+  EXPECT_DOUBLE_EQ(same.collectives[0].each_step, 1);
+  // Eight ranks that compute seven times as fast.
+  const double eight = std::min(14 * 10e-6 + 1.75 * array * 1e-9, 14 * 10e-6 + 2 * array * 1e-9);
+  const Elsewhere more = elsewhere(matched, machine, {.ranks = 8, .speed = 7});
+  EXPECT_NEAR(more.seconds, 100 * kMicro + eight, 1e-8);
+  EXPECT_EQ(more.collectives[0].ranks, 8);
+  const std::string text = format(more);
+  EXPECT_NE(text.find("On uniform with 8 ranks, a step would take 7.58 ms instead of 1.00 ms"), text.npos) << text;
+  EXPECT_NE(text.find("7 times as fast"), text.npos) << text;
+}
+
+TEST(PyTorch, WhatStaysHiddenOnASlowerNetwork) {
+  // 400 µs of communication behind 600 µs of kernels, and the optimizer: on a network that is ten times as slow, the
+  // second kernel may or may not need it.
+  std::vector<RankTrace> traces;
+  for (int rank : {0, 1})
+    traces.push_back(Kineto(rank)
+                         .step(1, 0, 1000)
+                         .kernel(0, 100)
+                         .nccl("AllReduce", 100'000, 100, 500)
+                         .kernel(100, 600)
+                         .kernel(600, 900)
+                         .kernel(900, 1000)
+                         .read());
+  const Elsewhere slow = elsewhere(match(std::move(traces)), Machine::uniform(0, 1e-8, 0), {});
+  const double moving = 4e5 * 1e-8;
+  EXPECT_NEAR(slow.seconds, 100 * kMicro + moving + 100 * kMicro, 1e-8) << "only the last kernel waits";
+  EXPECT_NEAR(slow.at_most, 100 * kMicro + moving + 400 * kMicro, 1e-8);
+  EXPECT_NE(format(slow).find("if each operation needs"), std::string::npos);
+}
+
+std::string sample(const std::string& name) { return LOCKSTEP_SOURCE_DIR "/tools/analyse/pytorch/samples/" + name; }
+std::string page_of(const std::string& name) { return read_file(LOCKSTEP_SOURCE_DIR "/docs/use/" + name); }
+
+Matched read_samples(const std::string& name, int ranks) {
+  std::vector<RankTrace> traces;
+  for (int rank = 0; rank < ranks; ++rank) traces.push_back(read_trace(sample(fmt::format("{}{}.json", name, rank))));
+  return match(std::move(traces));
+}
+
+TEST(PyTorch, WhatFsdpWrote) {
+  const Matched matched = read_samples("fsdp-rank", 4);
+  EXPECT_TRUE(matched.mismatches.empty());
+  const auto run = analyse(matched);
+  EXPECT_EQ(run.matched, 18) << "of 3 blocks 3 collectives in each of 2 steps";
+  ASSERT_EQ(run.collectives.size(), 2u);
+  for (const CollectiveTime& c : run.collectives) {
+    EXPECT_DOUBLE_EQ(c.bytes, 4 * (256 * 256 + 256)) << "the whole block, of " << c.name;
+    EXPECT_EQ(c.each_step, c.name == "all_gather" ? 6 : 3);
+  }
+  const Timeline timeline = pytorch::timeline(matched);
+  const analysis::Graph graph = analysis::make_graph(timeline.trace);
+  EXPECT_NEAR(analysis::replay(graph).seconds / graph.recorded, 1, 0.05);
+  const Elsewhere there = elsewhere(matched, find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines"), {});
+  EXPECT_LT(there.seconds, 0.8 * there.recorded);
+  EXPECT_GT(there.seconds, run.ranks[0].computing);
+}
+
+TEST(PyTorch, WhatTorchProfilerWrote) {
+  const Matched matched = read_samples("ddp-rank", 2);
+  const auto run = analyse(matched);
   EXPECT_FALSE(run.gpu);
   EXPECT_EQ(run.backend, "gloo");
   EXPECT_EQ(run.steps, 2);
   EXPECT_EQ(run.matched, 2);
   ASSERT_EQ(run.collectives.size(), 1u);
-  EXPECT_DOUBLE_EQ(run.collectives[0].bytes, 4 * 2 * (256 * 256 + 256)) << "the gradients of two layers";
+  EXPECT_DOUBLE_EQ(run.collectives[0].bytes, 4 * 3 * (256 * 256 + 256)) << "the gradients of three layers";
   EXPECT_EQ(run.limit, "straggler");
   EXPECT_NEAR(run.ranks[0].waiting, 0.2, 0.02);
   EXPECT_GT(run.ranks[1].idle, 0.2);
   EXPECT_NE(run.sentence.find("Rank 1 holds the others up"), run.sentence.npos) << run.sentence;
   EXPECT_NE(run.sentence.find("idle"), run.sentence.npos) << run.sentence;
   for (const RankTime& t : run.ranks) EXPECT_NEAR(t.computing + t.moving + t.waiting + t.idle, t.step, 1e-9);
-  EXPECT_NE(read_file(LOCKSTEP_SOURCE_DIR "/docs/use/pytorch.md").find(format(run)), std::string::npos) << format(run);
+  EXPECT_NE(page_of("pytorch.md").find(format(run)), std::string::npos) << format(run);
+  const Machine machine = find_machine("dgx-a100", LOCKSTEP_SOURCE_DIR "/bench/machines");
+  const std::string there = format(elsewhere(matched, machine, {.ranks = 8}));
+  EXPECT_NE(page_of("pytorch.md").find(there), std::string::npos) << there;
+}
+
+Flight compare_samples(const std::string& name) {
+  return compare({read_flight_record(sample(name + "-rank1.json")), read_flight_record(sample(name + "-rank0.json"))});
+}
+
+TEST(FlightRecorder, WhatGlooRecorded) {
+  const Flight missing = compare_samples("missing");
+  ASSERT_EQ(missing.findings.size(), 1u);
+  EXPECT_EQ(missing.findings[0].kind, "MISSING");
+  EXPECT_EQ(missing.findings[0].sequence, 4);
+  EXPECT_NE(page_of("pytorch.md").find(format(missing)), std::string::npos) << format(missing);
+  const Flight mismatch = compare_samples("mismatch");
+  ASSERT_EQ(mismatch.findings.size(), 1u);
+  EXPECT_EQ(mismatch.findings[0].kind, "MISMATCH");
+  EXPECT_EQ(mismatch.findings[0].text,
+            "collective 4 of default_pg: rank 1 runs all_gather of [1024] Float, rank 0 runs all_reduce of [1024] "
+            "Float.");
+}
+
+/// A dump with the fields of NCCL's, of collectives of 16 numbers.
+class Dump {
+ public:
+  explicit Dump(int rank) : rank_(rank) {}
+  Dump& add(int number, const std::string& name, const std::string& state, int elements = 16) {
+    entries_ += fmt::format(
+        R"({}{{"process_group": ["0", "default_pg"], "collective_seq_id": {}, "is_p2p": false,
+            "profiling_name": "nccl:{}", "state": "{}", "retired": {}, "input_sizes": [[{}]], "output_sizes": [[{}]],
+            "input_dtypes": ["BFloat16"], "frames": [{{"name": "all", "filename": "/x/torch/d.py", "line": 1}},
+            {{"name": "step", "filename": "/home/me/train.py", "line": {}}}]}})",
+        entries_.empty() ? "" : ",", number, name, state, state == "completed", elements, elements, 40 + number);
+    return *this;
+  }
+  std::string write() const {
+    const std::string path = fmt::format("{}/nccl_trace_rank_{}", testing::TempDir(), rank_);
+    std::ofstream(path) << fmt::format(
+        R"({{"version": "2.10", "pg_config": {{"0": {{"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}}},
+            "pg_status": {{}}, "entries": [{}]}})",
+        entries_);
+    EXPECT_TRUE(is_flight_record(path));
+    return path;
+  }
+
+ private:
+  int rank_;
+  std::string entries_;
+};
+
+Flight of(const std::vector<Dump>& dumps) {
+  std::vector<FlightRecord> ranks;
+  for (const Dump& dump : dumps) ranks.push_back(read_flight_record(dump.write()));
+  return compare(std::move(ranks));
+}
+std::string only_finding(const std::vector<Dump>& dumps) {
+  const Flight flight = of(dumps);
+  return flight.findings.size() == 1 ? flight.findings[0].kind + " " + flight.findings[0].text : "";
+}
+
+TEST(FlightRecorder, TheFirstDifferenceOfEachGroupIsNamed) {
+  const auto done = [](int rank) { return Dump(rank).add(7, "all_reduce", "completed"); };
+  EXPECT_TRUE(of({done(0), done(1), done(2)}).findings.empty());
+  EXPECT_EQ(only_finding({done(0).add(8, "all_reduce", "started"), done(1), done(2).add(8, "all_reduce", "started")}),
+            "MISSING collective 8 of default_pg: ranks 0, 2 are in all_reduce of [16] BFloat16 at train.py:48, rank 1 "
+            "is not. Rank 1's last is 7, all_reduce of [16] BFloat16 at train.py:47, completed.");
+  EXPECT_EQ(only_finding({done(0).add(8, "all_reduce", "started"), done(1).add(8, "all_reduce", "started", 8),
+                          done(2).add(8, "all_reduce", "started")}),
+            "MISMATCH collective 8 of default_pg: ranks 0, 2 run all_reduce of [16] BFloat16 at train.py:48, rank 1 "
+            "runs all_reduce of [8] BFloat16 at train.py:48.");
+  const std::string behind =
+      only_finding({done(0).add(8, "all_reduce", "started"), done(1).add(8, "all_reduce", "scheduled"),
+                    done(2).add(8, "all_reduce", "started")});
+  EXPECT_NE(behind.find("UNFINISHED collective 8"), behind.npos) << behind;
+  EXPECT_NE(behind.find("scheduled on rank 1, started on ranks 0, 2"), behind.npos) << behind;
+  EXPECT_NE(behind.find("earlier work of that rank's GPU"), behind.npos) << behind;
+  EXPECT_TRUE(of({done(0).add(8, "all_to_all", "completed", 4), done(1).add(8, "all_to_all", "completed", 8),
+                  done(2).add(8, "all_to_all", "completed")})
+                  .findings.empty())
+      << "ranks may send different numbers";
+  EXPECT_EQ(of({done(0), done(2)}).absent, std::vector<int>{1});
+  // A ring buffer that has forgotten what others still have.
+  EXPECT_TRUE(of({done(0), done(1).add(8, "all_reduce", "completed"), Dump(2).add(8, "all_reduce", "completed")})
+                  .findings[0]
+                  .text.find("rank 0 is not") != std::string::npos);
+}
+
+TEST(FlightRecorder, WhatCannotBeReadIsRefused) {
+  const auto said = [](const std::string& name, const std::string& text) -> std::string {
+    const std::string path = testing::TempDir() + "/" + name;
+    std::ofstream(path) << text;
+    try {
+      read_flight_record(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(said("dump_0", "\x80\x02}q").find("pickle.load"), std::string::npos);
+  EXPECT_NE(said("dump", "{}").find("which rank"), std::string::npos);
+  EXPECT_NE(said("dump_0", "{").find("cut short"), std::string::npos);
+  EXPECT_NE(said("dump_0", "{}").find("entries"), std::string::npos);
 }
 
 std::string refusal(const std::vector<std::string>& texts) {

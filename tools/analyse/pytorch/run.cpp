@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
-#include "common/error.hpp"
 #include "common/support/stats/bus_factor.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/columns.hpp"
@@ -24,30 +21,13 @@ using analysis::common;
 using analysis::joined;
 using analysis::length;
 
-/// Every rank is in it from its last arrival to its end.
-bool synchronises(const std::string& name) {
-  return name == "all_reduce" || name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||
-         name == "barrier";
-}
-
-/// One collective of a group, by rank.
-struct Meeting {
-  std::map<std::size_t, const Collective*> at;  // by index of the trace
-};
-
 class Analysis {
  public:
-  explicit Analysis(std::vector<RankTrace> traces) : traces_(std::move(traces)), shift_(traces_.size()) {
-    std::sort(traces_.begin(), traces_.end(), [](auto& a, auto& b) { return a.rank < b.rank; });
-    check();
-    meet();
-    align();
-  }
+  explicit Analysis(const Matched& matched) : traces_(matched.ranks), meetings_(matched.meetings) {}
 
-  Run run() {
+  Run run() const {
     Run run{.steps = static_cast<int>(traces_[0].steps.size()), .gpu = traces_[0].gpu, .backend = traces_[0].backend};
     run.matched = static_cast<int>(meetings_.size());
-    run.mismatches = mismatches_;
     for (std::size_t i = 0; i < traces_.size(); ++i) run.ranks.push_back(time_of(i));
     run.collectives = collectives();
     conclude(run);
@@ -55,105 +35,13 @@ class Analysis {
   }
 
  private:
-  void check() const {
-    for (std::size_t i = 1; i < traces_.size(); ++i) {
-      const RankTrace &a = traces_[i - 1], &b = traces_[i];
-      if (a.rank == b.rank)
-        throw Error(Verdict::usage, fmt::format("{} and {} are both of rank {}", a.file, b.file, a.rank));
-      if (a.ranks != b.ranks)
-        throw Error(Verdict::usage,
-                    fmt::format("{} is of a run with {} ranks, {} of one with {}", a.file, a.ranks, b.file, b.ranks));
-      if (a.steps.size() != b.steps.size())
-        throw Error(Verdict::usage, fmt::format("{} has {}, {} has {}: record the same steps on each rank", a.file,
-                                                counted(static_cast<int>(a.steps.size()), "step"), b.file,
-                                                counted(static_cast<int>(b.steps.size()), "step")));
-    }
-  }
-
-  /// A group's collectives in the order of each rank; they meet as far as all agree.
-  void meet() {
-    std::map<std::string, std::map<std::size_t, std::vector<const Collective*>>> groups;
-    for (std::size_t i = 0; i < traces_.size(); ++i)
-      for (const Collective& c : traces_[i].collectives)
-        if (synchronises(c.name)) groups[c.group][i].push_back(&c);
-    for (const auto& [group, by_rank] : groups) meet(group, by_rank);
-  }
-
-  void meet(const std::string& group, const std::map<std::size_t, std::vector<const Collective*>>& by_rank) {
-    std::size_t most = 0;
-    for (const auto& [i, all] : by_rank) most = std::max(most, all.size());
-    for (std::size_t k = 0; k < most; ++k) {
-      Meeting meeting;
-      for (const auto& [i, all] : by_rank)
-        if (k < all.size()) meeting.at[i] = all[k];
-      const auto& [first, expected] = *meeting.at.begin();
-      for (const auto& [i, all] : by_rank) {
-        const auto there = meeting.at.find(i);
-        if (there == meeting.at.end())
-          return add_mismatch(
-              group, k,
-              fmt::format("rank {} runs {}, rank {} does not", traces_[first].rank, text(*expected), traces_[i].rank));
-        const Collective& c = *there->second;
-        if (c.name != expected->name || c.bytes != expected->bytes)
-          return add_mismatch(group, k,
-                              fmt::format("rank {} runs {}, rank {} {}", traces_[first].rank, text(*expected),
-                                          traces_[i].rank, text(c)));
-      }
-      if (meeting.at.size() > 1) meetings_.push_back(std::move(meeting));
-    }
-  }
-
-  static std::string text(const Collective& c) {
-    return c.bytes > 0 ? fmt::format("{} of {}", c.name, format_bytes(c.bytes)) : c.name;
-  }
-
-  void add_mismatch(const std::string& group, std::size_t k, const std::string& what) {
-    mismatches_.push_back(
-        fmt::format("collective {} {}: {}", k + 1, group.empty() ? "of the run" : "of process group " + group, what));
-  }
-
-  /// Ranks leave a collective together, so its ends show how far their clocks differ. A rank that never meets the first
-  /// one is aligned by one that does.
-  void align() {
-    std::set<std::size_t> done{0};
-    for (bool more = true; more;) {
-      more = false;
-      for (std::size_t i = 0; i < traces_.size(); ++i) {
-        if (done.contains(i)) continue;
-        std::vector<double> gaps;
-        for (const Meeting& m : meetings_) {
-          const auto mine = m.at.find(i);
-          const auto other =
-              std::find_if(m.at.begin(), m.at.end(), [&](auto& one) { return done.contains(one.first); });
-          if (mine != m.at.end() && other != m.at.end())
-            gaps.push_back(mine->second->when.end - other->second->when.end + shift_[other->first]);
-        }
-        if (gaps.empty()) continue;
-        shift_[i] = median(std::move(gaps)).value;
-        done.insert(i), more = true;
-      }
-    }
-  }
-
-  /// When rank i of a meeting arrived, on the first rank's clock.
-  double arrival(const Meeting& m, std::size_t i) const { return m.at.at(i)->when.begin - shift_[i]; }
-  double last_arrival(const Meeting& m) const {
-    double last = -INFINITY;
-    for (const auto& [i, c] : m.at) last = std::max(last, arrival(m, i));
-    return last;
-  }
-  double first_arrival(const Meeting& m) const {
-    double first = INFINITY;
-    for (const auto& [i, c] : m.at) first = std::min(first, arrival(m, i));
-    return first;
-  }
-
   RankTime time_of(std::size_t i) const {
     const RankTrace& trace = traces_[i];
     const double steps = static_cast<double>(trace.steps.size());
     const std::vector<Interval> window{{trace.steps.front().begin, trace.steps.back().end}};
-    const std::vector<Interval> computing = common(trace.computing, window);
-    std::vector<Interval> inside, waiting;
+    std::vector<Interval> computing, inside, waiting;
+    for (const Operation& o : trace.operations) computing.push_back(o.when);
+    computing = common(computing, window);
     for (const Collective& c : trace.collectives) inside.push_back(c.when);
     int last = 0;
     const double step = length(window) / steps;
@@ -161,8 +49,8 @@ class Analysis {
       const auto mine = m.at.find(i);
       if (mine == m.at.end()) continue;
       const Interval& when = mine->second->when;
-      waiting.push_back({when.begin, std::clamp(last_arrival(m) + shift_[i], when.begin, when.end)});
-      last += last_arrival(m) == arrival(m, i) && last_arrival(m) - first_arrival(m) > kNoticed * step;
+      waiting.push_back({when.begin, std::clamp(m.last_arrival(), when.begin, when.end)});
+      last += m.last_arrival() == when.begin && m.last_arrival() - m.first_arrival() > kNoticed * step;
     }
     inside = common(joined(inside), window);
     waiting = common(joined(waiting), window);
@@ -177,13 +65,10 @@ class Analysis {
   std::vector<CollectiveTime> collectives() const {
     std::map<std::tuple<std::string, double, int>, std::pair<std::vector<double>, std::vector<double>>> kinds;
     for (const Meeting& m : meetings_) {
-      const Collective& c = *m.at.begin()->second;
-      const double last = last_arrival(m);
-      double end = last;
-      for (const auto& [i, one] : m.at) end = std::max(end, one->when.end - shift_[i]);
+      const Collective& c = m.any();
       auto& [moving, waiting] = kinds[{c.name, c.bytes, c.members ? c.members : static_cast<int>(m.at.size())}];
-      moving.push_back(end - last);
-      waiting.push_back(last - first_arrival(m));
+      moving.push_back(m.end() - m.last_arrival());
+      waiting.push_back(m.last_arrival() - m.first_arrival());
     }
     std::vector<CollectiveTime> all;
     for (const auto& [kind, times] : kinds)
@@ -266,10 +151,8 @@ class Analysis {
     }
   }
 
-  std::vector<RankTrace> traces_;
-  std::vector<double> shift_;  // of each clock against the first rank's, in seconds
-  std::vector<Meeting> meetings_;
-  std::vector<std::string> mismatches_;
+  const std::vector<RankTrace>& traces_;
+  const std::vector<Meeting>& meetings_;
 };
 
 double bus_bandwidth(const CollectiveTime& c) {
@@ -278,7 +161,11 @@ double bus_bandwidth(const CollectiveTime& c) {
 
 }  // namespace
 
-Run analyse(std::vector<RankTrace> traces) { return Analysis(std::move(traces)).run(); }
+Run analyse(const Matched& matched) {
+  Run run = Analysis(matched).run();
+  run.mismatches = matched.mismatches;
+  return run;
+}
 
 std::string format(const Run& run) {
   std::string out =

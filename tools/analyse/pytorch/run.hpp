@@ -3,10 +3,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/support/json/results.hpp"
-#include "tools/analyse/pytorch/trace.hpp"
+#include "tools/analyse/pytorch/match.hpp"
 
 namespace lockstep::pytorch {
 
@@ -47,9 +48,8 @@ struct Run {
 /// A share of a step that is worth naming.
 inline constexpr double kNoticed = 0.05;
 
-/// Throws Error(usage) if two files are of the same rank, or of runs of different sizes, or if their steps differ in
-/// number.
-Run analyse(std::vector<RankTrace> traces);
+Run analyse(const Matched& matched);
+inline Run analyse(std::vector<RankTrace> traces) { return analyse(match(std::move(traces))); }
 
 std::string format(const Run& run);
 /// One for each rank, one for each kind of collective (docs/use/output.md).

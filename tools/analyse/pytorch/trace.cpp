@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <string_view>
 
 #include "common/error.hpp"
@@ -85,10 +86,30 @@ Collective described(const Json& arguments, const std::string& name) {
 
 /// Work of the thread, not a call around it or the wait for another rank.
 bool is_operation(std::string_view name) {
-  for (const char* frame : {"autograd::engine", "c10d::", "record_param_comms", "gloo:", "nccl:", "Optimizer.",
-                            "DistributedDataParallel", "FSDP", "enumerate(", "ProfilerStep"})
+  for (const char* frame :
+       {"autograd::engine", "c10d::", "record_param_comms", "gloo:", "nccl:", "Optimizer.", "DistributedDataParallel",
+        "FSDP", "RegisterPostBackwardFunction", "enumerate(", "ProfilerStep"})
     if (name.starts_with(frame)) return false;
   return true;
+}
+
+/// "void at::native::reduce_kernel<512, 1, …>(…)" → "at::native::reduce_kernel".
+std::string short_name(const std::string& kernel) {
+  const std::size_t begin = kernel.starts_with("void ") ? 5 : 0, end = kernel.find_first_of("<(", begin);
+  return end == begin ? kernel : kernel.substr(begin, end - begin);
+}
+
+/// Without operations inside others, and without the part of one that overlaps what began before it.
+std::vector<Operation> one_at_a_time(std::vector<Operation> all) {
+  std::stable_sort(all.begin(), all.end(), [](const Operation& a, const Operation& b) {
+    return a.when.begin < b.when.begin || (a.when.begin == b.when.begin && a.when.end > b.when.end);
+  });
+  std::vector<Operation> kept;
+  for (Operation& o : all) {
+    if (!kept.empty()) o.when.begin = std::max(o.when.begin, kept.back().when.end);
+    if (kept.empty() || o.when.end > o.when.begin) kept.push_back(std::move(o));
+  }
+  return kept;
 }
 
 class Reader {
@@ -102,11 +123,14 @@ class Reader {
       refuse(path_, fmt::format("this is not a trace of torch.profiler, or it was cut short ({})", error.what()));
     }
     trace_.gpu = !kernels_.empty() || !nccl_.empty();
-    trace_.computing = joined(trace_.gpu ? kernels_ : operations_);
+    std::erase_if(operations_, [this](const Operation& o) { return is_part_of_gloo(o); });
+    trace_.operations = one_at_a_time(std::move(trace_.gpu ? kernels_ : operations_));
     trace_.collectives = trace_.gpu ? nccl_ : gloo_;
+    for (Collective& c : trace_.collectives)
+      if (!trace_.gpu && c.name == "all_gather") c.bytes *= trace_.ranks;  // Gloo's input is one rank's part
     std::stable_sort(trace_.collectives.begin(), trace_.collectives.end(),
                      [](auto& a, auto& b) { return a.when.begin < b.when.begin; });
-    if (trace_.computing.empty()) refuse(path_, "it has no operation and no kernel: nothing was recorded");
+    if (trace_.operations.empty()) refuse(path_, "it has no operation and no kernel: nothing was recorded");
     steps();
     return std::move(trace_);
   }
@@ -136,17 +160,18 @@ class Reader {
     const Json* given = event.find("args");
     const Json& arguments = given ? *given : none;
     if (kind == "kernel") {
-      if (!lower_letters(name).starts_with("nccl")) return kernels_.push_back(when);
+      if (!lower_letters(name).starts_with("nccl")) return kernels_.push_back({short_name(name), when});
       nccl_.push_back(described(arguments, name));
       nccl_.back().when = when;
     } else if (kind == "gpu_memcpy" || kind == "gpu_memset") {
-      kernels_.push_back(when);
+      kernels_.push_back({name, when});
     } else if (kind == "user_annotation" && name.starts_with("ProfilerStep#")) {
       trace_.steps.push_back(when);
     } else if (name.starts_with("gloo:")) {
       gloo_.push_back({.name = collective_name(name), .bytes = recorded_bytes(arguments), .when = when});
+      calls_[event.at("tid").dump()].push_back(when);
     } else if (kind == "cpu_op" && is_operation(name)) {
-      operations_.push_back(when);
+      operations_.push_back({name, when, event.at("tid").dump()});
     }
   }
 
@@ -154,16 +179,25 @@ class Reader {
   void steps() {
     auto& steps = trace_.steps;
     std::sort(steps.begin(), steps.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-    double end = trace_.computing.back().end;
+    double end = trace_.operations.back().when.end;
     for (const Collective& c : trace_.collectives) end = std::max(end, c.when.end);
-    if (steps.empty()) steps.push_back({trace_.computing.front().begin, end});
+    if (steps.empty()) steps.push_back({trace_.operations.front().when.begin, end});
     if (trace_.gpu) steps.back().end = std::max(steps.back().end, end);  // kernels run after the host's step
+  }
+
+  /// Gloo's threads copy, too.
+  bool is_part_of_gloo(const Operation& o) const {
+    const auto calls = calls_.find(o.thread);
+    return calls != calls_.end() && std::any_of(calls->second.begin(), calls->second.end(), [&](const Interval& call) {
+             return call.begin <= o.when.begin && o.when.end <= call.end;
+           });
   }
 
   std::string path_;
   RankTrace trace_;
-  std::vector<Interval> kernels_, operations_;
+  std::vector<Operation> kernels_, operations_;
   std::vector<Collective> nccl_, gloo_;
+  std::map<std::string, std::vector<Interval>> calls_;  // of Gloo, by thread
 };
 
 }  // namespace

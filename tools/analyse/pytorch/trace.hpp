@@ -19,6 +19,13 @@ struct Collective {
   Interval when{0, 0};
 };
 
+/// A kernel or a copy of memory on a GPU, an operation on the CPU.
+struct Operation {
+  std::string name;
+  Interval when{0, 0};
+  std::string thread = "";  // on the CPU
+};
+
 /// What one rank's file tells.
 struct RankTrace {
   std::string file;
@@ -27,7 +34,7 @@ struct RankTrace {
   bool gpu = false;  // it has kernels
   std::string backend;
   std::vector<Interval> steps;          // between calls of profiler.step(); the whole trace if there are none
-  std::vector<Interval> computing;      // kernels and copies, or operations on the CPU; sorted, without overlaps
+  std::vector<Operation> operations;    // by begin, without overlaps: of two at a time, what began first
   std::vector<Collective> collectives;  // by begin
 };
 
