@@ -146,13 +146,13 @@ std::string before_the_stop(const analysis::Stop& stop, const std::string& phase
                      stop.finished == 1 ? "" : "s");
 }
 
-/// Traces of torch.profiler, one per rank.
 pytorch::Matched read_pytorch(const std::vector<std::string>& files) {
   std::vector<pytorch::RankTrace> traces;
   for (const std::string& file : files) traces.push_back(pytorch::read_trace(file));
   return pytorch::match(std::move(traces));
 }
 
+/// Traces of torch.profiler, one per rank.
 void why_pytorch(const Arguments& a) {
   if (a.step || a.top) throw Error(Verdict::usage, "--step and --top are for traces of ./lab train");
   if (!a.json.empty()) check_writable(a.json);
@@ -227,12 +227,12 @@ void view_page(const Arguments& a) {
   view::PageOptions options = a.page;
   options.source = LOCKSTEP_SOURCE_DIR;
   std::vector<view::NamedTrace> runs;
-  const bool of_pytorch = pytorch::is_pytorch_trace(a.files[0]);  // its files are one run
-  if (of_pytorch) options.together = options.ghost = false;
-  if (of_pytorch)
+  if (pytorch::is_pytorch_trace(a.files[0])) {  // its files are one run
+    options.together = options.ghost = false;
     runs.push_back({"PyTorch", pytorch::timeline(read_pytorch(a.files)).trace});
-  else
+  } else {
     for (const std::string& file : a.files) runs.push_back({view::title_of(file), read_chrome_trace(file)});
+  }
   write_atomically(out, view::page(runs, options));
   fmt::print("the page: {}\n", out);
 }

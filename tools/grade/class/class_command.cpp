@@ -35,13 +35,11 @@ std::string seen_from(const fs::path& page, const std::string& feedback) {
 /// Whether this page, written before, counted points by when they were handed in.
 bool has_lateness(const std::string& csv) {
   const Table table = read_csv(csv);
-  const auto filled = [&](const char* name, const char* none) {
-    const auto& head = table.front();
-    const auto at = static_cast<std::size_t>(std::find(head.begin(), head.end(), name) - head.begin());
-    return std::any_of(table.begin() + 1, table.end(),
-                       [&](const auto& row) { return at < head.size() && at < row.size() && row[at] != none; });
-  };
-  return !table.empty() && (filled("late", "") || filled("grace", "0"));
+  if (table.empty()) return false;
+  const auto late =
+      static_cast<std::size_t>(std::find(table.front().begin(), table.front().end(), "late") - table.front().begin());
+  return std::any_of(table.begin() + 1, table.end(),
+                     [&](const auto& row) { return late < row.size() && !row[late].empty(); });
 }
 
 }  // namespace
