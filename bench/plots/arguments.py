@@ -6,6 +6,14 @@ import pathlib
 from prices import machine_named
 
 
+def price(text):
+    """2.50 or 2.50/h, as ./lab plan takes it."""
+    value = float(text.removesuffix("/h"))
+    if not 1e-6 <= value <= 1e9:
+        raise ValueError
+    return value
+
+
 def arguments(words):
     parser = argparse.ArgumentParser(description=words.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path, help="the report's folder")
@@ -13,6 +21,7 @@ def arguments(words):
         "--from", dest="folder", type=pathlib.Path, help="a file or folder of results, in place of OUT/data"
     )
     parser.add_argument("--of", choices=("run", "plan"), help="what OUT/data holds: one run's files, or plans")
+    parser.add_argument("--price", type=price, help="with --of run: of a rank for an hour, in any currency")
     parser.add_argument("--machine", type=machine_named, help="what collectives of nccl-tests are predicted for")
     parser.add_argument(
         "--style", action="append", default=[], choices=("paper", "slides"), help="figures for print or for slides too"

@@ -60,9 +60,9 @@ def prices_of(context):
 class Report:
     """What was measured, and the sections that show it."""
 
-    def __init__(self, out, found, matplotlib=True):
+    def __init__(self, out, found, matplotlib=True, price=None):
         self.out, self.data, self.entries = out, out / "data", []
-        self.matplotlib = matplotlib
+        self.matplotlib, self.price = matplotlib, price
         self.found = {results.name: results for results in found}
         self.failed, self.left_out = failures(self.data), left_out(self.data)
 
@@ -747,7 +747,7 @@ def main():
     options = arguments(__doc__)
     title = {"run": "Lockstep: a run", "plan": "Lockstep: what to rent"}.get(options.of, "Lockstep: the report")
     found, skipped = read_folder(options.folder or options.out / "data", options.machine)
-    report = Report(options.out, found, not options.no_matplotlib)
+    report = Report(options.out, found, not options.no_matplotlib, options.price)
     root = pathlib.Path(__file__).resolve().parents[2]
     if options.of:
         parts = {"run": run_page, "plan": plan_page}[options.of].sections(report, options.out)

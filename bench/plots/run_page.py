@@ -214,6 +214,21 @@ def lead(run):
     return "".join(f'<p class="lead">{sentence}</p>' for sentence in said)
 
 
+def money(row, price):
+    """What a billion tokens cost at this speed, where each rank costs `price` an hour."""
+    if not price or not row.get("tokens_per_second"):
+        return ""
+    hours = 1e9 / row["tokens_per_second"] * row["ranks"] / 3600
+    return note(
+        f"A billion tokens take {decimal(hours)} hours of a rank at this speed, and cost"
+        f" <b>{decimal(hours * price)}</b> at {price:g} for a rank and hour."
+    )
+
+
+def decimal(value):
+    return f"{value:.0f}" if value >= 999.5 else f"{value:.3g}"
+
+
 def configuration(run):
     row, context = run.row, run.result.context
     said = {"whose code": code_of(context), "model": context.get("model"), "recomputed": context.get("recompute")}
@@ -345,7 +360,13 @@ def sections(report, out):
     if run.result:
         versions = context_table([(r.name, r.context) for r in run.results()])
         parts.append(section("configuration", "Configuration", [configuration(run)]))
-        parts.append(section("speed", "Speed and scaling", [speed(run), against(run), drawn.get("breakdown", "")]))
+        parts.append(
+            section(
+                "speed",
+                "Speed and scaling",
+                [speed(run), money(run.row, report.price), against(run), drawn.get("breakdown", "")],
+            )
+        )
         parts.append(section("memory", "Memory, predicted and observed", [memory(run), drawn.get("memory", "")]))
     parts.append(section("limit", "What limits it", [why, drawn.get("gains", ""), drawn.get("roofline", "")]))
     if run.result:

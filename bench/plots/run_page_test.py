@@ -83,10 +83,10 @@ class Pages(unittest.TestCase):
     def text(self, name, text):
         (self.out / "data" / name).write_text(text)
 
-    def made(self, module):
+    def made(self, module, price=None):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
-            parts = module.sections(page.Report(self.out, []), self.out)
+            parts = module.sections(page.Report(self.out, [], price=price), self.out)
         return "".join(parts), said.getvalue()
 
     def whole_run(self, **context):
@@ -109,6 +109,14 @@ class Pages(unittest.TestCase):
             "147044b6b6c8",
         ):
             self.assertIn(words, text)
+
+    def test_a_billion_tokens_cost_what_their_rank_hours_cost(self):
+        self.whole_run()
+        self.write("run.json", [dict(RUN, ranks=4, tokens_per_second=1e6)])
+        self.assertNotIn("A billion tokens", self.made(run_page)[0])
+        text, _ = self.made(run_page, 2.5)
+        self.assertIn("take 1.11 hours of a rank", text)  # 1000 s of four ranks
+        self.assertIn("<b>2.78</b> at 2.5", text)
 
     @unittest.skipUnless(folder_figures, "no matplotlib")
     def test_every_figure_is_drawn(self):

@@ -4,7 +4,7 @@
 #   ./lab report [--week N] [--mine [--no-borrow]] [--full] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
 #   ./lab report --from DIRECTORY|FILE [--machine NAME] [--full] [--style paper|slides] [--output DIRECTORY]
 #   ./lab report --compare A B [--output DIRECTORY]
-#   ./lab report --run DIRECTORY | --plan DIRECTORY [--style paper|slides]
+#   ./lab report --run DIRECTORY [--price 2.50] | --plan DIRECTORY [--style paper|slides]
 #
 # At most four minutes on two quiet cores, the build apart; with --full about eight. Without MPI, what needs it is left out and
 # said so; likewise figures without matplotlib. A step that fails costs its own section, and the exit code is 1.
@@ -19,15 +19,16 @@
 # and writeup.html: predictions, figures, the handout's questions, room for answers.
 #
 # --from: runs nothing and needs no build; plots a file, or those of a directory and below it: JSON that any of our commands
-# wrote anywhere with --json, your own CSV (ranks,samples_per_s), logs of torchrun, output of nccl-tests (--machine NAME: beside
-# what that machine file predicts). By default into outputs/report_from_NAME. --compare: two such directories, or two reports,
-# row by row, into outputs/report_compared. --run and --plan: the page again that ./lab train or plan --page DIRECTORY made,
-# from the files in it; what you wrote into its words.md stays. --style (may be given twice): paper, figures as PDF of 3.3
-# and 7 inches with captions and tables for LaTeX; slides, PNG of 1920 × 1080. docs/use/report.md says more.
+# wrote anywhere with --json, your own CSV (ranks,samples_per_s), logs of torchrun, output of nccl-tests (--machine NAME:
+# beside what that machine file predicts). By default into outputs/report_from_NAME. --compare: two such directories, or two
+# reports, row by row, into outputs/report_compared. --run and --plan: the page again that ./lab train or plan --page
+# DIRECTORY made, from the files in it; what you wrote into its words.md stays; --price, of a rank for an hour, says what a
+# billion tokens cost. --style (may be given twice): paper, figures as PDF of 3.3 and 7 inches with captions and tables for
+# LaTeX; slides, PNG of 1920 × 1080. docs/use/report.md says more.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default
-out='' of='' from='' machine='' styles='' full='' mine='' borrow='' week='' first='' second=''
+out='' of='' from='' machine='' styles='' full='' mine='' borrow='' week='' first='' second='' price=''
 usage() { echo "report: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in --*=*) option=${1%%=*} value=${1#*=}; shift; set -- "$option" "$value" "$@" ;; esac
@@ -57,12 +58,17 @@ while [ $# -gt 0 ]; do
     --build) build=$2; shift 2 ;;
     --from) from=$2; shift 2 ;;
     --machine) machine=$2; shift 2 ;;
+    --price)
+      echo "${2:-}" | grep -qE '^([0-9]+\.?[0-9]*|\.[0-9]+)(/h)?$' || usage "--price ${2:-}: of a rank for an hour, such as 2.50"
+      price=$2
+      shift 2
+      ;;
     --style)
       case $2 in paper | slides) styles="$styles --style $2" ;; *) usage "unknown style '$2'. Known: paper, slides." ;; esac
       shift 2
       ;;
     -h | --help) sed -n '/^set -u/q; s/^# \{0,1\}//p' "$0" | sed 1d; exit 0 ;;
-    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --full, --compare, --from, --run, --plan, --machine, --style, --output, --build." ;;
+    *) usage "unknown option '$1'. Known: --week, --mine, --no-borrow, --full, --compare, --from, --run, --plan, --price, --machine, --style, --output, --build." ;;
   esac
 done
 if [ -n "$from" ]; then
@@ -167,12 +173,13 @@ make_report() { # the same arguments
   [ "$failures" -eq 0 ]
 }
 
+[ -z "$price" ] || [ "$of" = run ] || usage "--price needs --run: ./lab plan takes its own"
 if [ -n "$of" ]; then
   [ -z "$mine$from$week$full$machine" ] || usage "--$of reads one directory and runs nothing: give it alone"
   out=$(cd "$out" && pwd -P)
   rm -rf "$out/figures"
   mkdir -p "$data" "$out/figures" || exit 2
-  make_report --of "$of"
+  make_report --of "$of" ${price:+--price "$price"}
   exit
 fi
 

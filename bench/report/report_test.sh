@@ -97,6 +97,12 @@ says 'of another week failed'
 says '1 step failed; its log is in out/data'
 [ -s "$folder/out/data/other.failed" ] || fail 'the page should learn of it'
 
+for bad in "--run $folder/out --price two" "--run $folder/out --price" '--price 2.50'; do
+  # shellcheck disable=SC2086
+  report 2 $bad
+  says '^report: --price'
+done
+
 # The suite's own steps, with programs that do nothing. Each week runs by itself; what --full alone runs is named to the page; and
 # by the costs that stand beside the steps the default takes at most four minutes.
 cp "$source"/bench/report/week2*.sh "$folder/bench/report/"

@@ -122,7 +122,7 @@ TEST(SharedSequences, LongContextsFitWhereTheyDidNot) {
       << alone;
   EXPECT_TRUE(contains(sharing, "exit 0")) << sharing;
   EXPECT_TRUE(contains(sharing, "sequences of 1048576 tokens")) << sharing;
-  EXPECT_TRUE(contains(sharing, "   dp   cp")) << sharing;
+  EXPECT_TRUE(contains(sharing, "   dp  cp")) << sharing;
   EXPECT_TRUE(contains(sharing, "sequence parallelism with context parallelism")) << sharing;
   EXPECT_TRUE(contains(said("--model gpt3-13b --cluster dgx-a100x2 --global-batch 8 --sequence 4096"),
                        "has positions for 1 to 2048 tokens"));

@@ -329,7 +329,7 @@ void run(const PlanOptions& o) {
   for (const Refined& plan : played) seconds.push_back(plan.seconds());
   print_task(task);
   print_plans(task, found.best, seconds);
-  fmt::print("\nthe best: ");
+  fmt::print("\nthe best:\n");
   print_account(task, found.best.front());
   if (price > 0) {
     const double step = seconds.empty() ? by_formula.time.total() : seconds.front();

@@ -1,12 +1,14 @@
 #include "tools/plan/report.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
 
+#include "common/support/text/columns.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
@@ -15,6 +17,11 @@
 namespace lockstep::plan {
 
 namespace {
+
+/// A line no wider than the terminal.
+void print_wrapped(const std::string& line) {
+  fmt::print("{}\n", wrapped_lines(line, terminal_columns(STDOUT_FILENO)));
+}
 
 /// "12.3", "1010", "1.2e+08": three digits, and no power of ten before a million.
 std::string days(double value) {
@@ -45,9 +52,9 @@ std::string format_cost(double gpu_hours, double price) {
 
 void print_task(const Task& task) {
   const Cluster& cluster = task.cluster;
-  fmt::print("{}: {:.4g} billion parameters, {}, sequences of {} tokens, {} of them per step.\n", task.model_name,
-             static_cast<double>(task.model.parameters()) / 1e9, counted(task.model.layers, "layer"), task.length,
-             task.global_batch);
+  print_wrapped(fmt::format("{}: {:.4g} billion parameters, {}, sequences of {} tokens, {} of them per step.",
+                            task.model_name, static_cast<double>(task.model.parameters()) / 1e9,
+                            counted(task.model.layers, "layer"), task.length, task.global_batch));
   fmt::print("{}: {} of {:.4g} GB in {}{}.\n\n", cluster.name, counted(cluster.gpus, "GPU"), task.memory_bytes / 1e9,
              counted(cluster.nodes, "node"), cluster.network.empty() ? "" : ", joined as in " + cluster.network);
   if (task.shard_group > 0) fmt::print("ZeRO-3 holds one copy of the state on every {} ranks.\n\n", task.shard_group);
@@ -56,7 +63,7 @@ void print_task(const Task& task) {
   if (task.overlap_gather) fmt::print("ZeRO-1 and 2 gather new parameters during the next forward pass.\n\n");
   if (task.model.fp32_gradients) fmt::print("Gradients are held and summed in fp32.\n\n");
   if (task.overlap_scatter)
-    fmt::print("Sequence parallelism scatters input gradients while weight gradients are computed.\n\n");
+    print_wrapped("Sequence parallelism scatters input gradients while weight gradients are computed.\n");
 }
 
 namespace {
@@ -78,27 +85,25 @@ std::string overhead_of(const Rated& rated) { return format_share(week25::larges
 
 void print_plans(const Task& task, const std::vector<Rated>& plans, const std::vector<double>& played) {
   const bool shares = task.cps != std::vector<int>{1};
-  fmt::print("{:>3} {:>5}{} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>6} {:>7} {:>9}  {}\n", "",
-             "dp", shares ? "   cp" : "", "tp", "pp", "b", "m", "schedule", "ZeRO", "recompute", "seq. par.",
-             played.empty() ? "" : "   played", played.empty() ? "step" : "formula", "MFU", "days", "memory",
-             "largest overhead");
+  fmt::print("{:>2} {:>4}{} {:>3} {:>3} {:>3} {:>4}  {:<15} {:>4} {:>8} {:>5} {:>6} {:>7}\n", "", "dp",
+             shares ? "  cp" : "", "tp", "pp", "b", "m", "schedule", "ZeRO", "step", "MFU", "days", "memory");
   int place = 0;
   for (const Rated& rated : plans) {
     const week25::Strategy& s = rated.strategy;
     const auto at = static_cast<std::size_t>(place);
-    const bool by_simulator = at < played.size();
-    const double slower = by_simulator ? played[at] / rated.time.total() : 1;
+    const double formula = rated.time.total(), step = at < played.size() ? played[at] : formula;
     const Figures f = figures(task, rated);
     const std::string schedule = s.pp == 1      ? "–"
                                  : s.chunks > 1 ? fmt::format("{} × {}", s.schedule, s.chunks)
                                                 : s.schedule;
-    const std::string seconds = by_simulator ? fmt::format(" {:>8}", format_seconds(played[at])) : "";
-    fmt::print(
-        "{:>3} {:>5}{} {:>4} {:>4} {:>4} {:>5}  {:<16} {:>4} {:<9} {:<9}{} {:>8} {:>5.1f}% {:>7} {:>6.1f} GB  {}\n",
-        ++place, replicas(s), shares ? fmt::format(" {:>4}", s.cp) : "", s.tp, s.pp, s.microbatch,
-        microbatches(task, s), schedule, s.zero, recompute_word(s), s.sequence_parallel ? "yes" : "no", seconds,
-        format_seconds(rated.time.total()), 100 * f.mfu / slower, days(f.days * slower),
-        rated.memory.total_bytes() / 1e9, overhead_of(rated));
+    fmt::print("{:>2} {:>4}{} {:>3} {:>3} {:>3} {:>4}  {:<15} {:>4} {:>8} {:>4.1f}% {:>6} {:>4.1f} GB\n", ++place,
+               replicas(s), shares ? fmt::format(" {:>3}", s.cp) : "", s.tp, s.pp, s.microbatch, microbatches(task, s),
+               schedule, s.zero, format_seconds(step), 100 * f.mfu * formula / step, days(f.days * step / formula),
+               rated.memory.total_bytes() / 1e9);
+    print_wrapped(fmt::format("        largest overhead {}{}{}{}", overhead_of(rated),
+                              s.recompute || s.selective ? fmt::format(", {} recomputation", recompute_word(s)) : "",
+                              s.sequence_parallel ? ", sequence parallel" : "",
+                              at < played.size() ? ", by formula " + format_seconds(formula) : ""));
   }
 }
 
@@ -122,7 +127,7 @@ std::array<Line, 7> lines_of(const StepTime& t, const char* waits = "tensor-para
 template <class Format>
 void print_shares(std::span<const Line> lines, double all, const Format& format) {
   for (const Line& line : lines) {
-    const auto bar = static_cast<std::size_t>(40 * line.value / all + 0.5);
+    const auto bar = static_cast<std::size_t>(27 * line.value / all + 0.5);
     fmt::print("  {:<28} {:>9} {:>7.1f}%  {}\n", line.name, format(line.value), 100 * line.value / all,
                std::string(bar, '#'));
   }
@@ -162,9 +167,9 @@ void print_difference(const StepTime& mine, const StepTime& best) {
 void print_unlimited(const Search& search) {
   const Rated &best = search.best.front(), &free = search.unlimited.front();
   if (free.time.total() >= best.time.total()) return;
-  fmt::print("without a memory limit: {}, {:.1f}% less, with {:.1f} GB ({})\n", format_seconds(free.time.total()),
-             100 * (1 - free.time.total() / best.time.total()), free.memory.total_bytes() / 1e9,
-             format_strategy(free.strategy));
+  print_wrapped(fmt::format("without a memory limit: {}, {:.1f}% less, with {:.1f} GB ({})",
+                            format_seconds(free.time.total()), 100 * (1 - free.time.total() / best.time.total()),
+                            free.memory.total_bytes() / 1e9, format_strategy(free.strategy)));
 }
 
 void print_refused(const Search& search) {
@@ -176,7 +181,7 @@ void print_refused(const Search& search) {
   fmt::print("refused: {} of {}\n", all, search.candidates);
   for (const auto& [reason, refused] : reasons) {
     fmt::print("  {:>7}  {}\n", refused.count, reason);
-    fmt::print("           such as {}: {}\n", refused.example, refused.sentence);
+    print_wrapped(fmt::format("           such as {}: {}", refused.example, refused.sentence));
   }
 }
 

@@ -20,7 +20,8 @@ double price_of(const std::string& text);
 std::string format_cost(double gpu_hours, double price);
 
 void print_task(const Task& task);
-/// `played`: by the simulator, seconds of each plan's step, which then stand before the formulas'.
+/// Two lines for each plan. `played`: by the simulator, seconds of each plan's step; the second line then has the
+/// formulas'.
 void print_plans(const Task& task, const std::vector<week25::Rated>& plans, const std::vector<double>& played = {});
 /// Where one strategy's seconds and bytes go.
 void print_account(const Task& task, const week25::Rated& rated);
