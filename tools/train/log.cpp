@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 
 #include "common/gpt/model/model_file.hpp"
 #include "common/support/json/whose_code.hpp"
@@ -30,6 +31,26 @@ constexpr std::size_t kWide = 1000;  // nothing is left out
 
 /// NaN has a sign, which says nothing.
 std::string shown(double value) { return std::isnan(value) ? "NaN" : fmt::format("{}", value); }
+
+/// Lines that begin with a label of ten columns, none wider than `columns`: the text after it is continued below
+/// itself.
+std::string folded(const std::string& text, std::size_t columns) {
+  constexpr std::size_t kLabel = 10;
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line); out += '\n') {
+    if (columns_of(line) <= columns || line.size() < kLabel || columns < 2 * kLabel) {
+      out += line;
+      continue;
+    }
+    std::string label = line.substr(0, kLabel);
+    for (const std::string& part : wrapped(line.substr(kLabel), columns - kLabel)) {
+      out += label + part;
+      label = "\n" + std::string(kLabel, ' ');
+    }
+  }
+  return out;
+}
 
 std::string short_count(double value) {
   if (value >= 1e12) return fmt::format("{:.3g} T", value / 1e12);
@@ -108,7 +129,17 @@ void TrainLog::print(const std::string& text) const {
   std::fflush(out_);
 }
 
-void TrainLog::note(const std::string& line) { print((terminal_ ? "\r\033[K" : "") + line + "\n"); }
+void TrainLog::tell(const std::string& lines) const {
+  print(terminal_ ? folded(lines, terminal_columns(fileno(out_))) : lines);
+}
+
+void TrainLog::note(const std::string& line) {
+  print(terminal_ ? "\r\033[K" : "");
+  if (line.find('\n') == line.npos)
+    tell(line + "\n");
+  else
+    print(line + "\n");  // a sample's lines are its own
+}
 
 void TrainLog::complain(const std::string& line) {
   complaints_.push_back(line);
@@ -256,36 +287,36 @@ Rate TrainLog::rate() const {
 void TrainLog::summary(const Outcome& outcome) const {
   if (terminal_) print("\n");
   if (plan_.corpus)
-    print(fmt::format(
+    tell(fmt::format(
         "loss      {:.4f} ({}), validation {:.4f}; a model that knows only how often each token occurs: {:.4f}\n",
         mean_last_losses(),
         last_steps() == 1 ? "the last step" : fmt::format("mean of the last {} steps", last_steps()),
         validations_.empty() ? NAN : validations_.back().loss, plan_.corpus->unigram_entropy()));
-  print(fmt::format("speed     {} tokens/s{}, {} per step (median){}\n", short_count(tokens_per_second()),
-                    virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "",
-                    format_seconds(median_step_seconds()),
-                    virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
-  print(rate_line(rate()));
+  tell(fmt::format("speed     {} tokens/s{}, {} per step (median){}\n", short_count(tokens_per_second()),
+                   virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "",
+                   format_seconds(median_step_seconds()),
+                   virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
+  tell(rate_line(rate()));
   if (plan_.run.ranks > 1)
-    print(fmt::format("traffic   {} per rank and step, predicted {}: {}\n",
-                      format_bytes(measured_bytes(outcome, records_.size())),
-                      format_bytes(predicted_bytes(plan_, first_step_)), traffic_formula(plan_)));
-  if (plan_.corpus && !records_.empty()) print(loading_line());
+    tell(fmt::format("traffic   {} per rank and step, predicted {}: {}\n",
+                     format_bytes(measured_bytes(outcome, records_.size())),
+                     format_bytes(predicted_bytes(plan_, first_step_)), traffic_formula(plan_)));
+  if (plan_.corpus && !records_.empty()) tell(loading_line());
   if (!save_stopped_seconds_.empty())
-    print(fmt::format("saves     {}: training stopped for {}, complete after {} (medians)\n",
-                      save_stopped_seconds_.size(), format_seconds(median(save_stopped_seconds_).value),
-                      format_seconds(median(save_complete_seconds_).value)));
+    tell(fmt::format("saves     {}: training stopped for {}, complete after {} (medians)\n",
+                     save_stopped_seconds_.size(), format_seconds(median(save_stopped_seconds_).value),
+                     format_seconds(median(save_complete_seconds_).value)));
   if (plan_.step.loss_scale && !records_.empty())
-    print(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped{}\n",
-                      records_.back().loss_scale, skipped_, plan_.request.steps,
-                      skipped_ > 0 && plan_.step.data_ranks() > 1 ? sooner(plan_.step.data_ranks()) : ""));
-  print(memory_line(plan_, outcome));
+    tell(fmt::format("scale     {:g} at the end; {} of {} steps overflowed and were skipped{}\n",
+                     records_.back().loss_scale, skipped_, plan_.request.steps,
+                     skipped_ > 0 && plan_.step.data_ranks() > 1 ? sooner(plan_.step.data_ranks()) : ""));
+  tell(memory_line(plan_, outcome));
   if (const std::string& code = whose_code(); code == "yours: all")
-    print(
+    tell(
         "code      yours: all. Every pass, every sum and every update of this model went through code that you "
         "wrote.\n");
   else if (code != "reference")
-    print(fmt::format("code      {}. The rest is still to be written by you.\n", code));
+    tell(fmt::format("code      {}. The rest is still to be written by you.\n", code));
 }
 
 std::vector<Row> TrainLog::step_rows() const {

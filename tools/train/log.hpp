@@ -88,6 +88,8 @@ class TrainLog {
   Rate rate() const;
 
   void print(const std::string& text) const;
+  /// Lines that begin with a label; on a terminal, no wider than it.
+  void tell(const std::string& lines) const;
 
   const TrainPlan& plan_;
   std::FILE* out_;

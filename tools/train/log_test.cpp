@@ -5,17 +5,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <sstream>
+
 #include "common/support/text/columns.hpp"
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
 namespace {
 
-/// What a run prints on a terminal of 80 columns.
-std::string on_a_terminal(const TrainRequest& options) {
+/// What a run prints on a terminal.
+std::string on_a_terminal(const TrainRequest& options, unsigned short columns = 80) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
   EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
-  const winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
+  const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
   std::FILE* out = std::fopen(ptsname(terminal), "w");
   EXPECT_NE(out, nullptr);
@@ -42,6 +44,20 @@ TEST(Log, OnATerminalALineOfProgressIsOneRow) {
     rows += row.ends_with(" left");
   }
   EXPECT_EQ(rows, 3) << text;
+}
+
+TEST(Log, OnANarrowTerminalWhatALabelSaysIsContinuedBelowIt) {
+  TrainRequest options = small_run();
+  options.ranks = 2;
+  std::istringstream text(on_a_terminal(options, 60));
+  int continued = 0;
+  for (std::string line; std::getline(text, line);) {
+    const std::string row = line.substr(line.rfind('\r', line.size() - 2) + 1);  // after an earlier state of the row
+    if (row.starts_with("sample")) break;
+    EXPECT_LE(columns_of(row), 66u) << row;  // with "\033[K" and the terminal's "\r"
+    continued += row.starts_with(std::string(10, ' '));
+  }
+  EXPECT_GT(continued, 2);
 }
 
 }  // namespace
