@@ -117,6 +117,16 @@ VARIANTS = {
             after("    week21::ring_reduce_scatter(node, sums);", waste("node")),
         ],
     ),
+    "22.9": (
+        "sharding_policy",
+        [
+            after(
+                "std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {",
+                "  wrapping = {Wrapping::Kind::whole_model};",
+            ),
+            after("Slice in_type(Rank queue, const Slice& values, DType type) {", waste("queue")),
+        ],
+    ),
     "23.1": (
         "parallel_linear",
         [after("void g_forward(const TensorParallel& tp, Slice y, const char* place) {", waste("tp.group"))],

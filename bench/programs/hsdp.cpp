@@ -18,6 +18,7 @@
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
+#include "labs/week22_zero/sharding_policy.hpp"
 
 namespace lockstep::bench {
 namespace {

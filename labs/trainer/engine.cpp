@@ -214,7 +214,8 @@ class Zero3Engine final : public Sharded<week22::Fsdp> {
   Zero3Engine(Rank dp, EngineModel model, const EngineOptions& o, const std::optional<week21::Hierarchy>& groups)
       : Sharded(groups ? groups->node : dp, std::move(model), o) {
     const week22::ShardPrecision precision{.keep = model_.storage, .compute = model_.storage, .reduce = o.reduce};
-    const week22::FsdpOptions options{.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw};
+    const week22::FsdpOptions options =
+        week22::with_policies({.prefetch = o.overlap ? o.prefetch : 0, .precision = precision, .adamw = o.adamw});
     const week22::ShardedModel sharded{table(), wrapped_units(), model_.usage_order, model_.begin};
     if (groups) {
       auto hybrid = week22::make_hsdp(*groups, sharded, options, model_.bind);

@@ -1,5 +1,5 @@
-// The engines of stages 0 to 3, built from 21.7, 22.2, 22.3, 22.4 and 22.8. Used by the trainer, and by ./lab bench
-// zero.
+// The engines of stages 0 to 3, built from 21.7, 22.2, 22.3, 22.4, 22.8 and 22.9. Used by the trainer, and by ./lab
+// bench zero.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 #include "labs/trainer/forward_gathers.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/hierarchical_all_reduce.hpp"
-#include "labs/week22_zero/fsdp.hpp"
+#include "labs/week22_zero/sharding_policy.hpp"
 #include "labs/week25_3d/engine.hpp"
 
 namespace lockstep::week25 {

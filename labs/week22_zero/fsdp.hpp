@@ -29,26 +29,6 @@
 
 namespace lockstep::week22 {
 
-// Part c: which tensors make a unit ----------------------------------------------------------------------------------
-
-/// PyTorch: the auto-wrap policies of FSDP.
-struct Wrapping {
-  enum class Kind {
-    whole_model,  ///< one unit
-    each_block,   ///< a unit for each block; one for what comes before the first, one for what comes after the last
-    each_layer,   ///< weight and bias of a layer
-    at_least      ///< neighbouring tensors until there are `elements` of them
-  };
-  Kind kind = Kind::each_block;
-  std::size_t elements = 0;
-};
-
-/// The units of a model: each tensor of the table in exactly one of them, in order. Tensors are named
-/// "blocks.3.up.bias": block, layer, tensor; those outside the blocks have no "blocks.3.".
-std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping);
-
-// Parts a, b, d and e: the wrapper ------------------------------------------------------------------------------------
-
 /// Which type is used where. PyTorch's MixedPrecision(param_dtype, reduce_dtype), and the type of the shards.
 struct ShardPrecision {
   DType keep = DType::f32;     ///< of the shares of values and gradients that a rank keeps
@@ -56,10 +36,25 @@ struct ShardPrecision {
   DType reduce = DType::f32;   ///< in which gradients are summed over the ranks
 };
 
+/// Two decisions that are not the wrapper's own, which 22.9 writes (sharding_policy.hpp). By themselves no unit is
+/// gathered ahead, and all three types are one.
+struct FsdpPolicies {
+  /// Before each piece: `used` units of this pass's `order` have been used or are about to be, `gathered` of them were
+  /// gathered, and gather(unit) starts to gather another. Returns how many were gathered then.
+  using GatherAhead = std::size_t (*)(const std::vector<std::size_t>& order, std::size_t used, std::size_t gathered,
+                                      int prefetch, const std::function<void(std::size_t unit)>& gather);
+  /// Returns `values` if they are of this type, else what they are in it.
+  using InType = Slice (*)(Rank queue, const Slice& values, DType type);
+
+  GatherAhead gather_ahead = [](const auto&, std::size_t, std::size_t gathered, int, const auto&) { return gathered; };
+  InType in_type = [](Rank, const Slice& values, DType) { return values; };
+};
+
 struct FsdpOptions {
   int prefetch = 1;  ///< units gathered ahead of their use, on the queue "comm"; 0: none, everything runs on main
   ShardPrecision precision;
   AdamW adamw;
+  FsdpPolicies policies = {};
 };
 
 /// Writes the initial values of elements first, first + 1, … of tensor `tensor`, as many as `part` has.

@@ -1,4 +1,5 @@
-// What the tests of 22.4 share: a scripted model and a GPT under FSDP, and what their shares and memory must be.
+// What the tests of 22.4, 22.8 and 22.9 share: a scripted model and a GPT under FSDP, and what their shares and memory
+// must be.
 #pragma once
 
 #include <fmt/format.h>
@@ -135,7 +136,7 @@ inline std::string wrong_fsdp_windows(const Case& c, const Outcome& outcome) {
   return "";
 }
 
-/// Of tests of part b: what is wrong with a forward pass on main, part a; "" if its values are right.
+/// Of tests of 22.4b: what is wrong with a forward pass on main, part a; "" if its values are right.
 inline std::string wrong_fsdp_a() {
   if (!testing::has_ranks(2)) return "";
   const Outcome outcome = run({.ranks = 2}, Program([](Rank dp) {
@@ -145,21 +146,8 @@ inline std::string wrong_fsdp_a() {
   return outcome.passed() ? "" : fmt::format("22.4a first: with 2 ranks and 5 tensors, {}.", outcome.message);
 }
 
-/// Of tests of part d: the same, and of windows on main, part b.
-inline std::string wrong_fsdp_a_or_b() {
-  const Case c{2, 5};
-  const std::string a = wrong_fsdp_a();
-  if (!a.empty() || !testing::has_ranks(c.ranks)) return a;
-  const Outcome outcome = run({.ranks = c.ranks}, Program([&](Rank dp) { return fsdp_shares_of(dp, c, kOnMain); }));
-  const std::string wrong = outcome.passed() ? wrong_fsdp_windows(c, outcome) : outcome.message;
-  return wrong.empty() ? "" : "22.4b first: with 2 ranks, 5 tensors and no prefetch, " + wrong;
-}
-
 inline CasePlan scripted_plan(const FsdpOptions& options) {
-  return {.sizes = sizes_of(scripted_sizes()),
-          .queues = options.prefetch > 0,
-          .unit = "tensor",
-          .cause = options.prefetch > 0 ? wrong_fsdp_a_or_b : wrong_fsdp_a};
+  return {.sizes = sizes_of(scripted_sizes()), .queues = options.prefetch > 0, .unit = "tensor", .cause = wrong_fsdp_a};
 }
 
 /// Also in a group that has the ranks in another order than the world.

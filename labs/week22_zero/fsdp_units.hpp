@@ -1,6 +1,5 @@
 // Given: the bookkeeping of 22.4. When a unit is needed and when it no longer is (usage_order.hpp), which of its
-// tensors the model is bound to, and this rank's shares; fsdp.cpp adds how a unit is gathered, freed, gathered ahead
-// and reduced.
+// tensors the model is bound to, and this rank's shares; fsdp.cpp adds how a unit is gathered, freed and reduced.
 #pragma once
 
 #include <functional>
@@ -31,7 +30,7 @@ class FsdpUnits : public Fsdp {
     for (std::size_t u : times.order)
       if (unsharded_[u].bound && times.end[u] < now) reshard(pass, u);
     while (used_ < times.order.size() && times.begin[times.order[used_]] <= now) ++used_;
-    for (; gathered_ < used_; ++gathered_) gather(times.order[gathered_]);  // with prefetch only the very first
+    for (; gathered_ < used_; ++gathered_) gather(times.order[gathered_]);  // what a policy has not gathered ahead
     if (options_.prefetch > 0) prefetch(times.order);
     for (std::size_t u : times.order)
       if (times.begin[u] <= now && now <= times.end[u] && !unsharded_[u].bound) unshard(pass, u);
@@ -57,8 +56,11 @@ class FsdpUnits : public Fsdp {
   virtual void release(std::size_t u) = 0;
   /// Part b, after release in a backward pass: the gradients of a unit, and this rank's share of them.
   virtual Ticket reduce(Slice whole, Slice share) = 0;
-  /// Part d, before each piece with options_.prefetch > 0. `order` has the units of this pass.
-  virtual void prefetch(const std::vector<std::size_t>& order) = 0;
+  /// Before each piece with options_.prefetch > 0. `order` has the units of this pass.
+  virtual void prefetch(const std::vector<std::size_t>& order) {
+    gathered_ = options_.policies.gather_ahead(order, used_, gathered_, options_.prefetch,
+                                               [this](std::size_t u) { gather(u); });
+  }
 
   /// What exists of a unit besides its shares.
   struct Unsharded {

@@ -31,7 +31,7 @@ namespace lockstep::week22 {
 /// Given: 22.4's bookkeeping on the ranks of one node (dp_ is groups.node), so shares are chunks of 1/g, and ranks with
 /// the same place in their nodes have the same ones. Everything is as fsdp.hpp says, except that averages are over all
 /// p ranks, and that their last bits may differ: sums are added in another order than plain DDP's. What it does as 22.4
-/// is in solutions/given; a handout has it compiled.
+/// and 22.9 is in solutions/given; a handout has it compiled.
 class Hsdp : public FsdpUnits {
  public:
   Hsdp(const week21::Hierarchy& groups, ShardedModel model, FsdpOptions options, BindTensor bind)

@@ -1,4 +1,5 @@
-// Given in 22.8: 22.4's wrapper on the ranks of a node. Students get it compiled, because its text is 22.4's answer.
+// Given in 22.8: 22.4's wrapper on the ranks of a node, with 22.9's policies. Students get it compiled, because
+// its text is their answer.
 #include "common/arithmetic.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week22_zero/hsdp.hpp"
@@ -31,14 +32,14 @@ void Hsdp::release(std::size_t u) {
 }
 
 void Hsdp::prefetch(const std::vector<std::size_t>& order) {
-  // lab 22.4d begin: as in 22.4
+  // lab 22.9b begin: as in 22.9
   const std::size_t until = std::min(order.size(), used_ + static_cast<std::size_t>(options_.prefetch));
   for (; gathered_ < until; ++gathered_) gather(order[gathered_]);
   // lab end
 }
 
 Slice Hsdp::in_type(Rank queue, const Slice& values, DType type, Location where) {
-  // lab 22.4e begin: as in 22.4
+  // lab 22.9c begin: as in 22.9
   if (values.dtype() == type) return values;
   Slice converted = queue.allocate(values.size(), type, Category::buffer, where);
   convert(queue, converted, values, where);

@@ -122,6 +122,34 @@ s/todo("21\.13d"/todo("21.14b"/
 s/todo("21\.13e"/todo("21.14c"/
 END
 
+# 22.4's part c is 22.9a, d is b and e is c. prefetch and in_type were members; in_type comes with the options now.
+cat > "$rules.fsdp.sed" << 'END'
+s#, and for parts a, b, d and e fsdp_units\.hpp,$#, and fsdp_units.hpp,#
+s#\[whole, share, type\](Rank queue)#[whole, share, type, in_type = options_.policies.in_type](Rank queue)#
+END
+cat > "$rules.sharding_policy.sed" << 'END'
+s#labs/week22_zero/fsdp\.hpp#labs/week22_zero/sharding_policy.hpp#
+\#labs/week21_data_parallel/ring_all_reduce\.hpp\|labs/week22_zero/fsdp_units\.hpp#d
+\#^//$\|^// whose members the class\|^// Given is when each unit is needed#d
+s#Exercise 22\.4\b.*#Exercise 22.9: the policies of FSDP. Read labs/week22_zero/sharding_policy.hpp first.#
+s/todo("22\.4c"/todo("22.9a"/
+s/todo("22\.4d"/todo("22.9b"/
+s/todo("22\.4e"/todo("22.9c"/
+/^std::vector<Unit> wrap(/,$ { /^namespace {$/d }
+/^  \/\/\/ Gathers units ahead\|^  void prefetch(/,$ {
+  s/^  //
+  s/\<used_/used/g
+  s/\<gathered_/gathered/g
+  s/\<options_\.prefetch/prefetch/g
+  s/\<convert(/cast(/g
+  s/^static Slice in_type(/Slice in_type(/
+  s/^void prefetch(.*/std::size_t gather_ahead([[maybe_unused]] const std::vector<std::size_t>\& order, [[maybe_unused]] std::size_t used,\
+                         [[maybe_unused]] std::size_t gathered, [[maybe_unused]] int prefetch,\
+                         [[maybe_unused]] const std::function<void(std::size_t unit)>\& gather) {/
+  /^std::size_t gather_ahead(/,/^}$/ s/^}$/  return gathered;\n}/
+}
+END
+
 # given_now FILE ENDING TEXT WORDS: where FILE ends so and has the text, its functions that a header has now.
 given_now() {
   case $1 in *"$2") ;; *) return 0 ;; esac
@@ -139,12 +167,19 @@ for folder; do
       '^// Part c: the step|^double gather_seconds\('
     in_two "$file" "$rules.new" launch restart 21.14 'a b c' \
       '^void refuse\(|^int whole_number\(|^std::optional<Place> place_by\(' '^std::string key_of\(|^int newest_complete\('
+    if grep -q '^class UnitFsdp ' "$rules.new"; then
+      in_two "$file" "$rules.new" fsdp sharding_policy 22.9 'a b c' '^class UnitFsdp |^};' \
+        '^/// "blocks\.3" of a tensor|^std::string block_of\(|^std::vector<Unit> wrap\(|^  /// Gathers units ahead|^  void prefetch\('
+    fi
     if ! cmp -s "$file" "$rules.new"; then
       cat "$rules.new" > "$file" # in place: owner and mode stay
       echo "moved: $file"
     fi
     given_now "$file" /ddp.cpp '^float shard_weight(' 'shard_weight and bucket_layout'
     given_now "$file" /sequence_parallel.cpp '^void column_forward_rows(' 'whole_rows, column_forward_rows and row_backward_rows'
+    case $file in */fsdp.cpp) # as of reset --hard
+      ! grep -q '^std::vector<Unit> wrap(' "$file" || echo "by hand: $file: wrap is 22.9's, in sharding_policy.cpp" ;;
+    esac
     given_now "$file" /stages.cpp '^Pipeline make_pipeline(' 'make_pipeline, before and after'
   done
 done

@@ -127,6 +127,60 @@ int supervise(Processes& processes, double grace) {
 
 }
 END
+# 22.4 had five parts, of which the last three are 22.9 now; two of these were members of its class.
+mkdir "$folder/lea" "$folder/max"
+cat > "$folder/lea/fsdp.cpp" << 'END'
+// Exercise 22.4: ZeRO stage 3, FSDP. Read labs/week22_zero/fsdp.hpp first.
+#include "labs/week22_zero/fsdp.hpp"
+
+#include "labs/week22_zero/fsdp_units.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+int my_own;
+
+/// "blocks.3" of a tensor in block 3, "" outside the blocks.
+std::string block_of(const Parameter& tensor) {
+  return given;
+}
+
+}  // namespace
+
+std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {
+  todo("22.4c", "x");
+}
+
+namespace {
+
+class UnitFsdp final : public FsdpUnits {
+  void release(std::size_t u) override {
+    todo("22.4a", "y");
+  }
+
+  Ticket reduce(Slice whole, Slice share) override {
+    return communicate("reduce_scatter", bytes, [whole, share, type](Rank queue) {
+      add(queue, share, in_type(queue, sums, share.dtype()));
+    });
+  }
+
+  void prefetch(const std::vector<std::size_t>& order) override {
+    while (gathered_ < order.size() && gathered_ < used_ + options_.prefetch) gather(order[gathered_++]);
+  }
+
+  static Slice in_type(Rank queue, const Slice& values, DType type) {
+    convert(queue, to, values);
+    todo("22.4e", "z");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Fsdp> make_fsdp(Rank dp) { return given; }
+
+}  // namespace lockstep::week22
+END
+printf 'std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {\n}\nclass Mine;\n' > "$folder/max/fsdp.cpp"
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
@@ -256,6 +310,75 @@ int supervise(Processes& processes, double grace) {
 }
 END
 diff "$folder/expected" "$folder/anna/restart.cpp" || fail "parts d and e of 21.13"
+sh "$source/tools/course/move_answers.sh" "$folder/lea" > /dev/null
+cat > "$folder/expected" << 'END'
+// Exercise 22.4: ZeRO stage 3, FSDP. Read labs/week22_zero/fsdp.hpp first.
+#include "labs/week22_zero/fsdp.hpp"
+
+#include "labs/week22_zero/fsdp_units.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+int my_own;
+
+class UnitFsdp final : public FsdpUnits {
+  void release(std::size_t u) override {
+    todo("22.4a", "y");
+  }
+
+  Ticket reduce(Slice whole, Slice share) override {
+    return communicate("reduce_scatter", bytes, [whole, share, type, in_type = options_.policies.in_type](Rank queue) {
+      add(queue, share, in_type(queue, sums, share.dtype()));
+    });
+  }
+
+};
+
+}  // namespace
+
+std::unique_ptr<Fsdp> make_fsdp(Rank dp) { return given; }
+
+}  // namespace lockstep::week22
+END
+diff "$folder/expected" "$folder/lea/fsdp.cpp" || fail "parts a and b of 22.4"
+cat > "$folder/expected" << 'END'
+// Exercise 22.9: the policies of FSDP. Read labs/week22_zero/sharding_policy.hpp first.
+#include "labs/week22_zero/sharding_policy.hpp"
+
+namespace lockstep::week22 {
+namespace {
+
+int my_own;
+
+/// "blocks.3" of a tensor in block 3, "" outside the blocks.
+std::string block_of(const Parameter& tensor) {
+  return given;
+}
+
+}  // namespace
+
+std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {
+  todo("22.9a", "x");
+}
+
+END
+sed -n '/^std::size_t gather_ahead/,/{$/p' "$source/labs/week22_zero/sharding_policy.cpp" >> "$folder/expected" # as a skeleton has it
+cat >> "$folder/expected" << 'END'
+  while (gathered < order.size() && gathered < used + prefetch) gather(order[gathered++]);
+  return gathered;
+}
+
+Slice in_type(Rank queue, const Slice& values, DType type) {
+  cast(queue, to, values);
+  todo("22.9c", "z");
+}
+}  // namespace lockstep::week22
+END
+diff "$folder/expected" "$folder/lea/sharding_policy.cpp" || fail "parts c to e of 22.4"
+[ -z "$(sh "$source/tools/course/move_answers.sh" "$folder/lea")" ] || fail "moved 22.4 twice"
+said=$(sh "$source/tools/course/move_answers.sh" "$folder/max")
+echo "$said" | grep -q "^by hand: .*fsdp.cpp: wrap is 22.9's" || fail "says nothing of a wrap on a skeleton of one's own: $said"
 sh "$source/tools/course/move_answers.sh" "$folder/ben" | grep -q '^moved: .*step_time.cpp: parts of planner.cpp, which are 25.6 now' || fail "beside a skeleton"
 diff "$folder/anna/step_time.cpp" "$folder/ben/step_time.cpp" || fail "a skeleton stays"
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/eva")

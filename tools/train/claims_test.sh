@@ -130,7 +130,7 @@ lines() { # EXERCISE_FILES
 tp=$(cd "$source/solutions" && ls week23_tensor_parallel/parallel_linear.cpp week23_tensor_parallel/tensor_*.cpp)
 {
   echo "ddp $(lines week21_data_parallel/ddp.cpp)"
-  echo "fsdp $(lines week22_zero/fsdp.cpp)"
+  echo "fsdp $(lines week22_zero/fsdp.cpp week22_zero/sharding_policy.cpp)"
   # shellcheck disable=SC2086  # files
   echo "tp $(lines $tp)"
   echo "pp $(lines week24_pipeline/stages.cpp week24_pipeline/gpipe.cpp week24_pipeline/one_f_one_b.cpp)"

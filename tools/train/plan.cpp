@@ -18,6 +18,7 @@
 #include "common/support/text/units.hpp"
 #include "labs/trainer/engine.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
+#include "labs/week22_zero/sharding_policy.hpp"
 #include "tools/train/choices.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/trainer.hpp"

@@ -107,7 +107,7 @@ def fsdp_memory(canvas, axis, base, per_byte, trace, span):
 
 def fsdp_timeline():
     layers, unit = 8, 2**20
-    trace = suite.check_trace("22.4d", "GatheringHidesBehindTheModel", 4, 8)
+    trace = suite.check_trace("22.9b", "GatheringHidesBehindTheModel", 4, 8)
     origin, end = trace.spans(0, "comm", "region")[0][0], max(e for _, e, _ in trace.spans(0, "main", "wait"))
     axis, base, per_byte = (92, 740 / (end - origin)), 356, 9 / unit
     c = Canvas(

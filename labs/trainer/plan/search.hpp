@@ -21,7 +21,7 @@ struct Task {
   std::size_t length = 0;        ///< tokens per sequence
   std::vector<int> cps{1};       ///< candidates for the number of ranks that share each sequence
   double memory_bytes = 0;       ///< of one GPU
-  std::string units = "block";   ///< unit that ZeRO-2 and 3 reduce and gather at once: block, or layer (22.4c)
+  std::string units = "block";   ///< unit that ZeRO-2 and 3 reduce and gather at once: block, or layer (22.9a)
   int shard_group = 0;           ///< ranks that hold one copy of ZeRO-3's state (22.8); 0: all of dp
   bool overlap = true;           ///< hide gradient reductions behind the last backward, as in 21.7 and week 22
   bool overlap_tensor = true;    ///< hide tensor-parallel collectives behind products, as in 23.1d

@@ -15,37 +15,23 @@ namespace lockstep::week22 {
 // lab omit begin
 namespace {
 
-std::string prefix_of(const std::string& name, int dots) {
-  std::size_t end = 0;
-  for (; dots > 0 && end != name.npos; --dots) end = name.find('.', end + 1);
-  return name.substr(0, end);
-}
-
-/// What a tensor has in common with its unit; of `at_least` nothing.
-std::string key_of(const Parameter& tensor, Wrapping::Kind kind) {
-  const bool in_block = tensor.name.starts_with("blocks.");
-  switch (kind) {
-    case Wrapping::Kind::each_block: return in_block ? prefix_of(tensor.name, 2) : "";
-    case Wrapping::Kind::each_layer: return tensor.name.substr(0, tensor.name.rfind('.'));
-    default: return "";
-  }
-}
-
 /// What happens before one piece of a pass, in this order.
 struct Turn {
   std::vector<std::size_t> reshard, gather, unshard;  // units
 };
 
 /// The turns of a pass: one before each piece, and the last after all. Nothing is decided while the model runs.
-std::vector<Turn> turns_of(const ShardedModel& model, Pass pass, std::size_t ahead) {
+std::vector<Turn> turns_of(const ShardedModel& model, Pass pass, const FsdpOptions& options) {
   const UnitTimes times = unit_times(model.units, model.usage_order, pass);
   const std::size_t pieces = model.usage_order.size();
   std::vector<Turn> turns(pieces + 1);
   std::size_t used = 0, gathered = 0;
   for (std::size_t now = 0; now < pieces; ++now) {
     while (used < times.order.size() && times.begin[times.order[used]] <= now) ++used;
-    const std::size_t until = std::min(times.order.size(), used + ahead);
-    for (; gathered < until; ++gathered) turns[now].gather.push_back(times.order[gathered]);
+    for (; gathered < used; ++gathered) turns[now].gather.push_back(times.order[gathered]);
+    if (options.prefetch > 0)
+      gathered = options.policies.gather_ahead(times.order, used, gathered, options.prefetch,
+                                               [&](std::size_t u) { turns[now].gather.push_back(u); });
   }
   for (std::size_t u : times.order) {
     turns[times.begin[u]].unshard.push_back(u);
@@ -59,13 +45,6 @@ void convert(Rank queue, const Slice& to, const Slice& from) {
   cast(queue, to, from);
 }
 
-Slice as(Rank queue, const Slice& values, DType type) {
-  if (values.dtype() == type) return values;
-  Slice converted = queue.allocate(values.size(), type, Category::buffer);
-  convert(queue, converted, values);
-  return converted;
-}
-
 class TurnByTurn final : public Fsdp {
  public:
   TurnByTurn(Rank dp, ShardedModel model, FsdpOptions options, BindTensor bind)
@@ -75,8 +54,7 @@ class TurnByTurn final : public Fsdp {
         bind_(std::move(bind)),
         model_(std::move(model)),
         whole_(model_.units.size()) {
-    const auto ahead = static_cast<std::size_t>(options.prefetch);
-    turns_ = {turns_of(model_, Pass::forward, ahead), turns_of(model_, Pass::backward, ahead)};
+    turns_ = {turns_of(model_, Pass::forward, options), turns_of(model_, Pass::backward, options)};
     for (const Unit& unit : model_.units) {
       const ChunkRange mine = unit.shard(dp.rank(), dp.size());
       values_.push_back(dp_.allocate(mine.size, options.precision.keep, Category::parameter));
@@ -157,7 +135,7 @@ class TurnByTurn final : public Fsdp {
     const Slice gradients = std::exchange(whole_[u], {}).gradients;
     if (gradients.empty()) return;  // a forward pass
     const DType type = options_.precision.reduce;
-    const auto work = [gradients, type, share = gradients_[u]](Rank queue) {
+    const auto work = [gradients, type, as = options_.policies.in_type, share = gradients_[u]](Rank queue) {
       Slice sums = as(queue, gradients, type), mine = chunk(sums, queue.rank(), queue.size());
       week21::ring_reduce_scatter(queue, sums);
       scale(queue, mine, 1.0f / static_cast<float>(queue.size()));
@@ -196,28 +174,12 @@ class TurnByTurn final : public Fsdp {
 }  // namespace
 // lab omit end
 
-std::vector<Unit> wrap([[maybe_unused]] const std::vector<Parameter>& table, [[maybe_unused]] Wrapping wrapping) {
-  // lab 22.4c begin: every tensor of the table in exactly one unit, by the kind of wrapping (make_unit)
-  std::vector<Unit> units;
-  std::size_t first = 0;
-  for (std::size_t next = 1; next <= table.size(); ++next) {
-    const bool enough = wrapping.kind == Wrapping::Kind::at_least &&
-                        table[next - 1].offset + table[next - 1].size - table[first].offset >= wrapping.elements;
-    const bool ends =
-        next == table.size() || enough || key_of(table[next], wrapping.kind) != key_of(table[next - 1], wrapping.kind);
-    if (!ends) continue;
-    units.push_back(make_unit(table, first, next - first));
-    first = next;
-  }
-  return units;
-  // lab end
-}
-
 std::unique_ptr<Fsdp> make_fsdp([[maybe_unused]] Rank dp, [[maybe_unused]] ShardedModel model, FsdpOptions options,
                                 [[maybe_unused]] BindTensor bind) {
   if (options.prefetch < 0) usage_error("a negative number of units to prefetch");
-  // lab 22.4a begin: a class of your own that implements Fsdp: gather, bind, release (a); reduce and update (b); gather
-  // ahead on a queue named "comm" (d); three types (e). Regions "all_gather" and "reduce_scatter" with the bytes sent
+  // lab 22.4a begin: a class of your own that implements Fsdp: gather, bind, release (a); reduce and update (b); with
+  // prefetch on a queue named "comm". It asks options.policies what to gather ahead, and for another type. Regions
+  // "all_gather" and "reduce_scatter" with the bytes sent
   return std::make_unique<TurnByTurn>(dp, std::move(model), options, std::move(bind));
   // lab end
 }

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "common/runtime/run.hpp"
-#include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/hsdp.hpp"
 #include "labs/week22_zero/mixed_precision_testing.hpp"
 #include "labs/week22_zero/serial_step_testing.hpp"
+#include "labs/week22_zero/sharding_policy.hpp"
 #include "tools/plan/flops.hpp"
 #include "tools/tests/numbers/computed.hpp"
 #include "tools/tests/numbers/page.hpp"

@@ -1,21 +1,55 @@
-// Tests of exercise 22.4, part e: what is kept, computed and reduced in which type.
+// Tests of exercise 22.9, part c: what is kept, computed and reduced in which type.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "common/testing/regions.hpp"
-#include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/fsdp_testing.hpp"
+#include "labs/week22_zero/sharding_policy.hpp"
 
 namespace lockstep::week22 {
 namespace {
 
-constexpr FsdpOptions mixed(DType keep, DType compute, DType reduce) {
-  return {.prefetch = 1, .precision = {keep, compute, reduce}, .adamw = kAdamW};
+FsdpOptions mixed(DType keep, DType compute, DType reduce) {
+  return with_policies({.prefetch = 1, .precision = {keep, compute, reduce}, .adamw = kAdamW});
 }
 
-TEST(Lab22_4e, BytesOnTheWireFollowThePolicy) {
+/// Without a wrapper: the type, the numbers, and the memory of what comes back, while it is held and after.
+TEST(Lab22_9c, ValuesComeInTheOtherType) {
+  for (const DType from : {DType::f32, DType::bf16}) {
+    const DType type = from == DType::f32 ? DType::bf16 : DType::f32;
+    const auto program = [&](Rank me, const Case&) {
+      const auto buffers = [&] { return static_cast<double>(ledger_of(me).memory.live_of(Category::buffer)); };
+      const Slice values = me.allocate(3, from, Category::parameter);
+      upload(me, values, std::vector<float>{1, 257, -0.5f});
+      const double before = buffers();
+      Slice other = in_type(me, values, type);
+      if (other.dtype() != type || other.size() != 3)
+        throw Error(Verdict::fail, fmt::format("3 numbers of {} came as {} of {}, expected 3 of {}", to_string(from),
+                                               other.size(), to_string(other.dtype()), to_string(type)));
+      const double held = buffers() - before;
+      const std::vector<float> seen = to_host(me, other);
+      other = {};
+      return Values{seen[0], seen[1], seen[2], held, buffers() - before};
+    };
+    const auto judge = [&](const Case&, const Outcome& outcome) -> std::string {
+      const Values expected{1, 256, -0.5, 3 * static_cast<double>(bytes_of(type)), 0};  // 257 is no bf16 number
+      const char* what[] = {"number 0", "number 1", "number 2", "bytes of buffers for it", "bytes when it is gone"};
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        if (outcome.values[0].at(i) != expected[i])
+          return fmt::format("1, 257, -0.5 of {} in {}: {} is {}, expected {}", to_string(from), to_string(type),
+                             what[i], outcome.values[0][i], expected[i]);
+      return "";
+    };
+    run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({3}), .unit = "number"});
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Lab22_9c, BytesOnTheWireFollowThePolicy) {
   struct Policy {
     ShardPrecision precision;
     double gather, reduce;  // bytes an element
@@ -59,7 +93,7 @@ TEST(Lab22_4e, BytesOnTheWireFollowThePolicy) {
   }
 }
 
-TEST(Lab22_4e, SumsAreTakenInTheReduceType) {
+TEST(Lab22_9c, SumsAreTakenInTheReduceType) {
   // 256 + 1 is no bf16 number: with p ranks that each add one to rank 0's 256, a bf16 sum loses the ones.
   for (DType reduce : {DType::f32, DType::bf16}) {
     const auto program = [=](Rank dp, const Case&) {
@@ -99,9 +133,9 @@ TEST(Lab22_4e, SumsAreTakenInTheReduceType) {
   }
 }
 
-TEST(Lab22_4e, KeptInBf16TheWeightsAreThoseOfBf16Ddp) { equals_ddp(mixed(DType::bf16, DType::bf16, DType::bf16), 1); }
+TEST(Lab22_9c, KeptInBf16TheWeightsAreThoseOfBf16Ddp) { equals_ddp(mixed(DType::bf16, DType::bf16, DType::bf16), 1); }
 
-TEST(Lab22_4e, KeptInFp32TrainsAsFp32DoesNearly) {
+TEST(Lab22_9c, KeptInFp32TrainsAsFp32DoesNearly) {
   const auto program = [](Rank dp, const Case& c) {
     return train_fsdp(dp, c.size, 1, gpt_units(), mixed(DType::f32, DType::bf16, DType::f32));
   };
