@@ -192,7 +192,7 @@ VARIANTS = {
     "24.8": ("zb_v", [("2 * (p - s) - 1; ++i", "p - s; ++i")]),
     "24.6": (
         "bubble",
-        [after("double bubble_of_ideal(const PipelineShape& shape) {", "  if (shape.stages > 1) return 2;")],
+        [("  bubble.of_ideal =", "  ideal /= 2;\n  bubble.of_ideal =")],
     ),
     "25.1": (
         "mesh",

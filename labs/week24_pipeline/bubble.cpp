@@ -1,4 +1,4 @@
-// Exercise 24.6: the bubble. Read labs/week24_pipeline/bubble.hpp first.
+// Exercise 24.6: the bubble, measured. Read labs/week24_pipeline/bubble.hpp first.
 #include "labs/week24_pipeline/bubble.hpp"
 
 #include <algorithm>
@@ -7,21 +7,13 @@
 
 namespace lockstep::week24 {
 
-double bubble_of_ideal(const PipelineShape& shape) {
-  todo("24.6a", "p − 1 idle steps against v·m");
-}
-
-double bubble_of_total(const PipelineShape& shape) {
-  todo("24.6a", "p − 1 idle steps of v·m + p − 1");
-}
-
 Bubble measured_bubble(const std::vector<StageUse>& stages) {
   Bubble bubble;
   for (const StageUse& stage : stages) {
     bubble.makespan = std::max(bubble.makespan, stage.end);
     bubble.longest_span = std::max(bubble.longest_span, stage.end - stage.begin);
   }
-  todo("24.6b", "what would the run take if no stage ever waited? Then the three ratios");
+  todo("24.6", "what would the run take if no stage ever waited? Then the three ratios");
 }
 
 }  // namespace lockstep::week24

@@ -1,5 +1,5 @@
-// Exercise 24.6: the bubble, by formula and measured. Both conventions are in use, and texts mix them up: idle time
-// over the ideal time, and idle time over the total.
+// Exercise 24.6: the bubble, measured: from what the stages of a run have recorded, in both conventions of 24.2, and of
+// the longest span.
 //
 // Narayanan et al. (arXiv 2104.04473), section 2.2; Huang et al. (arXiv 1811.06965), section 2.3; Qi et al. (arXiv
 // 2401.10241), section 4.
@@ -7,18 +7,7 @@
 
 #include <vector>
 
-#include "common/gpt/pipeline/schedule.hpp"
-
 namespace lockstep::week24 {
-
-// Part a: naive pipelines have m = 1; with v chunks the idle time is 1/v of that. Equal stages, no transfers.
-
-/// Idle / ideal: (p − 1)/(v·m).
-double bubble_of_ideal(const PipelineShape& shape);
-/// Idle / total: (p − 1)/(v·m + p − 1). What is left is the utilisation.
-double bubble_of_total(const PipelineShape& shape);
-
-// Part b: from a run.
 
 /// What one stage did, in seconds of its clock.
 struct StageUse {

@@ -1,4 +1,4 @@
-// Tests of exercise 24.6: both conventions, and the bubble of real runs: 50, 80 and 89 % with two stages, and the
+// Tests of exercise 24.6: the bubble of given stages and of real runs: 50, 80 and 89 % with two stages, and the
 // published rates of 1F1B.
 #include "labs/week24_pipeline/bubble.hpp"
 
@@ -18,37 +18,8 @@ namespace {
 
 using testing::expect_seconds, testing::ExpectNear;
 
-/// What is probably wrong with bubble_of_ideal({4, 8}), as an end of the sentence before; "" where nothing is known.
-std::string likely_cause(double ideal) {
-  if (ideal == 0) return ". A ratio of two ints is rounded down in C++";
-  return near(ideal, 3.0 / 11) ? ". Yours counts the idle turns in the denominator too, which is of_total" : "";
-}
-
-TEST(Lab24_6a, BothConventions) {
-  ExpectNear(bubble_of_ideal({4, 8}), 3.0 / 8)
-      << "bubble_of_ideal, p = 4, m = 8: 3 idle turns to 8 of work" << likely_cause(bubble_of_ideal({4, 8}));
-  ExpectNear(bubble_of_total({4, 8}), 3.0 / 11) << "bubble_of_total, p = 4, m = 8: 3 idle turns of 11 in all";
-  ExpectNear(bubble_of_ideal({4, 8, 2}), 3.0 / 16)
-      << "bubble_of_ideal, two chunks per stage: 3 idle turns of a chunk to 16 of work";
-  ExpectNear(bubble_of_total({4, 8, 2}), 3.0 / 19)
-      << "bubble_of_total, two chunks per stage: 3 idle turns of a chunk of 19 in all";
-  ExpectNear(bubble_of_ideal({1, 8}), 0) << "bubble_of_ideal: a single stage never waits";
-  ExpectNear(bubble_of_total({2, 1}), 0.5) << "bubble_of_total, p = 2, m = 1: one stage works, the other waits";
-}
-
-TEST(Lab24_6a, OfEveryShape) {
-  for (int v : {1, 2, 3, 4})
-    for (const PipelineShape& shape : shapes(v)) {
-      const double idle = shape.stages - 1, work = v * shape.microbatches;
-      ExpectNear(bubble_of_ideal(shape), idle / work)
-          << where(shape) << "bubble_of_ideal, idle turns of a chunk, to turns of work";
-      ExpectNear(bubble_of_total(shape), idle / (work + idle))
-          << where(shape) << "bubble_of_total, idle turns of a chunk, of all";
-    }
-}
-
 /// None begins at 0; the busiest, the one with the longest span and the one that ends last are three.
-TEST(Lab24_6b, TheMostIsNotAlwaysOfTheSameStage) {
+TEST(Lab24_6, TheMostIsNotAlwaysOfTheSameStage) {
   const std::vector<StageUse> stages = {{.begin = 2, .end = 12, .busy = 4, .waiting = 3, .transferring = 1},
                                         {.begin = 5, .end = 13, .busy = 5, .waiting = 1, .transferring = 2},
                                         {.begin = 3, .end = 11, .busy = 7, .waiting = 1, .transferring = 9}};
@@ -60,7 +31,7 @@ TEST(Lab24_6b, TheMostIsNotAlwaysOfTheSameStage) {
   ExpectNear(bubble.of_span, 3.0 / 10) << "the bubble of the span: 10 s, of which the busiest stage works 7";
 }
 
-TEST(Lab24_6b, FromWhatStagesDid) {
+TEST(Lab24_6, FromWhatStagesDid) {
   const Bubble bubble = measured_bubble({{.begin = 0, .end = 9, .busy = 6}, {.begin = 1, .end = 10, .busy = 5}});
   expect_seconds(bubble.makespan, 10) << "the makespan: the last stage ends at 10";
   expect_seconds(bubble.longest_span, 9)
@@ -71,7 +42,7 @@ TEST(Lab24_6b, FromWhatStagesDid) {
 }
 
 /// Stages by chance, of which --seed draws others. Whole numbers, and the three largest looked for one by one.
-TEST(Lab24_6b, OfAnyStages) {
+TEST(Lab24_6, OfAnyStages) {
   for (std::uint64_t i = 0; i < 20; ++i) {
     std::mt19937 random(static_cast<unsigned>(i + testing::drawn({24, 6, i}, 1u << 30)));
     std::vector<StageUse> stages(1 + random() % 6);
@@ -95,7 +66,7 @@ TEST(Lab24_6b, OfAnyStages) {
   }
 }
 
-TEST(Lab24_6b, ARunHasTheBubbleOfTheFormula) {
+TEST(Lab24_6, ARunHasTheBubbleOfTheFormula) {
   if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const PipelineShape& shape : shapes()) {
     const Bubble bubble = measured_bubble(run_timed(runnable(one_f_one_b, shape), shape, {1e-3, 1e-3, 1e-3, 0}).stages);
@@ -109,7 +80,7 @@ TEST(Lab24_6b, ARunHasTheBubbleOfTheFormula) {
   }
 }
 
-TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
+TEST(Lab24_6, TwoStagesAreUsed50And80And89Percent) {
   if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const auto& [m, percent] : std::vector<std::pair<int, double>>{{1, 50}, {4, 80}, {8, 88.889}}) {
     const PipelineShape shape{2, m};
@@ -122,7 +93,7 @@ TEST(Lab24_6b, TwoStagesAreUsed50And80And89Percent) {
   }
 }
 
-TEST(Lab24_6b, HowManyMicrobatchesForATenth) {
+TEST(Lab24_6, HowManyMicrobatchesForATenth) {
   if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   int total = 0, ideal = 0;  // the fewest
   for (int m = 40; m > 0; --m) {
@@ -136,7 +107,7 @@ TEST(Lab24_6b, HowManyMicrobatchesForATenth) {
   EXPECT_EQ(ideal, 31) << "p = 4: (p − 1)/m < 0.1 from m = 31";
 }
 
-TEST(Lab24_6b, PublishedRates) {
+TEST(Lab24_6, PublishedRates) {
   if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   for (const PublishedRates& p : kPublishedRates) {
     const PipelineShape shape{p.stages, p.microbatches};

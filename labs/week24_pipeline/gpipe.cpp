@@ -1,4 +1,4 @@
-// Exercise 24.2: GPipe as a schedule. Read labs/week24_pipeline/gpipe.hpp first.
+// Exercise 24.2: GPipe and its bubble. Read labs/week24_pipeline/gpipe.hpp first.
 #include "labs/week24_pipeline/gpipe.hpp"
 
 #include "common/error.hpp"
@@ -16,8 +16,16 @@ StageSchedule naive(const PipelineShape& shape, int) {
 
 StageSchedule gpipe(const PipelineShape& shape, int) {
   StageSchedule steps;
-  todo("24.2", "all forwards in order, then all backwards from the last to the first");
+  todo("24.2a", "all forwards in order, then all backwards from the last to the first");
   return steps;
+}
+
+double bubble_of_ideal(const PipelineShape& shape) {
+  todo("24.2b", "p − 1 idle steps against v·m");
+}
+
+double bubble_of_total(const PipelineShape& shape) {
+  todo("24.2b", "p − 1 idle steps of v·m + p − 1");
 }
 
 }  // namespace lockstep::week24

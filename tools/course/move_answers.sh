@@ -54,6 +54,15 @@ visits usage_order
 visit piece
 END
 
+# Parts of exercises that are another's since, or have a letter since: old, new. What is in quotes is nobody else's.
+while read -r before after; do
+  printf 's#todo("%s"#todo("%s"#\n' "$before" "$after"
+done >> "$rules" << 'END'
+24.2 24.2a
+24.6a 24.2b
+24.6b 24.6
+END
+
 # Numbers of exercises: file, old and new. They are in the answer's comments, and in what it says is not done yet.
 numbers() {
   while read -r name before after; do
@@ -149,6 +158,27 @@ s/todo("22\.4e"/todo("22.9c"/
   /^std::size_t gather_ahead(/,/^}$/ s/^}$/  return gathered;\n}/
 }
 END
+# to_other FILE NEW NAME OTHER FUNCTIONS: these functions of NAME.cpp, a pattern, belong to OTHER.cpp since, another exercise's
+# answer beside it. They take the place of a skeleton's; a learner's own helpers stay where they are.
+to_other() {
+  case $1 in */"$3".cpp) ;; *) return 0 ;; esac
+  its="^[a-zA-Z].*[ &*]($5)\\(" other=$(dirname "$1")/$4.cpp
+  own() { its=$its awk -v kept="$1" '!inside && $0 ~ ENVIRON["its"] { inside = 1 } inside ? !kept : kept
+    inside && (/^}/ || /^[^ ].*{.*}$/) { inside = 0; if (!kept) print "" }' "$2"; }
+  own 0 "$2" > "$rules.moved"
+  [ -s "$rules.moved" ] || return 0
+  if [ ! -e "$other" ] || own 0 "$other" | sed 's#//.*##' | grep -v 'todo(' | grep -q '^  *[^ }]'; then
+    echo "by hand: $1: $(echo "$5" | sed 's/|/ and /g') belong in $4.cpp now"
+    return 0
+  fi
+  own 1 "$other" > "$rules.other"
+  awk -v moved="$rules.moved" '/^}  \/\/ namespace lockstep/ { while ((getline line < moved) > 0) print line }
+    { print }' "$rules.other" | cat -s > "$rules.whole"
+  cat "$rules.whole" > "$other"
+  own 1 "$2" | cat -s > "$rules.other"
+  cat "$rules.other" > "$2"
+  echo "moved: $other: $(echo "$5" | sed 's/|/ and /g') of $3.cpp; what they use of your own does not move with them"
+}
 
 # given_now FILE ENDING TEXT WORDS: where FILE ends so and has the text, its functions that a header has now.
 given_now() {
@@ -171,6 +201,7 @@ for folder; do
       in_two "$file" "$rules.new" fsdp sharding_policy 22.9 'a b c' '^class UnitFsdp |^};' \
         '^/// "blocks\.3" of a tensor|^std::string block_of\(|^std::vector<Unit> wrap\(|^  /// Gathers units ahead|^  void prefetch\('
     fi
+    to_other "$file" "$rules.new" bubble gpipe 'bubble_of_ideal|bubble_of_total'
     if ! cmp -s "$file" "$rules.new"; then
       cat "$rules.new" > "$file" # in place: owner and mode stay
       echo "moved: $file"

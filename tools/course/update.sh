@@ -209,14 +209,15 @@ while read -r id path; do
   cp "$kept/answers/$path.cpp" "$root/$now.cpp"
   [ "$now" = "$path" ] || { rm -f "$root/$path.cpp"; said="moved to $now.cpp"; }
   mkdir "$work/one"
-  cp "$root/$now.cpp" "$work/one/"
+  cp "$root/$(dirname "$now")"/*.cpp "$work/one/"
+  one=$work/one/$(basename "$now").cpp
   sh "$new/tools/course/move_answers.sh" "$work/one" > "$work/moves"
-  if grep -q '^moved: ' "$work/moves"; then
-    cp "$work/one/$(basename "$now").cpp" "$root/$now.cpp"
+  if grep -qxF "moved: $one" "$work/moves"; then
+    cp "$one" "$root/$now.cpp"
     said="$said; names of before rewritten"
   fi
-  for part in "$work"/one/*.cpp; do # of an exercise that is two now
-    [ "$(basename "$part")" != "$(basename "$now").cpp" ] || continue
+  for part in "$work"/one/*.cpp; do # which parts of it may have gone to
+    [ "$part" != "$one" ] && ! cmp -s "$part" "$root/$(dirname "$now")/$(basename "$part")" || continue
     cp "$part" "$root/$(dirname "$now")/"
     said="$said; parts of it are in $(dirname "$now")/$(basename "$part") now"
   done
@@ -230,7 +231,7 @@ while read -r id path; do
     fi
   fi
   echo "$id: $said"
-  sed -n 's/^by hand: [^:]*: /    by hand: /p' "$work/moves"
+  sed -n "s|^by hand: $one: |    by hand: |p" "$work/moves"
 done < "$work/begun"
 
 if in_git && git -C "$root" rev-parse -q --verify MERGE_HEAD > /dev/null; then

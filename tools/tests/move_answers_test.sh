@@ -181,10 +181,43 @@ std::unique_ptr<Fsdp> make_fsdp(Rank dp) { return given; }
 }  // namespace lockstep::week22
 END
 printf 'std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {\n}\nclass Mine;\n' > "$folder/max/fsdp.cpp"
+# The formulas of 24.6 are 24.2's now: an answer beside another, beside a skeleton, and beside one that has begun both.
+cat > "$folder/anna/bubble.cpp" << 'END'
+#include "labs/week24_pipeline/bubble.hpp"
+
+namespace lockstep::week24 {
+
+double bubble_of_ideal(const PipelineShape& shape) {
+  return mine;
+}
+
+double bubble_of_total(const PipelineShape& shape) { return one_line; }
+
+Bubble measured_bubble(const std::vector<StageUse>& stages) {
+  todo("24.6b", "x");
+}
+
+}  // namespace lockstep::week24
+END
+cat > "$folder/anna/gpipe.cpp" << 'END'
+#include "labs/week24_pipeline/gpipe.hpp"
+
+namespace lockstep::week24 {
+
+StageSchedule gpipe(const PipelineShape& shape, int) {
+  todo("24.2", "y");
+}
+
+}  // namespace lockstep::week24
+END
+cp "$folder/anna/bubble.cpp" "$folder/ben/"
+cp "$source/labs/week24_pipeline/gpipe.cpp" "$folder/ben/"
+cp "$folder/anna/bubble.cpp" "$folder/eva/"
+sed 's/  todo(.*/  return mine;/' "$folder/ben/gpipe.cpp" > "$folder/eva/gpipe.cpp"
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
-[ "$(echo "$said" | grep -c '^moved: ')" = 8 ] || fail "moved others: $said"
+[ "$(echo "$said" | grep '^moved: ' | cut -d: -f2 | sort -u | wc -l)" = 10 ] || fail "moved others: $said"
 echo "$said" | grep -q 'ddp.cpp: take out shard_weight' || fail "says nothing of ddp.cpp: $said"
 cmp "$folder/before" "$folder/anna/other.cpp" || fail "changed a file that needs nothing"
 cat "$folder/anna/answer.cpp" "$folder/anna/fsdp.cpp" | sed -n 's/^#include "\(.*\)"/\1/p' | while read -r header; do
@@ -379,11 +412,45 @@ diff "$folder/expected" "$folder/lea/sharding_policy.cpp" || fail "parts c to e 
 [ -z "$(sh "$source/tools/course/move_answers.sh" "$folder/lea")" ] || fail "moved 22.4 twice"
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/max")
 echo "$said" | grep -q "^by hand: .*fsdp.cpp: wrap is 22.9's" || fail "says nothing of a wrap on a skeleton of one's own: $said"
+cat > "$folder/expected" << 'END'
+#include "labs/week24_pipeline/gpipe.hpp"
+
+namespace lockstep::week24 {
+
+StageSchedule gpipe(const PipelineShape& shape, int) {
+  todo("24.2a", "y");
+}
+
+double bubble_of_ideal(const PipelineShape& shape) {
+  return mine;
+}
+
+double bubble_of_total(const PipelineShape& shape) { return one_line; }
+
+}  // namespace lockstep::week24
+END
+diff "$folder/expected" "$folder/anna/gpipe.cpp" || fail "formulas of 24.6"
+cat > "$folder/expected" << 'END'
+#include "labs/week24_pipeline/bubble.hpp"
+
+namespace lockstep::week24 {
+
+Bubble measured_bubble(const std::vector<StageUse>& stages) {
+  todo("24.6", "x");
+}
+
+}  // namespace lockstep::week24
+END
+diff "$folder/expected" "$folder/anna/bubble.cpp" || fail "24.6 without formulas"
 sh "$source/tools/course/move_answers.sh" "$folder/ben" | grep -q '^moved: .*step_time.cpp: parts of planner.cpp, which are 25.6 now' || fail "beside a skeleton"
 diff "$folder/anna/step_time.cpp" "$folder/ben/step_time.cpp" || fail "a skeleton stays"
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/eva")
 echo "$said" | grep -q '^by hand: .*planner.cpp: take out what is in step_time.cpp now' || fail "says nothing of an answer in both: $said"
 grep -q begun "$folder/eva/step_time.cpp" || fail "overwrites an answer"
+echo "$said" | grep -q '^by hand: .*bubble.cpp: bubble_of_ideal and bubble_of_total belong in gpipe.cpp now$' || fail "says nothing of formulas in both: $said"
+grep -q one_line "$folder/eva/bubble.cpp" || fail "formulas are lost"
+grep -q one_line "$folder/ben/gpipe.cpp" || fail "a skeleton of 24.2 stays"
+[ "$(grep -c '^double bubble_of_' "$folder/ben/gpipe.cpp")" = 2 ] || fail "formulas twice"
 sed -n '/^OnAxes/,/^}/p' "$source/labs/week25_3d/step_3d.cpp" > "$folder/table" # as a new skeleton has it
 sed -n '/^OnAxes/,/^}/p' "$folder/anna/step_3d.cpp" | diff "$folder/table" - || fail "25.2 without its table"
 cat > "$folder/expected" << 'END'

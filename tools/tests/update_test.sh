@@ -30,12 +30,13 @@ tree() {
   } > "$folder/labs/course.json"
 }
 before() {
-  tree "$1" 1 21.1=kept 21.2=renamed 21.3=gone 21.4=contract 21.5=untouched 21.6=names 21.8=planner 21.10=tenth 21.12=twelfth 21.13=last
+  tree "$1" 1 21.1=kept 21.2=renamed 21.3=gone 21.4=contract 21.5=untouched 21.6=names 21.8=planner 21.10=tenth 21.12=twelfth 21.13=last 21.14=gpipe 21.15=bubble
 }
 after() {
-  tree "$1" 2 21.1=kept 21.2=other_name 21.4=contract 21.5=untouched 21.6=names 21.7=new 21.8=planner 21.9=step_time 21.10=tenth 21.11=twelfth 21.12=last
+  tree "$1" 2 21.1=kept 21.2=other_name 21.4=contract 21.5=untouched 21.6=names 21.7=new 21.8=planner 21.9=step_time 21.10=tenth 21.11=twelfth 21.12=last 21.14=gpipe 21.15=bubble
   echo "int contract_of_2();" > "$1/$week/contract.hpp"
   echo "// contract, in other words" > "$1/$week/kept.hpp"
+  printf 'todo("25.6%s", "x");\n' a b c > "$1/$week/step_time.cpp"
   for name in untouched kept; do echo "// skeleton of 2" > "$1/$week/$name.cpp"; done
 }
 # 21.12 becomes 21.11, and 21.13 becomes 21.12. What is kept under a number, before and after:
@@ -58,6 +59,8 @@ answer() {
   for number in 12 13; do echo "was 21.$number" > "$1/build/default/mine/verdicts/21.$number.json"; done
   for name in kept renamed gone contract last; do echo "int my_$name();" > "$1/$week/$name.cpp"; done
   printf '// Part a: memory\nint my_memory();\n// Part c: the step\ndouble exposed_data(int);\n' > "$1/$week/planner.cpp"
+  printf '\nint my_schedule();\n\n}  // namespace lockstep::week24\n' > "$1/$week/gpipe.cpp"
+  printf 'double bubble_of_ideal(int) {\n}\n\nint my_bubble();\n' > "$1/$week/bubble.cpp"
   printf '#include "common/stats/stats.hpp"\nDType t = storage_named("bf16");\n' > "$1/$week/names.cpp"
 }
 # carried FOLDER: what must be so afterwards, whatever the way.
@@ -84,6 +87,11 @@ carried() {
   grep -q my_memory "$now/planner.cpp" || fail "the first parts of an answer are lost"
   grep -q exposed_data "$now/step_time.cpp" || fail "parts of an answer did not follow their exercise"
   ! grep -q exposed_data "$now/planner.cpp" || fail "parts of an answer are in both files"
+  grep -q "^21.15: kept; .*; parts of it are in $week/gpipe.cpp now$" "$work/said" || fail "says nothing of 21.15"
+  grep -q '^21.14: kept$' "$work/said" || fail "says another thing of 21.14"
+  grep -q my_schedule "$now/gpipe.cpp" || fail "an answer is lost that parts of another came to"
+  grep -q bubble_of_ideal "$now/gpipe.cpp" || fail "a part of an answer did not go to another's"
+  ! grep -q bubble_of_ideal "$now/bubble.cpp" || fail "a part of an answer is in both files"
   grep -q my_last "$now/last.cpp" || fail "an answer did not follow its number"
   progress_after > "$work/progress"
   for file in $(progress_of "$1"); do diff "$work/progress" "$file" || fail "another $file"; done

@@ -1,4 +1,4 @@
-// 24.6 by sorting, and each convention from the other: i of the ideal is i/(1 + i) of the total.
+// 24.6 by sorting.
 #include "labs/week24_pipeline/bubble.hpp"
 
 #include <algorithm>
@@ -13,16 +13,6 @@ double largest(std::vector<StageUse> stages, const Value& value) {
 }
 
 }  // namespace
-
-double bubble_of_ideal(const PipelineShape& shape) {
-  const double turns_of_a_chunk = 1.0 * shape.microbatches * shape.chunks;
-  return (shape.stages - 1) / turns_of_a_chunk;
-}
-
-double bubble_of_total(const PipelineShape& shape) {
-  const double ideal = bubble_of_ideal(shape);
-  return ideal / (1 + ideal);
-}
 
 Bubble measured_bubble(const std::vector<StageUse>& stages) {
   const double ideal = largest(stages, [](const StageUse& stage) { return stage.busy; });

@@ -10,10 +10,6 @@ double of_total(double of_ideal) { return 1 - 1 / (1 + of_ideal); }
 
 }  // namespace
 
-double bubble_of_ideal(const PipelineShape& shape) { return (shape.stages - 1.0) / shape.chunks / shape.microbatches; }
-
-double bubble_of_total(const PipelineShape& shape) { return of_total(bubble_of_ideal(shape)); }
-
 Bubble measured_bubble(const std::vector<StageUse>& stages) {
   const auto most = [&](auto&& of) {
     double most = 0;

@@ -1,7 +1,13 @@
-// 24.2 filled from both ends: the k-th step and the k-th before the last are of one microbatch.
+// 24.2 filled from both ends: the k-th step and the k-th before the last are of one microbatch. The bubble of the
+// total from the one of the ideal: idle/total = 1 − 1/(1 + idle/ideal). It rounds otherwise.
 #include "labs/week24_pipeline/gpipe.hpp"
 
 namespace lockstep::week24 {
+namespace {
+
+double of_total(double of_ideal) { return 1 - 1 / (1 + of_ideal); }
+
+}  // namespace
 
 StageSchedule naive(const PipelineShape& shape, int) {
   StageSchedule steps;
@@ -19,5 +25,9 @@ StageSchedule gpipe(const PipelineShape& shape, int) {
   }
   return steps;
 }
+
+double bubble_of_ideal(const PipelineShape& shape) { return (shape.stages - 1.0) / shape.chunks / shape.microbatches; }
+
+double bubble_of_total(const PipelineShape& shape) { return of_total(bubble_of_ideal(shape)); }
 
 }  // namespace lockstep::week24
