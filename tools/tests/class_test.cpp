@@ -240,8 +240,8 @@ TEST_F(AClass, AFileThatIsRefusedIsOneRow) {
 }
 
 /// What a student is told to do about a verdict on 21.2a.
-std::string next_for(const char* verdict) {
-  const std::string page = feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, "a reason")}},
+std::string next_for(const char* verdict, const char* reason = "a reason") {
+  const std::string page = feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, reason)}},
                                          Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"));
   const std::size_t begin = page.find("<p>Next: ");
   return begin == page.npos ? "" : page.substr(begin, page.find("</p>", begin) - begin);
@@ -281,6 +281,8 @@ TEST(Feedback, SaysWhatFitsTheVerdict) {
     EXPECT_EQ(next_for(verdict).find("./lab hint"), std::string::npos) << verdict;
     EXPECT_NE(next_for(verdict).find("./lab check 21.2"), std::string::npos) << verdict;
   }
+  const std::string queues = next_for("DEADLOCK", "sends 4 bytes to rank 1, …: only halves on one queue match");
+  EXPECT_NE(queues.find("started on two queues"), std::string::npos) << queues;
 }
 
 TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {

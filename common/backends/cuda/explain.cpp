@@ -43,13 +43,18 @@ std::string World::hang() const {
                                rows);
 }
 
-std::vector<UnreadMessage> World::unread() const {
-  std::vector<UnreadMessage> all;
+std::vector<UnmatchedHalf> World::unmatched_halves() const {
+  using Kind = Transfer::Kind;
+  std::vector<UnmatchedHalf> all;
   for (const auto& rank : ranks_)
     rank->each_endpoint([&](const Endpoint& endpoint) {
-      for (const Peer& peer : endpoint.peers)
+      const int me = rank->world_rank(), group = endpoint.group, queue = endpoint.queue;
+      for (const Peer& peer : endpoint.peers) {
         for (const Posted& send : peer.sends)
-          all.push_back({send.half.rank, rank->world_rank(), send.bytes, send.half.where});
+          all.push_back({Kind::send, send.half.rank, me, group, queue, send.bytes, send.half.where});
+        for (const Posted& receive : peer.receives)
+          all.push_back({Kind::receive, peer.world, me, group, queue, receive.bytes, receive.half.where});
+      }
     });
   return all;
 }

@@ -203,7 +203,8 @@ class World final : public WorldBase<Types> {
   void pass(const Event& event, Location where);
   void post(Batch* batch);  // begins now, or after the batch before it on its endpoint
   Peer& peer(Endpoint& endpoint, int rank);
-  StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
+  StuckBatch stuck_batch(const Queue& queue);           // explain.cpp
+  std::vector<UnmatchedHalf> unmatched_halves() const;  // explain.cpp
 
  private:
   friend class WorldBase<Types>;
@@ -216,7 +217,6 @@ class World final : public WorldBase<Types> {
   void loop();
   void drain();
   void release_left_memory();
-  std::vector<UnreadMessage> unread() const;  // explain.cpp
 
   template <class F>
   void each_peer(F f) {  // f(endpoint, peer)

@@ -26,15 +26,21 @@ bool World::unmatched(Endpoint& endpoint, const Transfer& transfer) {
   return false;
 }
 
-std::vector<UnreadMessage> World::unread() const {
-  std::vector<UnreadMessage> all;
+std::vector<UnmatchedHalf> World::unmatched_halves() const {
+  using Kind = Transfer::Kind;
+  std::vector<UnmatchedHalf> all;
   for (const auto& rank : ranks_)
     rank->each_endpoint([&](const Endpoint& endpoint) {
+      const int me = rank->world_rank(), group = endpoint.group, queue = endpoint.queue;
       endpoint.peers.each([&](const Peer& peer) {
+        const int other = static_cast<int>(peer.world);
         for (const Message* message = peer.out->first; message; message = message->next)
           if (message->sender)
-            all.push_back({rank->world_rank(), static_cast<int>(peer.world), message->bytes,
+            all.push_back({Kind::send, me, other, group, queue, message->bytes,
                            message->out ? message->sender->where : message->sent.where});
+        for (const Message* message = peer.in.first; message; message = message->next)
+          if (message->receiver)
+            all.push_back({Kind::receive, other, me, group, queue, message->bytes, message->receiver->where});
       });
     });
   return all;

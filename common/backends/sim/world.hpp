@@ -187,7 +187,8 @@ class World final : public WorldBase<Types> {
   void post(Batch* batch);  // begins now, at its time, or after the batch before it
   Batch* new_batch();
   void retire(Batch* batch);
-  StuckBatch stuck_batch(const Queue& queue);  // explain.cpp
+  StuckBatch stuck_batch(const Queue& queue);           // explain.cpp
+  std::vector<UnmatchedHalf> unmatched_halves() const;  // explain.cpp
 
  private:
   friend class WorldBase<Types>;
@@ -204,7 +205,6 @@ class World final : public WorldBase<Types> {
   void loop();
   void drain() {}
   void release_left_memory();
-  std::vector<UnreadMessage> unread() const;  // explain.cpp
 
   void fetch_ahead(std::size_t next) const;
   void handle(Event event);

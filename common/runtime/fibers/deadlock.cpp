@@ -87,8 +87,8 @@ std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues) {
   return stuck;
 }
 
-std::string unread_messages(const std::vector<UnreadMessage>& unread) {
-  const UnreadMessage& first = unread.front();
+std::string unread_messages(const std::vector<UnmatchedHalf>& unread) {
+  const UnmatchedHalf& first = unread.front();
   const std::size_t more = unread.size() - 1;
   return fmt::format("UNREAD: rank {} sent {} to rank {}, which ended without receiving it (sent at {}){}.", first.from,
                      bytes_text(first.bytes), first.to, describe(first.where),
@@ -110,11 +110,15 @@ std::string inside_batch(std::uint64_t number, int group, std::size_t members, c
   return text;
 }
 
-std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited) {
+std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited,
+                               const UnmatchedHalf* astray, const std::string& queue) {
   const bool sends = transfer.kind == Transfer::Kind::send;
-  std::string text =
-      fmt::format("{} {} {} rank {}, which has not started the {}", sends ? "sends" : "receives",
-                  bytes_text(transfer.slice.bytes()), sends ? "to" : "from", peer, sends ? "receive" : "send");
+  const char* other = sends ? "receive" : "send";
+  std::string text = fmt::format("{} {} {} rank {}, which has ", sends ? "sends" : "receives",
+                                 bytes_text(transfer.slice.bytes()), sends ? "to" : "from", peer);
+  text += astray ? fmt::format("started the {} on another queue, \"{}\", at {}: only halves on one queue match", other,
+                               queue, describe(astray->where))
+                 : fmt::format("not started the {}", other);
   if (started.line() != waited.line()) text += fmt::format(" (started at {})", describe(started));
   return text;
 }

@@ -32,17 +32,21 @@ std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues);
 std::string inside_queue(const std::string& queue, const Location* closure);
 /// `inside` of a wait for a batch.
 std::string inside_batch(std::uint64_t number, int group, std::size_t members, const char* region);
-/// `reason` of a wait for a transfer whose other half is missing.
-std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited);
 
-/// A message that was sent and never received, with world ranks.
-struct UnreadMessage {
+/// A send or a receive that was started and whose other half was not, with world ranks.
+struct UnmatchedHalf {
+  Transfer::Kind kind = Transfer::Kind::send;
   int from = 0, to = 0;
+  int group = 0, queue = 0;
   std::uint64_t bytes = 0;
-  Location where{};  // of the send
+  Location where{};  // of its start
 };
-/// Message of a run that left these unread: describes the first in full and counts the others.
-std::string unread_messages(const std::vector<UnreadMessage>& unread);
+/// `reason` of a wait for a transfer whose other half is missing. `astray`: the peer's half, where it was started on
+/// another queue, which is called `queue`; or null.
+std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited,
+                               const UnmatchedHalf* astray, const std::string& queue);
+/// Message of a run that left these sends unread: describes the first in full and counts the others.
+std::string unread_messages(const std::vector<UnmatchedHalf>& unread);
 
 std::string bytes_text(std::uint64_t bytes);  ///< "1 byte", "40 bytes"
 

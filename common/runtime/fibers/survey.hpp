@@ -35,6 +35,7 @@ class Survey {
   }
 
   std::vector<StuckQueue> queues() {
+    halves_ = world_.unmatched_halves();
     std::vector<StuckQueue> all;
     for (int r = 0; r < ranks_; ++r)
       for (auto& queue : world_.rank(r).queues()) all.push_back(look_at(*queue));
@@ -92,7 +93,10 @@ class Survey {
     const Transfer& transfer = *batch.missing;
     stuck.needs_rank = members[transfer.peer];
     stuck.needs = who_posts(stuck.needs_rank, queue.index);
-    stuck.reason = waits_for_transfer(transfer, stuck.needs_rank, batch.started, queue.blocked.where);
+    const UnmatchedHalf* astray = other_half(transfer, stuck, batch.group);
+    stuck.reason = waits_for_transfer(transfer, stuck.needs_rank, batch.started, queue.blocked.where, astray,
+                                      astray ? world_.queue_name(astray->queue) : "");
+    if (astray) return;
     const auto like_it = [&](const Transfer& t) { return t.kind == transfer.kind && t.peer == transfer.peer; };
     if (const auto before = std::count_if(batch.transfers, batch.missing, like_it); before > 0)
       stuck.reason += fmt::format(" (message {} of this batch {} it)", before + 1,
@@ -102,6 +106,17 @@ class Survey {
       stuck.reason += eager == 0
                           ? " (buffering is off in this run, so every send waits for its receive)"
                           : fmt::format(" (a send above {} bytes is not buffered: it waits for its receive)", eager);
+  }
+
+  /// The peer's half of what `stuck` waits for, if the peer has started it on another queue; else null.
+  const UnmatchedHalf* other_half(const Transfer& transfer, const StuckQueue& stuck, int group) const {
+    const bool sends = transfer.kind == Transfer::Kind::send;
+    const int from = sends ? stuck.rank : stuck.needs_rank, to = sends ? stuck.needs_rank : stuck.rank;
+    const auto half = std::find_if(halves_.begin(), halves_.end(), [&](const UnmatchedHalf& each) {
+      return each.kind != transfer.kind && each.from == from && each.to == to && each.group == group &&
+             each.queue != stuck.queue;
+    });
+    return half == halves_.end() ? nullptr : &*half;
   }
 
   /// The queue of `rank` that could start the other half: queue `index`, or main if that queue has no closure.
@@ -117,6 +132,7 @@ class Survey {
   World& world_;
   int ranks_;
   std::vector<int> first_;  // by rank: index of its main
+  std::vector<UnmatchedHalf> halves_;
 };
 
 }  // namespace lockstep

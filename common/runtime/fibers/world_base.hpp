@@ -154,7 +154,7 @@ constexpr void WorldBase<Types>::check_backend() {
         world.wake_after(queue, closure);
         { world.stack_bytes() } -> std::convertible_to<std::size_t>;  // of each fiber
         { world.stuck_batch(stuck) } -> std::same_as<StuckBatch>;     // for explanations
-        { world.unread() } -> std::same_as<std::vector<UnreadMessage>>;
+        { world.unmatched_halves() } -> std::same_as<std::vector<UnmatchedHalf>>;
         world.drain();                // after the loop: completes work begun elsewhere
         world.release_left_memory();  // memory that a failed run has left in batches
       },
@@ -218,10 +218,10 @@ void WorldBase<Types>::record_failure(const Queue& queue) {
 template <class Types>
 void WorldBase<Types>::judge_end() {
   const bool all_ended = std::all_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank->queue(0).ended; });
-  if (!all_ended)
-    explain(Survey(self()).queues());
-  else if (const std::vector<UnreadMessage> unread = self().unread(); !unread.empty())
-    failure_ = {Verdict::unread, unread_messages(unread)};
+  if (!all_ended) return explain(Survey(self()).queues());
+  std::vector<UnmatchedHalf> unread = self().unmatched_halves();
+  std::erase_if(unread, [](const UnmatchedHalf& half) { return half.kind == Transfer::Kind::receive; });
+  if (!unread.empty()) failure_ = {Verdict::unread, unread_messages(unread)};
 }
 
 template <class Types>

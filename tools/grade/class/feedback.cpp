@@ -72,14 +72,20 @@ bool has_hints(const std::string& verdict) {
 struct Step {
   std::string_view verdict;
   const char* what;
+  std::string_view reason = "";  // which words are in the verdict's reason
 };
 constexpr Step kSteps[] = {
+    // the first that fits
     {"REFUSED",
      "change what the reason names, and hand the file in again: an answer needs no more than its skeleton includes and "
      "the contract offers."},
     {"DOES NOT COMPILE", "correct the compiler's first error, shown above."},
     {"NOT SUBMITTED", "hand the file in, with this name in this folder, however much of it works."},
     {kNoVerdict, "the tests did not reach their end: an answer must return to them, and not print without end."},
+    {"DEADLOCK",
+     "the message names a send and a receive that are started on two queues: start both on one, the main queue or the "
+     "same other.",
+     "only halves on one queue match"},
     {"DEADLOCK",
      "the message says which ranks wait at which lines: look for the partner of each send and receive there, and start "
      "both in one batch where two ranks send to each other."},
@@ -92,9 +98,10 @@ constexpr Step kSteps[] = {
 };
 
 /// What to do about a verdict, in HTML; `hint` is the first of the part's, which is about the algorithm.
-std::string step_for(const std::string& verdict, const char* hint) {
+std::string step_for(const GradedRow& part, const char* hint) {
+  const std::string& verdict = part.verdict;
   for (const Step& step : kSteps)
-    if (step.verdict == verdict) return for_html(step.what);
+    if (step.verdict == verdict && part.reason.find(step.reason) != part.reason.npos) return for_html(step.what);
   if (const std::string blocked = "BLOCKED BY "; verdict.starts_with(blocked))
     return fmt::format("write {} first, which this part calls.", for_html(verdict.substr(blocked.size())));
   return hint && has_hints(verdict) ? fmt::format("<i>{}</i>", for_html(hint)) : "";
@@ -108,7 +115,7 @@ std::string next_steps(const Course& course, const GradedRow& part) {
       std::find_if(known.exercises.begin(), known.exercises.end(), [&](const Exercise& each) { return each.id == id; });
   if (exercise == known.exercises.end()) return "";
   std::string text = fmt::format("<p>Next: {} <code>./lab check {}</code> tests it",
-                                 step_for(part.verdict, first_hint(*exercise, part.id)), for_html(exercise->id));
+                                 step_for(part, first_hint(*exercise, part.id)), for_html(exercise->id));
   if (is_about_the_file(part.verdict)) return text + ".</p>\n";
   if (has_hints(part.verdict)) text += fmt::format(", <code>./lab hint {}</code> says more", for_html(part.id));
   text += fmt::format(

@@ -72,6 +72,41 @@ TEST(Deadlock, InAClosureNamesItsQueueAndItsRun) {
          Verdict::deadlock, {"cycle", "on queue \"comm\", in the closure run at explain_test.cpp:"});
 }
 
+/// Rank 0 uses main where rank 1 uses "comm"; `half` is the transfer of a rank.
+void on_two_queues(Rank me, const std::function<Transfer(Rank)>& half) {
+  Rank comm = me.stream("comm");
+  if (me.rank() == 0) return me.exchange({half(me)});
+  me.wait(me.run(comm, [half](Rank queue) { queue.exchange({half(queue)}); }));
+}
+
+TEST(Deadlock, ASendAndItsReceiveOnTwoQueuesAreNamedAsThat) {
+  RunOptions options = ranks(2);
+  options.machine.eager_bytes = 0;
+  const auto from = [](int sender) {
+    return [sender](Rank me) {
+      on_two_queues(me, [sender](Rank queue) {
+        return queue.rank() == sender ? send(1 - sender, buffer(queue)) : receive(sender, buffer(queue));
+      });
+    };
+  };
+  expect(options, from(0), Verdict::deadlock,
+         {"sends 64 bytes to rank 1, which has started the receive on another queue, \"comm\", at explain_test.cpp:",
+          "receives 64 bytes from rank 0, which has started the send on another queue, \"main\", at explain_test.cpp:",
+          "only halves on one queue match"});
+  expect(options, from(1), Verdict::deadlock,
+         {"receives 64 bytes from rank 1, which has started the send on another queue, \"comm\", at explain_test.cpp:",
+          "sends 64 bytes to rank 0, which has started the receive on another queue, \"main\", at explain_test.cpp:"});
+}
+
+TEST(Deadlock, ABufferedSendOnAnotherQueueIsNamed) {
+  expect(ranks(2),
+         [](Rank me) {
+           on_two_queues(
+               me, [](Rank queue) { return queue.rank() == 0 ? send(1, buffer(queue)) : receive(0, buffer(queue)); });
+         },
+         Verdict::deadlock, {"receives 64 bytes from rank 0, which has started the send on another queue, \"main\""});
+}
+
 TEST(Deadlock, OfSetUpNamesTheCall) {
   expect(ranks(3),
          [](Rank me) {
