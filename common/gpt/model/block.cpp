@@ -16,11 +16,12 @@ std::vector<BlockPart::Index> block_parts(const Architecture& architecture) {
   return parts;
 }
 
-BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities) {
+BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities,
+                                            Location where) {
   const std::size_t rows = shape.rows(), narrow = shape.norm_rows() * shape.d_model;
   const std::size_t own = rows * shape.own_width();
-  auto values = [&](std::size_t count) { return me.allocate(count, dtype, Category::activation); };
-  auto statistics = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::activation); };
+  auto values = [&](std::size_t count) { return me.allocate(count, dtype, Category::activation, where); };
+  auto statistics = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::activation, where); };
   BlockActivations saved;
   saved.input = values(narrow);
   saved.norm1 = values(narrow);
@@ -40,85 +41,88 @@ BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DT
   return saved;
 }
 
-void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows) {
+void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows, Location where) {
   const std::size_t out = y.size() / rows, in = x.size() / rows;
-  matmul(me, matrix(y, rows, out), matrix(x, rows, in), matrix(weight, out, in).t(), Into::overwrite, bias);
+  matmul(me, matrix(y, rows, out), matrix(x, rows, in), matrix(weight, out, in).t(), Into::overwrite, bias, where);
 }
 
-void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_t rows) {
+void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_t rows, Location where) {
   const std::size_t out = dy.size() / rows, in = dx.size() / rows;
-  matmul(me, matrix(dx, rows, in), matrix(dy, rows, out), matrix(weight, out, in));
+  matmul(me, matrix(dx, rows, in), matrix(dy, rows, out), matrix(weight, out, in), Into::overwrite, {}, where);
 }
 
-void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows) {
+void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows, Location where) {
   const std::size_t width = x.size() / rows, depth = in.size() / rows;
-  matmul_gelu(me, y, matrix(x, rows, width), matrix(in, rows, depth), matrix(weight, width, depth).t(), bias);
+  matmul_gelu(me, y, matrix(x, rows, width), matrix(in, rows, depth), matrix(weight, width, depth).t(), bias, where);
 }
 
-void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows) {
+void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows, Location where) {
   const std::size_t out = dy.size() / rows, in = dx.size() / rows;
-  matmul_gelu_backward(me, matrix(dx, rows, in), matrix(dy, rows, out), matrix(weight, out, in), x);
+  matmul_gelu_backward(me, matrix(dx, rows, in), matrix(dy, rows, out), matrix(weight, out, in), x, where);
 }
 
-void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows) {
+void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows, Location where) {
   const std::size_t out = dy.size() / rows, in = x.size() / rows;
-  matmul(me, matrix(dweight, out, in), matrix(dy, rows, out).t(), matrix(x, rows, in), Into::accumulate);
-  if (!dbias.empty()) add_rows(me, dbias, matrix(dy, rows, out));
+  matmul(me, matrix(dweight, out, in), matrix(dy, rows, out).t(), matrix(x, rows, in), Into::accumulate, {}, where);
+  if (!dbias.empty()) add_rows(me, dbias, matrix(dy, rows, out), where);
 }
 
-void block_norm(Rank me, const BlockShape& shape, Slice y, Slice statistics, Slice x, Slice weight, Slice bias) {
-  if (shape.architecture.norm == NormKind::rms_norm) return rms_norm(me, y, statistics, x, weight);
-  layer_norm(me, y, statistics, x, weight, bias);
+void block_norm(Rank me, const BlockShape& shape, Slice y, Slice statistics, Slice x, Slice weight, Slice bias,
+                Location where) {
+  if (shape.architecture.norm == NormKind::rms_norm) return rms_norm(me, y, statistics, x, weight, where);
+  layer_norm(me, y, statistics, x, weight, bias, where);
 }
 
 void block_norm_backward(Rank me, const BlockShape& shape, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x,
-                         Slice weight, Slice statistics, Into into) {
+                         Slice weight, Slice statistics, Into into, Location where) {
   if (shape.architecture.norm == NormKind::rms_norm)
-    return rms_norm_backward(me, dx, dweight, dy, x, weight, statistics, into);
-  layer_norm_backward(me, dx, dweight, dbias, dy, x, weight, statistics, into);
+    return rms_norm_backward(me, dx, dweight, dy, x, weight, statistics, into, where);
+  layer_norm_backward(me, dx, dweight, dbias, dy, x, weight, statistics, into, where);
 }
 
 namespace {
 
-void turn(Rank me, const BlockShape& shape, Slice qkv, Turn way) {
+void turn(Rank me, const BlockShape& shape, Slice qkv, Turn way, Location where) {
   if (shape.architecture.positions == PositionKind::rotary)
-    rotate_positions(me, std::move(qkv), shape.attention(), shape.architecture.rope_base, way);
+    rotate_positions(me, std::move(qkv), shape.attention(), shape.architecture.rope_base, way, where);
 }
 
 }  // namespace
 
-void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved) {
-  turn(me, shape, saved.qkv, Turn::forward);
+void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved, Location where) {
+  turn(me, shape, saved.qkv, Turn::forward, where);
   if (shape.kind == AttentionKind::flash)
-    return attention(me, saved.attention, saved.attention_statistics, saved.qkv, shape.attention());
-  attention_probabilities(me, saved.probabilities, saved.qkv, shape.attention());
-  attention_output(me, saved.attention, saved.probabilities, saved.qkv, shape.attention());
+    return attention(me, saved.attention, saved.attention_statistics, saved.qkv, shape.attention(), where);
+  attention_probabilities(me, saved.probabilities, saved.qkv, shape.attention(), where);
+  attention_output(me, saved.attention, saved.probabilities, saved.qkv, shape.attention(), where);
 }
 
 void block_attention_backward(Rank me, const BlockShape& shape, Slice dqkv, Slice dattention,
-                              const BlockActivations& saved) {
+                              const BlockActivations& saved, Location where) {
   if (shape.kind == AttentionKind::flash)
-    attention_backward(me, dqkv, dattention, saved.attention, saved.qkv, saved.attention_statistics, shape.attention());
+    attention_backward(me, dqkv, dattention, saved.attention, saved.qkv, saved.attention_statistics, shape.attention(),
+                       where);
   else
     attention_probabilities_backward(me, dqkv, dattention, saved.attention, saved.probabilities, saved.qkv,
-                                     shape.attention());
-  turn(me, shape, dqkv, Turn::backward);
+                                     shape.attention(), where);
+  turn(me, shape, dqkv, Turn::backward, where);
 }
 
-void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved) {
-  if (shape.architecture.mlp == MlpKind::gelu) return gelu(me, saved.gelu, saved.up);
-  swiglu(me, saved.gelu, saved.up, shape.mlp_width());
+void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved, Location where) {
+  if (shape.architecture.mlp == MlpKind::gelu) return gelu(me, saved.gelu, saved.up, where);
+  swiglu(me, saved.gelu, saved.up, shape.mlp_width(), where);
 }
 
-Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved) {
+Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved,
+                                Location where) {
   const std::size_t width = shape.rows() * shape.mlp_width();
   const Slice dgelu = wide.cut(0, width);
   if (shape.architecture.mlp == MlpKind::gelu) {
-    gelu_backward(me, dgelu, dgelu, saved.up);
+    gelu_backward(me, dgelu, dgelu, saved.up, where);
     return dgelu;
   }
   const Slice dup = wide.cut(width, 2 * width);
-  swiglu_backward(me, dup, dgelu, saved.up, shape.mlp_width());
+  swiglu_backward(me, dup, dgelu, saved.up, shape.mlp_width(), where);
   return dup;
 }
 

@@ -90,7 +90,8 @@ struct BlockActivations {
   Slice gelu;                  // N × 4C; with SwiGLU silu(gate) · up
 };
 /// Allocates memory for the probabilities only if `probabilities` is empty.
-BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities = {});
+BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities = {},
+                                            Location where = Location::current());
 
 /// Scratch of the backward pass, shared by all blocks of one rank.
 struct BackwardScratch {
@@ -99,22 +100,24 @@ struct BackwardScratch {
 };
 
 /// y = norm of each row of x; only LayerNorm uses `bias`. The backward overwrites dx, or adds to it.
-void block_norm(Rank me, const BlockShape& shape, Slice y, Slice statistics, Slice x, Slice weight, Slice bias);
+void block_norm(Rank me, const BlockShape& shape, Slice y, Slice statistics, Slice x, Slice weight, Slice bias,
+                Location where = Location::current());
 void block_norm_backward(Rank me, const BlockShape& shape, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x,
-                         Slice weight, Slice statistics, Into into);
+                         Slice weight, Slice statistics, Into into, Location where = Location::current());
 
 /// Computes saved.attention from saved.qkv, and keeps what the backward needs. With rotary positions it first rotates q
 /// and k in place.
-void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved);
+void block_attention(Rank me, const BlockShape& shape, BlockActivations& saved, Location where = Location::current());
 /// Computes dqkv from the gradient of saved.attention.
 void block_attention_backward(Rank me, const BlockShape& shape, Slice dqkv, Slice dattention,
-                              const BlockActivations& saved);
+                              const BlockActivations& saved, Location where = Location::current());
 
 /// Computes saved.gelu from saved.up: GELU, or SwiGLU.
-void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved);
+void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved, Location where = Location::current());
 /// Computes the gradient of saved.up from that of saved.gelu, both in a backward's wide scratch. dgelu is its first N ·
 /// mlp_width() elements; GELU works in place. Returns the slice with the result.
-Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved);
+Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved,
+                                Location where = Location::current());
 
 /// y = block(saved.input), N × C; fills the rest of `saved`. y may be the next block's input, but not saved.input.
 void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
@@ -127,15 +130,20 @@ void block_backward(Rank me, const Layers& layers, const BlockShape& shape, cons
                     const BlockPartReady& ready);
 
 /// A linear layer, y (N × out) = x (N × in) · Wᵀ + bias; a bias may be empty.
-void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows);
+void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows,
+            Location where = Location::current());
 /// dx = dy · W.
-void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_t rows);
+void linear_backward_input(Rank me, Slice dx, Slice dy, Slice weight, std::size_t rows,
+                           Location where = Location::current());
 /// linear_gelu: a linear layer and its GELU, x (N × out) = in (N × in) · Wᵀ + bias and y = GELU(x).
 /// linear_gelu_backward: dx = (dy · W) · GELU'(x), where dy is the gradient of the output of a linear layer whose input
 /// was y. Fused where the device is faster that way.
-void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows);
-void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows);
+void linear_gelu(Rank me, Slice y, Slice x, Slice in, Slice weight, Slice bias, std::size_t rows,
+                 Location where = Location::current());
+void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice x, std::size_t rows,
+                                Location where = Location::current());
 /// dW += dyᵀ · x and, unless empty, dbias += column sums of dy.
-void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows);
+void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows,
+                            Location where = Location::current());
 
 }  // namespace lockstep

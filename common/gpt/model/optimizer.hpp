@@ -21,12 +21,14 @@ struct Range {
 /// embeddings, not to norms and biases. State: 8 bytes per element, 12 with 16-bit values.
 class Optimizer {
  public:
-  Optimizer(Rank me, const Parameters& parameters, AdamW options, std::optional<Range> range = {});
+  Optimizer(Rank me, const Parameters& parameters, AdamW options, std::optional<Range> range = {},
+            Location where = Location::current());
 
   /// Takes one AdamW step with this learning rate. Multiplies the gradient by `gradient_factor`. Changes nothing if
   /// `skip` is not 0; `skipped` is the number of steps skipped so far (each one f32 on the device, or empty). See
   /// adamw.
-  void step(Rank me, float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {});
+  void step(Rank me, float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {},
+            Location where = Location::current());
 
   int steps() const { return steps_; }
   Slice master() const { return master_; }  ///< fp32 values; the parameters themselves if those are fp32
@@ -34,7 +36,7 @@ class Optimizer {
   Slice v() const { return v_; }
 
   /// Resumes after `steps` steps. master, m and v must have been uploaded; 16-bit values are set to the rounded master.
-  void resume(Rank me, int steps);
+  void resume(Rank me, int steps, Location where = Location::current());
 
  private:
   /// Runs of tensors with the same weight decay, in elements of the range.
@@ -52,6 +54,6 @@ class Optimizer {
 
 /// factor[0] = the number that scales `gradients` to a norm of at most max_norm; sum[0] = their squared norm. Both are
 /// one f32 on the device.
-void clip(Rank me, Slice factor, Slice sum, Slice gradients, float max_norm);
+void clip(Rank me, Slice factor, Slice sum, Slice gradients, float max_norm, Location where = Location::current());
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
 // The GPT: the order of final gradients, microbatches, sharded optimizer, 16-bit storage, memory by formula.
 #include <gtest/gtest.h>
 
+#include "common/gpt/model/block.hpp"
 #include "common/gpt/model/model_file.hpp"
+#include "common/gpt/model/optimizer.hpp"
 #include "common/gpt/model/units.hpp"
 #include "common/gpt/tests/model_support.hpp"
 #include "common/runtime/ledger/ledger.hpp"
@@ -302,6 +304,45 @@ TEST(Config, CountsAndRefuses) {
   EXPECT_TRUE(refused({std::size_t{1} << 40, 1, 1 << 20, 256, 64}));
   for (const std::string& name : gpt_preset_names()) EXPECT_FALSE(refused(gpt_preset(name))) << name;
   EXPECT_THROW(gpt_preset("gtp2"), Error);
+}
+
+/// A mistake in a lab's call is reported at the lab's line.
+TEST(Place, OfAWrongCallIsTheCallers) {
+  const BlockShape shape{.sequences = 1, .length = 2, .heads = 1, .d_model = 2};
+  const std::vector<void (*)(Rank, Slice, Slice, const BlockShape&)> calls{
+      [](Rank me, Slice x, Slice bad, const BlockShape&) { linear(me, x, x, bad, {}, 2); },
+      [](Rank me, Slice x, Slice bad, const BlockShape&) { linear_backward_input(me, x, x, bad, 2); },
+      [](Rank me, Slice x, Slice bad, const BlockShape&) { linear_gelu(me, x, x, x, bad, {}, 2); },
+      [](Rank me, Slice x, Slice bad, const BlockShape&) { linear_gelu_backward_input(me, x, x, bad, x, 2); },
+      [](Rank me, Slice x, Slice bad, const BlockShape&) { linear_backward_weight(me, bad, {}, x, x, 2); },
+      [](Rank me, Slice x, Slice bad, const BlockShape&) { linear_backward_weight(me, x, bad, x, x, 2); },
+      [](Rank me, Slice x, Slice bad, const BlockShape& of) { block_norm(me, of, x, x, x, bad, bad); },
+      [](Rank me, Slice x, Slice bad, const BlockShape& of) {
+        block_norm_backward(me, of, x, bad, bad, x, x, bad, x, Into::accumulate);
+      },
+      [](Rank me, Slice x, Slice bad, const BlockShape& of) {
+        BlockActivations saved{.qkv = bad, .attention = x, .attention_statistics = x};
+        block_attention(me, of, saved);
+      },
+      [](Rank me, Slice x, Slice bad, const BlockShape& of) {
+        block_attention_backward(me, of, bad, x, {.qkv = x, .attention = x, .attention_statistics = x});
+      },
+      [](Rank me, Slice x, Slice bad, const BlockShape& of) {
+        BlockActivations saved{.up = x, .gelu = bad};
+        block_activation(me, of, saved);
+      },
+      [](Rank me, Slice, Slice bad, const BlockShape& of) {
+        (void)block_activation_backward(me, of, me.allocate(16, DType::f32, Category::buffer), {.up = bad});
+      },
+      [](Rank me, Slice x, Slice bad, const BlockShape&) { clip(me, bad, x, x, 1); },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const Outcome outcome = run(RunOptions{.ranks = 1}, [&](Rank me) {
+      calls[i](me, me.allocate(4, DType::f32, Category::buffer), me.allocate(3, DType::f32, Category::buffer), shape);
+    });
+    EXPECT_EQ(outcome.verdict, Verdict::usage) << i;
+    EXPECT_NE(outcome.message.find("USAGE at model_test.cpp:"), std::string::npos) << i << ": " << outcome.message;
+  }
 }
 
 }  // namespace
