@@ -4,15 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tools/course/compiler_error.hpp"
+#include "tools/course/course.hpp"
 #include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kSolution = R"(#include "a.hpp"
 int given() { return 1; }
@@ -65,6 +69,43 @@ TEST(Skeleton, NamesTheLineOfAMalformedRegion) {
   EXPECT_EQ(message("// lab 1 begin: x\n// lab 2 begin: y\n"), "f.cpp:2: a region begins inside another one");
   EXPECT_NE(message("// lab 21.2 start: x\n"), "");
   EXPECT_EQ(message("\n// lab omit begin\n// lab end\n"), "f.cpp:2: this has no '// lab omit end'");
+}
+
+/// Where an answer that returns from an inner block stands before another part's, in the same function: without its
+/// return, it would run into that part's todo, and be called BLOCKED BY it.
+std::string answer_that_may_fall_through(const std::string& solution) {
+  std::istringstream lines(solution);
+  std::string last, id, before;  // the last line of an answer; parts: the one read, and one that returned
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t indent = line.find_first_not_of(' ');
+    const std::string text = indent == line.npos ? "" : line.substr(indent);
+    if (text.starts_with("// lab end")) {
+      inside = false;
+      before = indent > 2 && last.starts_with("return") ? id : "";
+    } else if (text.starts_with("// lab ") && text.find(" begin: ") != text.npos) {
+      id = text.substr(7, text.find(" begin: ") - 7), inside = true;
+      if (!before.empty() && before != id) return before + " falls through to " + id;
+    } else if (!inside && text != "}") {
+      before.clear();  // a return that is given, an else, or the next function
+    }
+    last = text;
+  }
+  return "";
+}
+
+TEST(Skeleton, NoAnswersReturnKeepsItOutOfAnotherPart) {
+  const auto two = [](const std::string& end) {
+    return "f() {\n  if (x) {\n    // lab 1.1a begin: a\n" + end + "  }\n  // lab 1.1b begin: b\n  // lab end\n}\n";
+  };
+  EXPECT_EQ(answer_that_may_fall_through(two("    return {};\n    // lab end\n")), "1.1a falls through to 1.1b");
+  EXPECT_EQ(answer_that_may_fall_through(two("    g();\n    // lab end\n    return {};\n")), "");
+  const Paths paths{.source = LOCKSTEP_SOURCE_DIR,
+                    .build = {},
+                    .course = Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs/course.json")};
+  for (const Exercise& exercise : paths.course.select("").exercises)
+    EXPECT_EQ(answer_that_may_fall_through(paths.has(exercise) ? read_text(paths.solution(exercise)) : ""), "")
+        << exercise.id;
 }
 
 TEST(Stub, ThrowsTheExplanationInPlaceOfEveryAnswer) {
