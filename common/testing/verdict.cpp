@@ -92,6 +92,10 @@ int severity(const std::string& verdict) {
   return 4;
 }
 
+bool out_of_memory(std::string_view verdict, std::string_view message) {
+  return verdict == to_string(Verdict::fail) && message.find("out of memory") != message.npos;
+}
+
 std::vector<Judgement> with_exercises(std::vector<Judgement> rows) {
   // Sorts parts in order, independently of the files of tests; tests of the whole exercise come last.
   for (auto begin = rows.begin(), end = begin; begin != rows.end(); begin = end) {

@@ -119,7 +119,8 @@ void print_explanation(const Judged& judged) {
     std::string message = indented(row.message, "  ");
     if (isatty(STDOUT_FILENO)) message = wrapped_lines(message, terminal_columns(STDOUT_FILENO));
     fmt::print("\n{} {}{}\n{}", row.id, coloured(row.verdict), about_a_test(row) ? " in " + row.test : "", message);
-    if (about_a_test(row)) fmt::print("  a hint: ./lab hint {}\n", row.id);
+    if (about_a_test(row) && !testing::out_of_memory(row.verdict, row.message))
+      fmt::print("  a hint: ./lab hint {}\n", row.id);
   }
 }
 

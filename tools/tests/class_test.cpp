@@ -281,6 +281,9 @@ TEST(Feedback, SaysWhatFitsTheVerdict) {
     EXPECT_EQ(next_for(verdict).find("./lab hint"), std::string::npos) << verdict;
     EXPECT_NE(next_for(verdict).find("./lab check 21.2"), std::string::npos) << verdict;
   }
+  const std::string memory = next_for("FAIL", "rank 0: out of memory, after its call at f.cpp:9 (f)");
+  EXPECT_NE(memory.find("grows without end"), std::string::npos) << memory;
+  EXPECT_EQ(memory.find("./lab hint"), std::string::npos) << memory;
   const std::string queues = next_for("DEADLOCK", "sends 4 bytes to rank 1, …: only halves on one queue match");
   EXPECT_NE(queues.find("started on two queues"), std::string::npos) << queues;
 }

@@ -64,8 +64,9 @@ bool is_about_the_file(const std::string& verdict) {
 }
 
 /// Verdicts about which a hint says something: the answer is not written, or computes something else.
-bool has_hints(const std::string& verdict) {
-  return verdict == to_string(Verdict::fail) || verdict == to_string(Verdict::not_implemented);
+bool has_hints(const GradedRow& part) {
+  if (testing::out_of_memory(part.verdict, part.reason)) return false;
+  return part.verdict == to_string(Verdict::fail) || part.verdict == to_string(Verdict::not_implemented);
 }
 
 /// What to do about a verdict, where that is not about the algorithm.
@@ -104,7 +105,9 @@ std::string step_for(const GradedRow& part, const char* hint) {
     if (step.verdict == verdict && part.reason.find(step.reason) != part.reason.npos) return for_html(step.what);
   if (const std::string blocked = "BLOCKED BY "; verdict.starts_with(blocked))
     return fmt::format("write {} first, which this part calls.", for_html(verdict.substr(blocked.size())));
-  return hint && has_hints(verdict) ? fmt::format("<i>{}</i>", for_html(hint)) : "";
+  if (testing::out_of_memory(verdict, part.reason))
+    return "look for a list that grows without end, or for memory whose size is not what the contract says.";
+  return hint && has_hints(part) ? fmt::format("<i>{}</i>", for_html(hint)) : "";
 }
 
 /// Where to continue with a part that has no points.
@@ -117,7 +120,7 @@ std::string next_steps(const Course& course, const GradedRow& part) {
   std::string text = fmt::format("<p>Next: {} <code>./lab check {}</code> tests it",
                                  step_for(part, first_hint(*exercise, part.id)), for_html(exercise->id));
   if (is_about_the_file(part.verdict)) return text + ".</p>\n";
-  if (has_hints(part.verdict)) text += fmt::format(", <code>./lab hint {}</code> says more", for_html(part.id));
+  if (has_hints(part)) text += fmt::format(", <code>./lab hint {}</code> says more", for_html(part.id));
   text += fmt::format(
       ". The contract is <code>labs/{0}/{1}.hpp</code>, the exercise is in <code>labs/{0}/{3}</code>, and "
       "questions of the week are in <code>docs/learn/questions.md#week-{2}-self-check</code>",
