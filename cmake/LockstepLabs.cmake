@@ -517,8 +517,7 @@ function(lockstep_add_checks_need)
     endif()
   endforeach()
   add_test(NAME mine.build CONFIGURATIONS Mine
-           COMMAND sh -c "build='${CMAKE_BINARY_DIR}'; . ./alone.sh; alone '${CMAKE_COMMAND}' --build \"$build\" --target lab_tool checks_need"
-           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tools)
+           COMMAND sh ${CMAKE_SOURCE_DIR}/tools/build_given.sh ${CMAKE_COMMAND} ${CMAKE_BINARY_DIR} lab_tool checks_need)
   set_tests_properties(mine.build PROPERTIES FIXTURES_SETUP mine.build RESOURCE_LOCK mine TIMEOUT 7200 LABELS mine)
 endfunction()
 

@@ -14,13 +14,27 @@ show_line() {
   printf '\r\033[K%.*s' "$((columns - 1))" "$1" >&2
 }
 
+# beat: a line for `progress` every ten seconds, until it is killed. No lock and no pipe is held by what it waits for.
+beat() {
+  while sleep 10 > /dev/null 2>&1 9>&- && kill -0 "$$" 2> /dev/null; do echo "$silence"; done
+}
+silence='progress: nothing'
+
 # progress WHAT LOG: reads what Ninja prints into the log, and says how far it is.
 progress() {
-  begin=$(date +%s) last=$(date +%s)
+  begin=$(date +%s) last=$(date +%s) reached=''
   while IFS= read -r line; do
+    if [ "$line" = "$silence" ]; then
+      now=$(date +%s)
+      [ $((now - last)) -ge 10 ] || continue
+      last=$now
+      show_line "building $1$reached, $((now - begin)) s so far"
+      continue
+    fi
     printf '%s\n' "$line"
     steps=${line%%]*}
     case $steps in "["[1-9]*/[0-9]*) steps=${steps#?} ;; *) continue ;; esac
+    reached=" [$steps]"
     now=$(date +%s)
     [ -n "$overwrites" ] || [ $((now - last)) -ge 10 ] || continue
     last=$now left=''

@@ -35,21 +35,31 @@ class Progress {
 
   void show(const std::string& line) {
     int done = 0, all = 0;
-    if (std::sscanf(line.c_str(), "[%d/%d]", &done, &all) != 2 || done < 1 || !line_.is_due()) return;
-    line_.show(fmt::format("building {} [{}/{}]{}", what_, done, all, time_left(done, all)));
+    if (std::sscanf(line.c_str(), "[%d/%d]", &done, &all) != 2 || done < 1) return;
+    steps_ = fmt::format(" [{}/{}]", done, all);
+    if (line_.is_due()) say(time_left(done, all));
+  }
+  /// While a step takes long.
+  void show_silence() {
+    if (Clock::now() - last_ >= kBetween && line_.is_due()) say(fmt::format(", {:.0f} s so far", seconds()));
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kBetween{10};
 
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   std::string time_left(int done, int all) const {
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-    return seconds < 2 ? "" : fmt::format(", about {:.0f} s left", seconds / done * (all - done));
+    return seconds() < 2 ? "" : fmt::format(", about {:.0f} s left", seconds() / done * (all - done));
+  }
+  void say(const std::string& time) {
+    line_.show("building " + what_ + steps_ + time);
+    last_ = Clock::now();
   }
 
-  std::string what_;
-  StatusLine line_{std::chrono::seconds(10)};
-  Clock::time_point begin_ = Clock::now();
+  std::string what_, steps_;
+  StatusLine line_{kBetween};
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
 };
 
 /// What the process that holds a lock has written into its file.
@@ -164,6 +174,7 @@ Built build_targets(const Paths& paths, const std::vector<std::string>& targets,
     built.log.append(line).append("\n");
     progress.show(std::string(line));
   };
+  command.on_silence = [&] { progress.show_silence(); };
   built.ok = run_uninterrupted(command, fmt::format("building {}", what)).ok();
   return built;
 }

@@ -99,7 +99,8 @@ class Lines {
 };
 
 /// Reads until the child has ended or the time is over; afterwards what is left in the pipe. True if it has ended.
-bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout_seconds, int processes = 1) {
+bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout_seconds, int processes = 1,
+            const std::function<void()>& on_silence = {}) {
   WorkClock passed(processes);
   bool open = output != nullptr;
   const int looks = open || timeout_seconds > 0 ? WNOHANG : 0;  // else nothing but the end: no look takes a core's time
@@ -107,7 +108,10 @@ bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout
     if (waitpid(child, &status, looks) == child) break;
     if (timeout_seconds > 0 && passed.seconds() > timeout_seconds) return false;
     pollfd ready{open ? output->read : -1, POLLIN, 0};
-    if (poll(&ready, 1, open ? 20 : 2) > 0) open = lines->read_some(output->read);
+    if (poll(&ready, 1, open ? 20 : 2) > 0)
+      open = lines->read_some(output->read);
+    else if (on_silence)
+      on_silence();
   }
   pollfd ready{output ? output->read : -1, POLLIN, 0};
   while (open && poll(&ready, 1, 0) > 0 && lines->read_some(output->read)) {
@@ -158,7 +162,7 @@ Ended run_command(const Command& command) {
   Lines lines(command.on_line);
   Ended ended;
   int status = 0;
-  if (!follow(child, status, output.get(), &lines, command.timeout_seconds, command.processes)) {
+  if (!follow(child, status, output.get(), &lines, command.timeout_seconds, command.processes, command.on_silence)) {
     ended.timed_out = true;
     kill(child, SIGTERM);
     if (!follow(child, status, output.get(), &lines, 2)) {

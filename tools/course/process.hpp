@@ -38,6 +38,7 @@ struct Command {
   int processes = 1;                   ///< that want a core each
   /// Gets each line of its standard output and error, as it comes. Empty: both go where ours go.
   std::function<void(std::string_view)> on_line;
+  std::function<void()> on_silence{};  ///< with on_line: called many times a second while no line comes; may be empty
 };
 
 /// Ctrl-C has ended what a command ran, so the command ends as well, whatever else it would go on with.

@@ -12,6 +12,7 @@
 
 #include "common/support/text/run_program.hpp"
 #include "tools/course/judge.hpp"
+#include "tools/course/process.hpp"
 #include "tools/grade/grade_run.hpp"
 #include "tools/tests/small_course.hpp"
 
@@ -124,6 +125,18 @@ TEST_F(Interrupt, OfWhatIsGradedLeavesNoFolderAndNoProcess) {
   ASSERT_GT(process, 1);
   EXPECT_TRUE(becomes_true([&] { return kill(process, 0) != 0; })) << process;
   kill(-process, SIGKILL);  // what is left of it
+}
+
+TEST(Command, ItsSilenceIsTold) {
+  int silent = 0;
+  std::string said;
+  const Ended ended = run_command({.arguments = {"sh", "-c", "echo begun; sleep 0.5"},
+                                   .folder = {},
+                                   .on_line = [&](std::string_view line) { said += line; },
+                                   .on_silence = [&] { ++silent; }});
+  EXPECT_TRUE(ended.ok());
+  EXPECT_EQ(said, "begun");
+  EXPECT_GT(silent, 0);
 }
 
 TEST_F(Interrupt, EndsTheWaitForALock) {

@@ -7,7 +7,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/bin" "$folder/tools" "$folder/build/default/tools" "$folder/build/default/mine"
 cp "$source/lab" "$folder/lab"
-cp "$source/tools/alone.sh" "$source/tools/probes.sh" "$source/tools/progress.sh" "$folder/tools/"
+cp "$source/tools/alone.sh" "$source/tools/probes.sh" "$source/tools/progress.sh" "$source/tools/whose_error.sh" \
+  "$source/tools/build_given.sh" "$folder/tools/"
 mkdir "$folder/cmake" "$folder/common"
 touch "$folder/CMakeLists.txt"
 touch "$folder/build/default/build.ninja"
@@ -20,7 +21,9 @@ made_up tools/setup.sh 'exit 0'
 made_up build/default/tools/lab "[ \"\$1\" != is-current ] || exec test ! -e $folder/changed
 echo \"handed over: \$*\""
 made_up bin/date "read -r now < $folder/clock; echo \$((now + 6)) > $folder/clock; echo \$now"
-made_up bin/cmake "echo \"cmake \$*\" >> $folder/ran; cat $folder/prints; exit \"\$(cat $folder/code)\""
+made_up bin/cmake "echo \"cmake \$*\" >> $folder/ran; cat $folder/prints
+[ ! -e $folder/slow ] || exec sh $folder/slow
+exit \"\$(cat $folder/code)\""
 made_up bin/ctest "[ \"\$1\" != --help ] || { echo ' -R <regex>, --tests-regex <regex>'; exit; }
 echo \"ctest \$*\" >> $folder/ran"
 
@@ -52,6 +55,17 @@ says '^handed over: list$'
 [ "$(grep -c '^building' "$folder/said")" -lt 4 ] || fail 'not every step is worth a line'
 lab 0
 ends_with 0
+
+# A long step is not silent. The made-up `sleep` of ten seconds takes a tenth of one.
+made_up bin/sleep "exec $(command -v sleep) 0.1"
+echo "exec $(command -v sleep) 1" > "$folder/slow"
+printf '[1/4] one\n' > "$folder/prints"
+out_of_date
+lab 0 list
+ends_with 0
+says '^building ./lab itself \[1/4\], [0-9]* s so far$'
+if grep -q progress "$folder/build/lab.log"; then fail 'the log is the build'"'"'s own'; fi
+rm "$folder/slow"
 
 # Up to date, it is not built again; and it is, once a file has changed.
 lab 0 hint 21.2
@@ -89,6 +103,24 @@ lab 1 list
 ends_with 1
 says 'error: no such thing'
 if grep -q 'handed over' "$folder/said"; then fail 'there is nothing to hand over to'; fi
+
+# A file that is given and does not compile is named, with how to restore it; so CTest's mine.build says it.
+given='^common/slice.hpp does not compile. It is not an answer of yours'
+printf "[1/2] one\nIn file included from a.cpp:1:\n%s/common/slice.hpp:7:3: error: expected ';'\n" "$folder" > "$folder/prints"
+out_of_date
+lab 1 list
+ends_with 1
+says "$given"
+says 'git checkout -- common/slice.hpp restores'
+for code in 0 1; do
+  echo "$code" > "$folder/code"
+  status=0
+  sh "$folder/tools/build_given.sh" "$folder/bin/cmake" "$folder/build/default" a b > "$folder/said" 2>&1 || status=$?
+  ends_with "$code"
+  says "slice.hpp:7:3: error: expected ';'"
+  [ "$code" = 0 ] || says "$given"
+done
+ran "cmake --build $folder/build/default --target a b"
 
 # What does not compile costs its own tests: the others run, and the end is not good.
 lab 1 test -R suite.x
