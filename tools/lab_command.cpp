@@ -227,6 +227,10 @@ class CommandLine {
     });
     add_program("train",
                 "train the model: ./lab train --backend mpi --dp 2 --tp 2 --pp 2 …; --page DIR: the run's page");
+    add_forward("volume", "bytes that a rank sends in a step, along each axis: ./lab volume --dp 2 --tp 2 …", [this] {
+      rest_.insert(rest_.begin(), "--volume");
+      return forward(paths_, target_of("train"), rest_);
+    });
     add_forward("export", "export a checkpoint's weights for other programs: ./lab export CHECKPOINT OUT.safetensors",
                 [this] {
                   rest_.insert(rest_.begin(), "--export");

@@ -180,7 +180,8 @@ std::string option(std::vector<std::string>& arguments, const std::string& flag,
 
 Start start_of(const Paths& paths, const std::string& target, std::vector<std::string> arguments) {
   Start start{.backend = option(arguments, "--backend", "sim", false)};
-  if (asks_for_help(arguments) || is_by_formula(arguments)) return {start.backend, 1};
+  const bool alone = is_by_formula(arguments) || (!arguments.empty() && arguments[0] == "--volume");
+  if (asks_for_help(arguments) || alone) return {start.backend, 1};
   if (target == "train" && (has_processes(start.backend) || has_config(target, arguments)))
     return start_of_training(paths, arguments);
   if (const std::string ranks = option(arguments, "--ranks", "", false); has_processes(start.backend) && !ranks.empty())

@@ -15,6 +15,7 @@
 #include "tools/train/explain.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/program.hpp"
+#include "tools/train/volume.hpp"
 #include "tools/train/weights.hpp"
 
 namespace {
@@ -60,7 +61,10 @@ std::string how_to_see_it(int argc, char** argv, const TrainPlan& plan, const Ou
 
 int train_text(int argc, char** argv, const Session& session) {
   TrainRequest request;
-  if (const std::optional<int> code = parse(argc, argv, request)) return *code;
+  const bool counts = argc > 1 && std::string_view(argv[1]) == "--volume";
+  if (counts) argv[1] = argv[0];
+  if (const std::optional<int> code = parse(argc - counts, argv + counts, request)) return *code;
+  if (counts) return report_volume(request, session.available_ranks());
   const TrainPlan plan = make_plan(request, session.available_ranks());
   if (!request.explain_as.empty()) {
     const std::string text = explanation_text(explain_as(request.explain_as, plan));

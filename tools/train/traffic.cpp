@@ -111,36 +111,42 @@ double outer_steps(const TrainPlan& plan, int first_step) {
   return static_cast<double>(steps / every - first_step / every + (steps % every > 0)) / (steps - first_step);
 }
 
-/// Numbers that all ranks must know: the norm of the gradients; with a loss scale, whether any has overflowed; with
-/// outer steps, after each, whether the run has diverged.
-double scalar_bytes(const TrainPlan& plan, int first_step) {
+/// Adds numbers that all ranks must know: the norm of the gradients; with a loss scale, whether any has overflowed;
+/// with outer steps, after each, whether the run has diverged.
+void add_scalars(AxisBytes& bytes, const TrainPlan& plan, int first_step) {
   const week25::Options3d& o = plan.step;
   const auto sum_over = [](int ranks) { return 2 * half(ranks) * 4; };
-  const double model = sum_over(o.mesh.tp) + sum_over(o.mesh.pp), data = sum_over(plan.step.state_ranks());
-  double bytes = model + (o.zero > 0 ? data : 0);
-  if (o.loss_scale) bytes += model + data;
-  if (plan.outer) bytes += outer_steps(plan, first_step) * sum_over(plan.run.ranks);
-  return bytes;
+  const double times = o.loss_scale ? 2 : 1;
+  bytes.tensor += times * sum_over(o.mesh.tp);
+  bytes.pipeline += times * sum_over(o.mesh.pp);
+  bytes.data += ((o.zero > 0 ? 1 : 0) + (o.loss_scale ? 1 : 0)) * sum_over(o.state_ranks());
+  if (plan.outer) bytes.data += outer_steps(plan, first_step) * sum_over(plan.run.ranks);
 }
 
 }  // namespace
 
-double predicted_bytes(const TrainPlan& plan, int first_step) {
-  if (plan.run.ranks == 1) return 0;
-  double bytes = scalar_bytes(plan, first_step);
-  if (plan.outer)  // a whole outer step, as often as there is one
-    return bytes +
-           outer_steps(plan, first_step) * plan.outer->every *
-               week21::local_sgd_bytes(*plan.outer, plan.step.data_ranks(), static_cast<double>(plan.own_parameters()));
+AxisBytes predicted_traffic(const TrainPlan& plan, int first_step) {
+  AxisBytes bytes;
+  if (plan.run.ranks == 1) return bytes;
+  add_scalars(bytes, plan, first_step);
+  if (plan.outer) {  // a whole outer step, as often as there is one
+    bytes.data +=
+        outer_steps(plan, first_step) * plan.outer->every *
+        week21::local_sgd_bytes(*plan.outer, plan.step.data_ranks(), static_cast<double>(plan.own_parameters()));
+    return bytes;
+  }
   const int stages = plan.step.mesh.pp;
   for (int s = 0; s < stages; ++s) {
     const StageParts stage = stage_parts(plan, s);
-    bytes += (data_bytes(plan, stage) + context_bytes(plan, stage) + tensor_bytes(plan, stage) +
-              pipeline_bytes(plan, stage)) /
-             stages;
+    bytes.data += data_bytes(plan, stage) / stages;
+    bytes.context += context_bytes(plan, stage) / stages;
+    bytes.tensor += tensor_bytes(plan, stage) / stages;
+    bytes.pipeline += pipeline_bytes(plan, stage) / stages;
   }
   return bytes;
 }
+
+double predicted_bytes(const TrainPlan& plan, int first_step) { return predicted_traffic(plan, first_step).all(); }
 
 std::string traffic_formula(const TrainPlan& plan) {
   if (compresses(plan))

@@ -7,8 +7,16 @@
 
 namespace lockstep::train {
 
-/// Bytes that a rank sends in a step, the mean over all ranks and over the steps after `first_step`. To the byte, since
-/// the chunks of a ring, however unequal, are together the whole.
+/// Bytes that a rank sends in a step along each axis, the mean over all ranks.
+struct AxisBytes {
+  double data = 0, context = 0, tensor = 0, pipeline = 0;
+  double all() const { return data + context + tensor + pipeline; }
+};
+
+/// The mean over the steps after `first_step`. To the byte, since the chunks of a ring, however unequal, are together
+/// the whole.
+AxisBytes predicted_traffic(const TrainPlan& plan, int first_step);
+/// Their sum.
 double predicted_bytes(const TrainPlan& plan, int first_step);
 
 /// In words: how `predicted_bytes` comes about.

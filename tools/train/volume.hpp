@@ -1,0 +1,30 @@
+// ./lab volume: what a rank sends in a step of training, along each axis of the mesh, by formula and as counted.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/train/traffic.hpp"
+
+namespace lockstep::train {
+
+/// What one collective, or sends outside of any, take along an axis in a step: means over all ranks.
+struct CountedTraffic {
+  std::string axis;        // "data", "context", "tensor" or "pipeline"
+  std::string collective;  // name of its region; "" outside of any
+  double batches = 0, bytes = 0;
+};
+
+/// The four steps that are run, of which the third is counted: nothing of the set-up or the end is in it. Throws
+/// Error(usage) where options ask for anything else.
+TrainRequest counted_run(TrainRequest request);
+
+/// Of the third step in a trace of all ranks. Messages between ranks that differ in their place among a pipeline's
+/// stages are the pipeline's, and so on; of ranks that share sequences, those inside ring attention the context's, and
+/// others the data's.
+std::vector<CountedTraffic> counted_traffic(const TrainPlan& plan, const Trace& trace);
+
+/// Runs, prints the table, and writes --json and --csv. Returns an exit code.
+int report_volume(const TrainRequest& request, int available_ranks);
+
+}  // namespace lockstep::train

@@ -1,0 +1,71 @@
+// ./lab volume: what is counted along each axis is what the formulas say, to the byte.
+#include "tools/train/volume.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tools/train/train_testing.hpp"
+
+namespace lockstep::train {
+namespace {
+
+/// Runs like ./lab volume; its plan is left in `plan`.
+std::vector<CountedTraffic> counted(const TrainRequest& request, TrainPlan& plan) {
+  plan = make_plan(counted_run(request), 0);
+  plan.run.trace = true;
+  TrainLog log(plan, nullptr);
+  checkpoint::Disk disk;
+  StopSignals signals(false);
+  const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
+  EXPECT_TRUE(outcome.passed()) << outcome.message;
+  return counted_traffic(plan, outcome.trace);
+}
+
+double along(const std::vector<CountedTraffic>& all, const std::string& axis) {
+  double sum = 0;
+  for (const CountedTraffic& one : all) sum += one.axis == axis ? one.bytes : 0;
+  return sum;
+}
+
+TEST(Volume, EachAxisSendsWhatItsFormulaSays) {
+  struct Layout {
+    int dp, cp, tp, pp, zero;
+    bool cut, gather;
+  };
+  for (const Layout& l :
+       {Layout{4, 1, 1, 1, 0}, Layout{4, 1, 1, 1, 3}, Layout{2, 1, 1, 1, 1, false, true}, Layout{1, 4, 1, 1, 0},
+        Layout{2, 2, 2, 1, 2}, Layout{2, 1, 2, 2, 1}, Layout{1, 2, 2, 2, 1}, Layout{2, 1, 2, 2, 0, true}}) {
+    TrainRequest request = small_run();
+    request.steps = 200;
+    request.batch = 16;
+    set_mesh(request, l.dp, l.tp, l.pp);
+    request.cp = l.cp;
+    request.zero = l.zero;
+    request.sequence_parallel = l.cut;
+    request.overlap_gather = l.gather;
+    TrainPlan plan;
+    const std::vector<CountedTraffic> all = counted(request, plan);
+    const AxisBytes expected = predicted_traffic(plan, 2);
+    const std::string layout = fmt::format("dp {} cp {} tp {} pp {} zero {}", l.dp, l.cp, l.tp, l.pp, l.zero);
+    EXPECT_NEAR(along(all, "data"), expected.data, 1e-3) << layout;
+    EXPECT_NEAR(along(all, "context"), expected.context, 1e-3) << layout;
+    EXPECT_NEAR(along(all, "tensor"), expected.tensor, 1e-3) << layout;
+    EXPECT_NEAR(along(all, "pipeline"), expected.pipeline, 1e-3) << layout;
+    EXPECT_EQ(l.cp > 1, along(all, "context") > 0) << layout;
+    EXPECT_EQ(l.pp > 1, along(all, "pipeline") > 0) << layout;
+  }
+}
+
+TEST(Volume, WhatAStepDoesNotSendIsRefused) {
+  TrainRequest request = small_run();
+  request.typed = {"--steps"};
+  EXPECT_THROW(counted_run(request), Error);
+  request.typed = {"--dp"};
+  EXPECT_NO_THROW(counted_run(request));
+  request.phantom = true;
+  EXPECT_THROW(counted_run(request), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::train
