@@ -100,8 +100,8 @@ std::vector<std::string> meanings(const TrainPlan& plan) {
     all.push_back(fmt::format("d   {} ranks average gradients", o.data_ranks()));
   }
   if (o.is_hybrid())
-    all.push_back(fmt::format("g   {} of them hold one copy of the state, k = {}", o.shard_group,
-                              o.data_ranks() / o.shard_group));
+    all.push_back(fmt::format("g   {} of them hold one copy of the state, k = {}", o.state_ranks(),
+                              o.data_ranks() / o.state_ranks()));
   if (layers)
     all.push_back(fmt::format("L   {:.4g} layers of a rank", static_cast<double>(o.model.layers) / o.mesh.pp));
   if (layers || o.mesh.pp > 1)
