@@ -19,7 +19,7 @@ std::shared_ptr<const Layers> make_layers(const week23::TensorParallel& tp, cons
                                           bool overlap_scatter = false);
 
 /// A CutTensor: week23::cut_tensor for GPT-2's block; for others, shards the heads of q and of k and v by the rows of
-/// 23.3a, and gate and up each by the rows of 23.1e.
+/// 23.2b, and gate and up each by the rows of 23.1e.
 std::vector<TensorRun> cut_tensor(const GptConfig& config, const Parameter& own);
 
 }  // namespace lockstep::week25

@@ -276,7 +276,7 @@ Architecture llama_for(int tp) {
   return {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, tp <= 2, kv_heads, 32, 500};
 }
 
-/// Every tensor of every rank: the parts named by 23.1e and 23.3a are those of tensor_runs for the serial model.
+/// Every tensor of every rank: the parts named by 23.1e and 23.2b are those of tensor_runs for the serial model.
 TEST(Part, IsCutByTheLearnersFunctions) {
   for (const int tp : {1, 2, 4}) {
     Options3d o = medium({1, tp, 1});

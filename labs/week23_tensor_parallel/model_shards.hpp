@@ -1,13 +1,13 @@
 // Given: how the trainer shards a model. Which elements of a serial tensor a rank begins with, saves and reads follows
-// from 23.1e (up, down, the projection), 23.3a (QKV) and vocabulary_shard.
+// from 23.1e (up, down, the projection), 23.2b (QKV) and vocabulary_shard.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "common/gpt/model/gpt.hpp"
-#include "labs/week23_tensor_parallel/tensor_attention.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
 
 namespace lockstep::week23 {
 

@@ -1,26 +1,14 @@
 // Exercise 23.3: attention with its heads split over the ranks. Heads are independent, so each rank can compute h/p of
-// them alone: QKV is column-parallel, sharded so that a head stays whole; the projection is row-parallel. One
-// all-reduce forward, one backward (arXiv 1909.08053, section 3, figure 3b).
+// them alone: QKV is column-parallel, its rows those of 23.2b, so that a head stays whole; the projection is
+// row-parallel. One all-reduce forward, one backward (arXiv 1909.08053, section 3, figure 3b).
 #pragma once
-
-#include <array>
 
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
 namespace lockstep::week23 {
 
-/// Rows [first, first + count) of a weight, and the same elements of its bias.
-struct RowRange {
-  std::size_t first = 0;
-  std::size_t count = 0;
-};
-
-/// Part a. The fused weight of the serial layer is 3C × C: first the rows of q, of head 0, 1, …, then those of k, then
-/// those of v. The rows that rank `rank` of `ranks` holds, in its own order: its heads' q, k and v, each neighbouring
-/// heads. Heads that do not divide by `ranks` are a USAGE error that names both numbers.
-std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks);
-
-/// This rank's tensors: qkv 3C/p × C with bias 3C/p; projection C × C/p with the whole bias C.
+/// This rank's tensors: qkv 3C/p × C with bias 3C/p, the rows of its heads' q, then k, then v; projection C × C/p with
+/// the whole bias C.
 struct AttentionTensors {
   LinearTensors qkv;
   LinearTensors projection;
@@ -34,7 +22,7 @@ struct AttentionSaved {
   Slice statistics;  ///< B × h/p × T f32
 };
 
-/// Part b. y = projection(attention(qkv(saved.input))), N × C, whole; fills the rest of `saved`. `shape` is this
+/// y = projection(attention(qkv(saved.input))), N × C, whole; fills the rest of `saved`. `shape` is this
 /// rank's: its heads are h/p. One all-reduce, in the region "attention forward", of N·C elements.
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y);

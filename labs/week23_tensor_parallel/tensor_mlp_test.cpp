@@ -1,4 +1,5 @@
 // Tests of exercise 23.2: the MLP of p ranks against the serial one, its two sums, and the memory of its activations.
+// Part b: whole heads on each rank.
 #include "labs/week23_tensor_parallel/tensor_mlp.hpp"
 
 #include <gtest/gtest.h>
@@ -105,10 +106,10 @@ CasePlan plan(bool queues = false) {
   return plan;
 }
 
-TEST(Lab23_2, IsTheSerialMlp) { run_cases(parallel_mlp(false), wrong_mlp, plan()); }
-TEST(Lab23_2, IsTheSerialMlpWithOverlap) { run_cases(parallel_mlp(true), wrong_mlp, plan(true)); }
+TEST(Lab23_2a, IsTheSerialMlp) { run_cases(parallel_mlp(false), wrong_mlp, plan()); }
+TEST(Lab23_2a, IsTheSerialMlpWithOverlap) { run_cases(parallel_mlp(true), wrong_mlp, plan(true)); }
 
-TEST(Lab23_2, OneSumForwardAndOneBackward) {
+TEST(Lab23_2a, OneSumForwardAndOneBackward) {
   run_cases(
       parallel_mlp(false, Passes::forward),
       [](const Case&, const Outcome& outcome) {
@@ -123,7 +124,7 @@ TEST(Lab23_2, OneSumForwardAndOneBackward) {
       plan());
 }
 
-TEST(Lab23_2, NeedsNoMemoryButItsScratch) {
+TEST(Lab23_2a, NeedsNoMemoryButItsScratch) {
   const auto judge = [](const Case& c, const Outcome& outcome) {
     const auto frugal = [&](Rank me) { return parallel_mlp(false, Passes::sums)(me, c); };
     return more_memory_than(outcome, Program(frugal),
@@ -134,7 +135,7 @@ TEST(Lab23_2, NeedsNoMemoryButItsScratch) {
 }
 
 /// As in 23.1d: the gradient of up's weight hides the sum of dx.
-TEST(Lab23_2, TheWeightsGradientHidesTheSum) {
+TEST(Lab23_2a, TheWeightsGradientHidesTheSum) {
   constexpr std::size_t rows = 512, channels = 256, own = 256;
   const auto program = [](Rank me, const Case&) {
     const TensorParallel tp = make_tensor_parallel(me, true);
@@ -154,6 +155,50 @@ TEST(Lab23_2, TheWeightsGradientHidesTheSum) {
         "backward pass calls?");
   };
   run_cases(program, judge, timed_plan(2.0 * rows * channels * own, 4.0 * rows * channels));
+}
+
+// Part b --------------------------------------------------------------------------------------------------------------
+
+struct Heads {
+  std::size_t heads, head_size;
+  int ranks;
+};
+
+/// What is wrong with a rank's rows; "" when they are its heads' q, k and v, in this order.
+std::string wrong_rows(const Heads& all, int rank) {
+  const std::array<RowRange, 3> rows = qkv_rows(all.heads, all.head_size, rank, all.ranks);
+  const std::size_t third = all.heads * all.head_size, own = third / static_cast<std::size_t>(all.ranks);
+  constexpr std::array<const char*, 3> names = {"q", "k", "v"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t first = i * third + static_cast<std::size_t>(rank) * own;
+    if (rows[i].first == first && rows[i].count == own) continue;
+    return fmt::format(
+        "of {} head{} with {} row{} each on {} rank{}, rank {} has [{}, {}) for its rows of {}, expected [{}, {}): "
+        "neighbouring heads belong together, and of 3C rows the first C are those of q, then k, then v",
+        all.heads, all.heads == 1 ? "" : "s", all.head_size, all.head_size == 1 ? "" : "s", all.ranks,
+        all.ranks == 1 ? "" : "s", rank, rows[i].first, rows[i].first + rows[i].count, names[i], first, first + own);
+  }
+  return "";
+}
+
+TEST(Lab23_2b, EveryRowBelongsToOneRankAndEveryHeadIsWhole) {
+  for (const Heads& all : {Heads{1, 1, 1}, {2, 3, 1}, {2, 3, 2}, {4, 2, 2}, {6, 5, 3}, {8, 2, 8}, {12, 4, 4}})
+    for (int rank = 0; rank < all.ranks; ++rank)
+      if (std::string wrong = wrong_rows(all, rank); !wrong.empty()) FAIL() << wrong;
+}
+
+TEST(Lab23_2b, HeadsThatDoNotDivideAreRefused) {
+  qkv_rows(4, 1, 0, 2);
+  for (const Heads& all : {Heads{6, 8, 4}, {2, 4, 8}}) try {
+      qkv_rows(all.heads, all.head_size, 0, all.ranks);
+      ADD_FAILURE() << all.heads << " heads on " << all.ranks << " ranks were accepted: they do not divide";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      for (const std::string& named : {fmt::format("{} heads", all.heads), fmt::format("{} ranks", all.ranks)})
+        if (text.find(named) == text.npos)
+          FAIL() << "the refusal does not name \"" << named << "\". It says: " << text.substr(text.find("): ") + 3);
+      if (error.verdict() != Verdict::usage) FAIL() << "the refusal is not a USAGE error";
+    }
 }
 
 }  // namespace

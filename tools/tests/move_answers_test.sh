@@ -210,6 +210,23 @@ StageSchedule gpipe(const PipelineShape& shape, int) {
 
 }  // namespace lockstep::week24
 END
+# 23.3a is 23.2b.
+cat > "$folder/anna/tensor_attention.cpp" << 'END'
+#include "labs/week23_tensor_parallel/tensor_attention.hpp"
+
+namespace lockstep::week23 {
+
+std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks) {
+  return mine;
+}
+
+void parallel_attention_forward(const TensorParallel& tp) {
+  todo("23.3b", "x");
+}
+
+}  // namespace lockstep::week23
+END
+cp "$source/labs/week23_tensor_parallel/tensor_mlp.cpp" "$folder/anna/"
 cp "$folder/anna/bubble.cpp" "$folder/ben/"
 cp "$source/labs/week24_pipeline/gpipe.cpp" "$folder/ben/"
 cp "$folder/anna/bubble.cpp" "$folder/eva/"
@@ -217,7 +234,7 @@ sed 's/  todo(.*/  return mine;/' "$folder/ben/gpipe.cpp" > "$folder/eva/gpipe.c
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
-[ "$(echo "$said" | grep '^moved: ' | cut -d: -f2 | sort -u | wc -l)" = 10 ] || fail "moved others: $said"
+[ "$(echo "$said" | grep '^moved: ' | cut -d: -f2 | sort -u | wc -l)" = 12 ] || fail "moved others: $said"
 echo "$said" | grep -q 'ddp.cpp: take out shard_weight' || fail "says nothing of ddp.cpp: $said"
 cmp "$folder/before" "$folder/anna/other.cpp" || fail "changed a file that needs nothing"
 cat "$folder/anna/answer.cpp" "$folder/anna/fsdp.cpp" | sed -n 's/^#include "\(.*\)"/\1/p' | while read -r header; do
@@ -442,6 +459,10 @@ Bubble measured_bubble(const std::vector<StageUse>& stages) {
 }  // namespace lockstep::week24
 END
 diff "$folder/expected" "$folder/anna/bubble.cpp" || fail "24.6 without formulas"
+[ "$(grep -c qkv_rows "$folder/anna/tensor_attention.cpp")" = 0 ] || fail "23.3 still has the rows"
+grep -q 'todo("23.3", "x")' "$folder/anna/tensor_attention.cpp" || fail "23.3 has no parts now"
+[ "$(grep -c '^std::array<RowRange, 3> qkv_rows(' "$folder/anna/tensor_mlp.cpp")" = 1 ] || fail "23.2b, once"
+grep -A 1 '^std::array<RowRange, 3> qkv_rows(' "$folder/anna/tensor_mlp.cpp" | grep -q 'return mine' || fail "23.2b is a skeleton"
 sh "$source/tools/course/move_answers.sh" "$folder/ben" | grep -q '^moved: .*step_time.cpp: parts of planner.cpp, which are 25.6 now' || fail "beside a skeleton"
 diff "$folder/anna/step_time.cpp" "$folder/ben/step_time.cpp" || fail "a skeleton stays"
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/eva")

@@ -1,23 +1,9 @@
 // 23.3 from the serial layer's products, and f and g alone of 23.1. All gradients of weights come last.
 #include "labs/week23_tensor_parallel/tensor_attention.hpp"
 
-#include <string>
-
 #include "common/gpt/model/block.hpp"
 
 namespace lockstep::week23 {
-
-std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks) {
-  const auto divided = std::div(static_cast<long>(heads), static_cast<long>(ranks));
-  if (divided.rem != 0) {
-    const std::string all = std::to_string(heads) + " heads", places = std::to_string(ranks) + " ranks";
-    usage_error(all + " do not fit on " + places);
-  }
-  const RowRange q{static_cast<std::size_t>(divided.quot * rank) * head_size,
-                   static_cast<std::size_t>(divided.quot) * head_size};
-  const std::size_t width = heads * head_size;
-  return {q, {width + q.first, q.count}, {width + width + q.first, q.count}};
-}
 
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y) {

@@ -1,7 +1,5 @@
-// 23.3 with one call of the attention for each sequence; and the rows of a rank's heads counted head by head.
+// 23.3 with one call of the attention for each sequence.
 #include "labs/week23_tensor_parallel/tensor_attention.hpp"
-
-#include <string>
 
 namespace lockstep::week23 {
 namespace {
@@ -13,21 +11,6 @@ Slice sequence(const Slice& array, std::size_t b, const AttentionShape& shape) {
 }
 
 }  // namespace
-
-std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks) {
-  if (heads % static_cast<std::size_t>(ranks) > 0)
-    usage_error("a rank has whole heads: " + std::to_string(heads) + " heads on " + std::to_string(ranks) + " ranks");
-  std::array<RowRange, 3> rows;
-  for (std::size_t part = 0; part < rows.size(); ++part) {
-    rows[part].first = part * heads * head_size;
-    for (std::size_t head = 0; head < heads; ++head) {
-      const auto owner = static_cast<int>(head * static_cast<std::size_t>(ranks) / heads);
-      if (owner < rank) rows[part].first += head_size;
-      if (owner == rank) rows[part].count += head_size;
-    }
-  }
-  return rows;
-}
 
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y) {

@@ -1,6 +1,8 @@
 // 23.2 with the way there row by row, and one sum of all rows. On the way back the GELU goes row by row as well, from
-// the last.
+// the last. The rows of a rank's heads are counted head by head.
 #include "labs/week23_tensor_parallel/tensor_mlp.hpp"
+
+#include <string>
 
 #include "common/gpt/model/block.hpp"
 
@@ -33,6 +35,21 @@ void parallel_mlp_backward(const TensorParallel& tp, const MlpTensors& values, c
     gelu_backward(tp.group, row, row, row_of(saved.up, n, rows));
   }
   column_backward(tp, dx, gradients.up, wide, saved.input, values.up, rows, "mlp backward");
+}
+
+std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks) {
+  if (heads % static_cast<std::size_t>(ranks) > 0)
+    usage_error("a rank has whole heads: " + std::to_string(heads) + " heads on " + std::to_string(ranks) + " ranks");
+  std::array<RowRange, 3> rows;
+  for (std::size_t part = 0; part < rows.size(); ++part) {
+    rows[part].first = part * heads * head_size;
+    for (std::size_t head = 0; head < heads; ++head) {
+      const auto owner = static_cast<int>(head * static_cast<std::size_t>(ranks) / heads);
+      if (owner < rank) rows[part].first += head_size;
+      if (owner == rank) rows[part].count += head_size;
+    }
+  }
+  return rows;
 }
 
 }  // namespace lockstep::week23
