@@ -5,6 +5,7 @@
 #include "labs/week23_tensor_parallel/model_shards.hpp"
 #include "labs/week23_tensor_parallel/sequence_layers.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
+#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
 
 namespace lockstep::week25 {
 

@@ -22,8 +22,8 @@ struct AttentionSaved {
   Slice statistics;  ///< B × h/p × T f32
 };
 
-/// y = projection(attention(qkv(saved.input))), N × C, whole; fills the rest of `saved`. `shape` is this
-/// rank's: its heads are h/p. One all-reduce, in the region "attention forward", of N·C elements.
+/// y = projection(attention(qkv(saved.input))), N × C, whole; fills the rest of `saved`. `shape` is this rank's: its
+/// heads are h/p. One all-reduce, in the region "attention forward", of N·C elements.
 void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                 AttentionSaved& saved, Slice y);
 

@@ -1,6 +1,7 @@
 // 23.2 from the serial layer's products, those that have the GELU in them included, and f and g alone of 23.1.
 #include "labs/week23_tensor_parallel/tensor_mlp.hpp"
 
+#include <cstdlib>
 #include <string>
 
 #include "common/gpt/model/block.hpp"
