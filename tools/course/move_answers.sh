@@ -161,27 +161,49 @@ s/todo("22\.4e"/todo("22.9c"/
   /^std::size_t gather_ahead(/,/^}$/ s/^}$/  return gathered;\n}/
 }
 END
+
+# own FUNCTIONS KEPT FILE: the functions of FILE that the pattern names; with KEPT 1, all else.
+own() {
+  its="^[a-zA-Z].*[ &*]($1)\\(" awk -v kept="$2" '!inside && $0 ~ ENVIRON["its"] { inside = 1 } inside ? !kept : kept
+    inside && (/^}/ || /^[^ ].*{.*}$/) { inside = 0; if (!kept) print "" }' "$3"
+}
+
+# with_moved FILE: FILE with what is in $rules.moved at the end of its namespace.
+with_moved() {
+  awk -v moved="$rules.moved" '/^}  \/\/ namespace lockstep/ { while ((getline line < moved) > 0) print line }
+    { print }' "$1" | cat -s > "$rules.whole"
+}
+
 # to_other FILE NEW NAME OTHER FUNCTIONS: these functions of NAME.cpp, a pattern, belong to OTHER.cpp since, another exercise's
-# answer beside it. They take the place of a skeleton's; a learner's own helpers stay where they are.
+# answer beside it. They take the place of a skeleton's, which has a todo in each; a learner's own helpers stay where they are.
 to_other() {
   case $1 in */"$3".cpp) ;; *) return 0 ;; esac
-  its="^[a-zA-Z].*[ &*]($5)\\(" other=$(dirname "$1")/$4.cpp
-  own() { its=$its awk -v kept="$1" '!inside && $0 ~ ENVIRON["its"] { inside = 1 } inside ? !kept : kept
-    inside && (/^}/ || /^[^ ].*{.*}$/) { inside = 0; if (!kept) print "" }' "$2"; }
-  own 0 "$2" > "$rules.moved"
+  other=$(dirname "$1")/$4.cpp
+  own "$5" 0 "$2" > "$rules.moved"
   [ -s "$rules.moved" ] || return 0
-  # By hand, where it has one that is done.
-  if [ ! -e "$other" ] || own 0 "$other" | its=$its awk '$0 ~ ENVIRON["its"] { all++ } /todo\(/ { todo++ } END { exit !(all > todo) }'; then
-    echo "by hand: $1: $(echo "$5" | sed 's/|/ and /g') belong in $4.cpp now"
+  if [ ! -e "$other" ] || [ "$(own "$5" 0 "$other" | grep -c '^[a-zA-Z]')" != "$(own "$5" 0 "$other" | grep -c '^  todo(')" ]; then
+    echo "by hand: $1: move $(echo "$5" | sed 's/|/ and /g') to $4.cpp"
     return 0
   fi
-  own 1 "$other" > "$rules.other"
-  awk -v moved="$rules.moved" '/^}  \/\/ namespace lockstep/ { while ((getline line < moved) > 0) print line }
-    { print }' "$rules.other" | cat -s > "$rules.whole"
+  own "$5" 1 "$other" > "$rules.other"
+  with_moved "$rules.other"
   cat "$rules.whole" > "$other"
-  own 1 "$2" | cat -s > "$rules.other"
+  own "$5" 1 "$2" | cat -s > "$rules.other"
   cat "$rules.other" > "$2"
   echo "moved: $other: $(echo "$5" | sed 's/|/ and /g') of $3.cpp; what they use of your own does not move with them"
+}
+
+# from_skeleton FILE NEW NAME FUNCTIONS: these functions are NAME's since. An answer without them gets the skeleton's.
+from_skeleton() {
+  case $1 in */"$3".cpp) ;; *) return 0 ;; esac
+  [ -z "$(own "$4" 0 "$2")" ] || return 0
+  for skeleton in "$(dirname "$0")"/../../labs/week*/"$3".cpp; do
+    [ -e "$skeleton" ] || return 0
+    own "$4" 0 "$skeleton" > "$rules.moved"
+  done
+  [ -s "$rules.moved" ] || return 0
+  with_moved "$2"
+  cat "$rules.whole" > "$2"
 }
 
 # given_now FILE ENDING TEXT WORDS: where FILE ends so and has the text, its functions that a header has now.
@@ -207,6 +229,8 @@ for folder; do
     fi
     to_other "$file" "$rules.new" tensor_attention tensor_mlp qkv_rows
     to_other "$file" "$rules.new" bubble gpipe 'bubble_of_ideal|bubble_of_total'
+    from_skeleton "$file" "$rules.new" tensor_mlp qkv_rows
+    from_skeleton "$file" "$rules.new" gpipe 'bubble_of_ideal|bubble_of_total'
     if ! cmp -s "$file" "$rules.new"; then
       cat "$rules.new" > "$file" # in place: owner and mode stay
       echo "moved: $file"

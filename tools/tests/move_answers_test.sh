@@ -210,27 +210,46 @@ StageSchedule gpipe(const PipelineShape& shape, int) {
 
 }  // namespace lockstep::week24
 END
-# 23.3a is 23.2b.
+cp "$folder/anna/bubble.cpp" "$folder/ben/"
+cp "$source/labs/week24_pipeline/gpipe.cpp" "$folder/ben/"
+cp "$folder/anna/bubble.cpp" "$folder/eva/"
+sed 's/  todo(.*/  return mine;/' "$folder/ben/gpipe.cpp" > "$folder/eva/gpipe.cpp"
+# So is a function of 23.3, whose skeleton has more than its todo. An answer to 23.2 alone gets the skeleton's.
 cat > "$folder/anna/tensor_attention.cpp" << 'END'
 #include "labs/week23_tensor_parallel/tensor_attention.hpp"
 
 namespace lockstep::week23 {
 
 std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks) {
+  if (heads % p != 0)
+    usage_error("heads");
   return mine;
 }
 
-void parallel_attention_forward(const TensorParallel& tp) {
+void parallel_attention_forward() {
   todo("23.3b", "x");
 }
 
 }  // namespace lockstep::week23
 END
-cp "$source/labs/week23_tensor_parallel/tensor_mlp.cpp" "$folder/anna/"
-cp "$folder/anna/bubble.cpp" "$folder/ben/"
-cp "$source/labs/week24_pipeline/gpipe.cpp" "$folder/ben/"
-cp "$folder/anna/bubble.cpp" "$folder/eva/"
-sed 's/  todo(.*/  return mine;/' "$folder/ben/gpipe.cpp" > "$folder/eva/gpipe.cpp"
+cat > "$folder/anna/tensor_mlp.cpp" << 'END'
+#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
+
+namespace lockstep::week23 {
+
+void parallel_mlp_forward() {
+  todo("23.2", "y");
+}
+
+}  // namespace lockstep::week23
+END
+mkdir "$folder/kim"
+cp "$folder/anna/tensor_mlp.cpp" "$folder/anna/gpipe.cpp" "$folder/kim/"
+cp "$folder/anna/tensor_attention.cpp" "$folder/ben/"
+cp "$source/labs/week23_tensor_parallel/tensor_mlp.cpp" "$folder/ben/"
+cp "$folder/anna/tensor_attention.cpp" "$folder/eva/"
+sed 's/^}  .*//' "$folder/anna/tensor_mlp.cpp" > "$folder/eva/tensor_mlp.cpp"
+printf 'std::array<RowRange, 3> qkv_rows(std::size_t heads) { return one_line; }\n\n}  // namespace lockstep::week23\n' >> "$folder/eva/tensor_mlp.cpp"
 cp "$folder/anna/other.cpp" "$folder/before"
 
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/anna")
@@ -459,16 +478,40 @@ Bubble measured_bubble(const std::vector<StageUse>& stages) {
 }  // namespace lockstep::week24
 END
 diff "$folder/expected" "$folder/anna/bubble.cpp" || fail "24.6 without formulas"
-[ "$(grep -c qkv_rows "$folder/anna/tensor_attention.cpp")" = 0 ] || fail "23.3 still has the rows"
-grep -q 'todo("23.3", "x")' "$folder/anna/tensor_attention.cpp" || fail "23.3 has no parts now"
-[ "$(grep -c '^std::array<RowRange, 3> qkv_rows(' "$folder/anna/tensor_mlp.cpp")" = 1 ] || fail "23.2b, once"
-grep -A 1 '^std::array<RowRange, 3> qkv_rows(' "$folder/anna/tensor_mlp.cpp" | grep -q 'return mine' || fail "23.2b is a skeleton"
+cat > "$folder/expected" << 'END'
+#include "labs/week23_tensor_parallel/tensor_mlp.hpp"
+
+namespace lockstep::week23 {
+
+void parallel_mlp_forward() {
+  todo("23.2a", "y");
+}
+
+std::array<RowRange, 3> qkv_rows(std::size_t heads, std::size_t head_size, int rank, int ranks) {
+  if (heads % p != 0)
+    usage_error("heads");
+  return mine;
+}
+
+}  // namespace lockstep::week23
+END
+diff "$folder/expected" "$folder/anna/tensor_mlp.cpp" || fail "qkv_rows of 23.3"
+! grep -q qkv_rows "$folder/anna/tensor_attention.cpp" || fail "23.3 with qkv_rows"
+grep -q 'todo("23.3", "x")' "$folder/anna/tensor_attention.cpp" || fail "23.3 with parts"
+sh "$source/tools/course/move_answers.sh" "$folder/kim" > "$folder/said"
+[ "$(grep -c '^  todo("2[34].2b"' "$folder/kim/tensor_mlp.cpp")" = 1 ] || fail "23.2 without part b"
+[ "$(grep -c '^  todo("2[34].2b"' "$folder/kim/gpipe.cpp")" = 2 ] || fail "24.2 without part b"
+[ -z "$(sh "$source/tools/course/move_answers.sh" "$folder/kim")" ] || fail "part b twice"
 sh "$source/tools/course/move_answers.sh" "$folder/ben" | grep -q '^moved: .*step_time.cpp: parts of planner.cpp, which are 25.6 now' || fail "beside a skeleton"
 diff "$folder/anna/step_time.cpp" "$folder/ben/step_time.cpp" || fail "a skeleton stays"
 said=$(sh "$source/tools/course/move_answers.sh" "$folder/eva")
 echo "$said" | grep -q '^by hand: .*planner.cpp: take out what is in step_time.cpp now' || fail "says nothing of an answer in both: $said"
 grep -q begun "$folder/eva/step_time.cpp" || fail "overwrites an answer"
-echo "$said" | grep -q '^by hand: .*bubble.cpp: bubble_of_ideal and bubble_of_total belong in gpipe.cpp now$' || fail "says nothing of formulas in both: $said"
+echo "$said" | grep -q '^by hand: .*bubble.cpp: move bubble_of_ideal and bubble_of_total to gpipe.cpp$' || fail "says nothing of formulas in both: $said"
+echo "$said" | grep -q '^by hand: .*tensor_attention.cpp: move qkv_rows to tensor_mlp.cpp$' || fail "says nothing of qkv_rows in both: $said"
+grep -q 'return mine' "$folder/eva/tensor_attention.cpp" && grep -q one_line "$folder/eva/tensor_mlp.cpp" || fail "qkv_rows is lost"
+grep -q 'return mine' "$folder/ben/tensor_mlp.cpp" || fail "a skeleton of 23.2b stays"
+[ "$(grep -c '^std::array<RowRange, 3> qkv_rows' "$folder/ben/tensor_mlp.cpp")" = 1 ] || fail "qkv_rows twice"
 grep -q one_line "$folder/eva/bubble.cpp" || fail "formulas are lost"
 grep -q one_line "$folder/ben/gpipe.cpp" || fail "a skeleton of 24.2 stays"
 [ "$(grep -c '^double bubble_of_' "$folder/ben/gpipe.cpp")" = 2 ] || fail "formulas twice"
