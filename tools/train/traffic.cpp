@@ -16,6 +16,8 @@ namespace {
 /// What a ring's rank sends of each byte in a reduce-scatter, or in an all-gather, the mean over its p ranks.
 double half(int ranks) { return (ranks - 1.0) / ranks; }
 
+int forwards(const week25::Options3d& o) { return o.recompute == week22::Recompute::full ? 2 : 1; }
+
 bool compresses(const TrainPlan& plan) { return plan.compression.method != week21::Method::ring; }
 
 /// Over which gradients and values are divided, if they are.
@@ -66,9 +68,8 @@ double tensor_bytes(const TrainPlan& plan, const StageParts& stage) {
   const week25::Options3d& o = plan.step;
   if (o.mesh.tp == 1) return 0;
   const double rows = rows_of(plan), wide = static_cast<double>(o.model.d_model);
-  const double forwards = o.recompute == week22::Recompute::full ? 2 : 1, cut = o.sequence_parallel ? 1 : 0;
-  const double halves =
-      stage.blocks * (4 * forwards + 4 + 2 * cut) + (stage.embeds ? 2 : 0) + (stage.has_head ? 2 + cut : 0);
+  const double cut = o.sequence_parallel ? 1 : 0;
+  const double halves = stage.blocks * tensor_halves(o) + (stage.embeds ? 2 : 0) + (stage.has_head ? 2 + cut : 0);
   const double norms = cut * 2 * stage.norms / shards_of(plan);  // both halves of the sum of their gradients
   const double loss = stage.has_head ? rows * 2 * o.mesh.tp * 4 : 0;
   return half(o.mesh.tp) * (halves * rows * wide * element_bytes(plan) + norms * gradient_bytes(plan) + loss);
@@ -90,8 +91,7 @@ double context_bytes(const TrainPlan& plan, const StageParts& stage) {
   const week25::Options3d& o = plan.step;
   if (o.cp == 1) return 0;
   const double row = static_cast<double>(o.model.qkv_width() - o.model.d_model) / o.mesh.tp * element_bytes(plan);
-  const int forwards = o.recompute == week22::Recompute::full ? 2 : 1, hops = o.cp - 1;
-  return ((forwards + 1) * hops + o.cp) * stage.blocks * rows_of(plan) * row;
+  return context_messages(o) * stage.blocks * rows_of(plan) * row;
 }
 
 /// What the ranks of dp send for gradients and values (22.1).
@@ -124,6 +124,14 @@ void add_scalars(AxisBytes& bytes, const TrainPlan& plan, int first_step) {
 }
 
 }  // namespace
+
+int data_halves(const week25::Options3d& o) {
+  return o.zero < 2 ? 2 : o.zero == 2 ? o.microbatches + 1 : 3 * o.microbatches;
+}
+
+int tensor_halves(const week25::Options3d& o) { return 4 * forwards(o) + 4 + (o.sequence_parallel ? 2 : 0); }
+
+int context_messages(const week25::Options3d& o) { return (forwards(o) + 1) * (o.cp - 1) + o.cp; }
 
 AxisBytes predicted_traffic(const TrainPlan& plan, int first_step) {
   AxisBytes bytes;
@@ -158,9 +166,7 @@ std::string traffic_formula(const TrainPlan& plan) {
   if (plan.step.cp > 1) parts.emplace_back("keys and values round the ring");
   if (plan.step.mesh.tp > 1) parts.emplace_back("all-reduces of activations");
   if (plan.step.mesh.pp > 1) parts.emplace_back("boundaries of stages");
-  const int times = plan.step.zero < 2    ? 2
-                    : plan.step.zero == 2 ? plan.step.microbatches + 1
-                                          : 3 * plan.step.microbatches;
+  const int times = data_halves(plan.step);
   if (const int holders = plan.step.state_ranks(); holders < plan.step.data_ranks()) {
     parts.push_back(fmt::format("{} × Ψ(g−1)/g elements in groups of g = {}, 2 × Ψ/g·(k−1)/k across k = {}", times,
                                 holders, plan.step.data_ranks() / holders));

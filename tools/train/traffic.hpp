@@ -7,6 +7,13 @@
 
 namespace lockstep::train {
 
+/// Reduce-scatters and all-gathers of all gradients or values in a step (22.1): each sends Ψ(d − 1)/d elements.
+int data_halves(const week25::Options3d& step);
+/// Likewise of N × C activations, for each block, along the tensor axis (week 23).
+int tensor_halves(const week25::Options3d& step);
+/// Messages with a block's keys and values that a rank sends in a step (23.6).
+int context_messages(const week25::Options3d& step);
+
 /// Bytes that a rank sends in a step along each axis, the mean over all ranks.
 struct AxisBytes {
   double data = 0, context = 0, tensor = 0, pipeline = 0;

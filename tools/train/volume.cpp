@@ -67,24 +67,15 @@ std::map<int, CountedStep> counted_steps(const Trace& trace) {
   return all;
 }
 
-/// Elements along the data axis.
-std::string data_formula(const TrainPlan& plan) {
-  const week25::Options3d& o = plan.step;
-  if (!plan.request.compress.empty()) return plan.request.compress;
-  if (plan.outer) return fmt::format("2Ψ(d−1)/d / {}", plan.outer->every);
-  const int times = o.zero < 2 ? 2 : o.zero == 2 ? o.microbatches + 1 : 3 * o.microbatches;
-  if (o.is_hybrid()) return fmt::format("{}Ψ(g−1)/g + 2Ψ(k−1)/gk", times);
-  return fmt::format("{}Ψ(d−1)/d", times);
-}
-
 /// Elements along an axis, in the letters of meanings().
 std::string formula_of(const TrainPlan& plan, const std::string& axis) {
   const week25::Options3d& o = plan.step;
-  const int forwards = o.recompute == week22::Recompute::full ? 2 : 1, cut = o.sequence_parallel ? 1 : 0;
-  if (axis == "tensor") return fmt::format("{}LNC(t−1)/t + …", 4 * forwards + 4 + 2 * cut);
+  if (axis == "tensor") return fmt::format("{}LNC(t−1)/t + …", tensor_halves(o));
   if (axis == "pipeline") return o.sequence_parallel ? "NC/t a boundary + …" : "NC a boundary + …";
-  if (axis == "context") return fmt::format("{}LNK", (forwards + 1) * (o.cp - 1) + o.cp);
-  return data_formula(plan);
+  if (axis == "context") return fmt::format("{}LNK", context_messages(o));
+  if (!plan.request.compress.empty()) return plan.request.compress;
+  if (o.is_hybrid()) return fmt::format("{}Ψ(g−1)/g + 2Ψ(k−1)/gk", data_halves(o));
+  return fmt::format("{}Ψ(d−1)/d", data_halves(o));
 }
 
 /// What the letters stand for in this run.
@@ -130,6 +121,9 @@ TrainRequest counted_run(TrainRequest request) {
   for (const char* option : {"--steps", "--trace", "--checkpoint", "--resume", "--explain-as", "--emulate"})
     if (request.asks(option))
       throw Error(Verdict::usage, fmt::format("{} has no effect on what a step sends: leave it out", option));
+  if (request.outer_steps > 0)
+    throw Error(Verdict::usage,
+                "--outer-steps: no step sends what the next one does, so one says nothing of the others");
   if (request.phantom && !request.every_rank)
     throw Error(Verdict::usage,
                 "--phantom runs one rank of each stage, and what is counted is what all send: add --every-rank");
@@ -139,11 +133,18 @@ TrainRequest counted_run(TrainRequest request) {
   return request;
 }
 
-std::vector<CountedTraffic> counted_traffic(const TrainPlan& plan, const Trace& trace) {
-  const std::map<int, CountedStep> steps = counted_steps(trace);
+std::vector<CountedTraffic> counted_traffic(const TrainPlan& plan) {
+  RunOptions traced = plan.run;
+  traced.trace = true;
+  TrainLog log(plan, nullptr);
+  checkpoint::Disk disk;
+  StopSignals signals(false);
+  const Outcome outcome = run(traced, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
+  if (!outcome.passed()) throw Error(outcome.verdict, outcome.message);
+  const std::map<int, CountedStep> steps = counted_steps(outcome.trace);
   std::map<std::pair<std::string, std::string>, CountedTraffic> found;
   const double ranks = plan.run.ranks;
-  for (const TraceEvent& event : trace.events) {
+  for (const TraceEvent& event : outcome.trace.events) {
     if (event.kind != TraceEvent::Kind::transfer || !steps.at(event.rank).has(event)) continue;
     const std::string collective = region_of(event.name);
     const CountedTraffic* last = nullptr;
@@ -168,17 +169,10 @@ std::vector<CountedTraffic> counted_traffic(const TrainPlan& plan, const Trace& 
 int report_volume(const TrainRequest& request, int available_ranks) {
   if (std::string_view(backend_name()) != "sim")
     throw Error(Verdict::usage, "what a step sends is counted in the simulator: leave out --backend");
-  TrainPlan plan = make_plan(counted_run(request), available_ranks);
+  const TrainPlan plan = make_plan(counted_run(request), available_ranks);
   if (plan.run.ranks == 1) throw Error(Verdict::usage, "one rank sends nothing: try --dp 4");
-  plan.run.trace = true;
-  TrainLog log(plan, nullptr);
-  checkpoint::Disk disk;
-  StopSignals signals(false);
-  const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
-  if (!outcome.passed()) throw Error(outcome.verdict, outcome.message);
-
+  const std::vector<CountedTraffic> collectives = counted_traffic(plan);
   const AxisBytes predicted = predicted_traffic(plan, kCounted);
-  const std::vector<CountedTraffic> collectives = counted_traffic(plan, outcome.trace);
   const std::pair<const char*, double> axes[] = {{"data", predicted.data},
                                                  {"context", predicted.context},
                                                  {"tensor", predicted.tensor},

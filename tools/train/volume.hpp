@@ -19,10 +19,10 @@ struct CountedTraffic {
 /// Error(usage) where options ask for anything else.
 TrainRequest counted_run(TrainRequest request);
 
-/// Of the third step in a trace of all ranks. Messages between ranks that differ in their place among a pipeline's
-/// stages are the pipeline's, and so on; of ranks that share sequences, those inside ring attention the context's, and
-/// others the data's.
-std::vector<CountedTraffic> counted_traffic(const TrainPlan& plan, const Trace& trace);
+/// Runs the plan of a counted_run, and counts the third step. Messages between ranks that differ in their place among a
+/// pipeline's stages are the pipeline's, and so on; of ranks that share sequences, those inside ring attention the
+/// context's, and others the data's. Throws Error where the run does not pass.
+std::vector<CountedTraffic> counted_traffic(const TrainPlan& plan);
 
 /// Runs, prints the table, and writes --json and --csv. Returns an exit code.
 int report_volume(const TrainRequest& request, int available_ranks);

@@ -3,24 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
 namespace {
-
-/// Runs like ./lab volume; its plan is left in `plan`.
-std::vector<CountedTraffic> counted(const TrainRequest& request, TrainPlan& plan) {
-  plan = make_plan(counted_run(request), 0);
-  plan.run.trace = true;
-  TrainLog log(plan, nullptr);
-  checkpoint::Disk disk;
-  StopSignals signals(false);
-  const Outcome outcome = run(plan.run, [&](Rank me) { return train_rank(me, plan, log, disk, signals); });
-  EXPECT_TRUE(outcome.passed()) << outcome.message;
-  return counted_traffic(plan, outcome.trace);
-}
 
 double along(const std::vector<CountedTraffic>& all, const std::string& axis) {
   double sum = 0;
@@ -44,8 +30,8 @@ TEST(Volume, EachAxisSendsWhatItsFormulaSays) {
     request.zero = l.zero;
     request.sequence_parallel = l.cut;
     request.overlap_gather = l.gather;
-    TrainPlan plan;
-    const std::vector<CountedTraffic> all = counted(request, plan);
+    const TrainPlan plan = make_plan(counted_run(request), 0);
+    const std::vector<CountedTraffic> all = counted_traffic(plan);
     const AxisBytes expected = predicted_traffic(plan, 2);
     const std::string layout = fmt::format("dp {} cp {} tp {} pp {} zero {}", l.dp, l.cp, l.tp, l.pp, l.zero);
     EXPECT_NEAR(along(all, "data"), expected.data, 1e-3) << layout;
@@ -63,6 +49,9 @@ TEST(Volume, WhatAStepDoesNotSendIsRefused) {
   EXPECT_THROW(counted_run(request), Error);
   request.typed = {"--dp"};
   EXPECT_NO_THROW(counted_run(request));
+  request.outer_steps = 8;
+  EXPECT_THROW(counted_run(request), Error);
+  request.outer_steps = 0;
   request.phantom = true;
   EXPECT_THROW(counted_run(request), Error);
 }
