@@ -13,7 +13,7 @@ from folder import chart_of
 from folder_page import figure_of
 from html_parts import cell, note, section, table
 from reading import read
-from results import decimal_text, percent, seconds_text
+from results import amount, decimal_text, percent, seconds_text
 from roofline import ROOFS
 from roofline import chart as roofline_chart
 from row_words import what_and_mesh
@@ -86,10 +86,6 @@ def roofline(results, best):
     operations = [row for row in results.rows if row.get("kind") == "operation"]
     roofs = {field: results.context.get(field) for field in ROOFS}
     return roofline_chart(results, operations, cluster=best["cluster"], **roofs)
-
-
-def amount(value):
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def span_of(value, ratios):

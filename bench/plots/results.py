@@ -59,6 +59,11 @@ def bytes_text(count):
     return f"{count:g} B"
 
 
+def amount(value):
+    """Of money or hours: three digits, and all of a larger number's."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def decimal_text(count):
     """Bytes in units of a thousand, as memories of GPUs are counted; "–" for none."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -14,7 +14,7 @@ from folder import KINDS, Chart, Kind, chart_of
 from folder_page import figure_of
 from html_parts import context_table, note, section, table
 from reading import read
-from results import decimal_text, off, percent, seconds_text
+from results import amount, decimal_text, off, percent, seconds_text
 from roofline import ROOFS, operations_of_trace
 from roofline import chart as roofline_chart
 from row_words import has_width, mesh, times, what_and_mesh
@@ -220,13 +220,9 @@ def money(row, price):
         return ""
     hours = 1e9 / row["tokens_per_second"] * row["ranks"] / 3600
     return note(
-        f"A billion tokens take {decimal(hours)} hours of a rank at this speed, and cost"
-        f" <b>{decimal(hours * price)}</b> at {price:g} for a rank and hour."
+        f"A billion tokens take {amount(hours)} hours of a rank at this speed, and cost"
+        f" <b>{amount(hours * price)}</b> at {price:g} for a rank and hour."
     )
-
-
-def decimal(value):
-    return f"{value:.0f}" if value >= 999.5 else f"{value:.3g}"
 
 
 def configuration(run):

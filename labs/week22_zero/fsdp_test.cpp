@@ -99,6 +99,20 @@ TEST(Lab22_4a, ReleaseFreesTheGradientsToo) {
   run_cases(program, judge, {.ranks = {1, 2, 3}, .sizes = sizes_of({1, 2}), .unit = "tensor"});
 }
 
+/// Judges what each rank counted: two bytes for each element that others hold or get. "rank 1, {moved} 8 bytes {what}".
+auto two_bytes_an_element(const char* moved, const char* what) {
+  return [moved, what](const Case& c, const Outcome& outcome) -> std::string {
+    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const auto expected = 2 * static_cast<double>(others_elements(units, rank, c.ranks));
+      if (outcome.values[rank][0] != expected)
+        return fmt::format("rank {}, {} {} bytes {}, expected {}: 2 per element", rank, moved, outcome.values[rank][0],
+                           what, expected);
+    }
+    return "";
+  };
+}
+
 /// Shards in fp32, computing in bf16: what travels is what the model computes with.
 TEST(Lab22_4a, UnitsAreGatheredInTheComputeType) {
   const auto program = [](Rank dp, const Case& c) {
@@ -109,19 +123,8 @@ TEST(Lab22_4a, UnitsAreGatheredInTheComputeType) {
         static_cast<double>(testing::required_visits_to(ledger, "all_gather", "where a unit's values are gathered")
                                 .traffic.bytes_received)};
   };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
-    for (int rank = 0; rank < c.ranks; ++rank) {
-      const auto expected = 2 * static_cast<double>(others_elements(units, rank, c.ranks));
-      if (outcome.values[rank][0] != expected)
-        return fmt::format(
-            "rank {}, kept in fp32, computed in bf16: received {} bytes of values, expected {}: 2 per "
-            "element",
-            rank, outcome.values[rank][0], expected);
-    }
-    return "";
-  };
-  run_cases(program, judge, {.ranks = {2, 3}, .sizes = sizes_of({1, 5}), .unit = "tensor"});
+  run_cases(program, two_bytes_an_element("kept in fp32, computed in bf16: received", "of values"),
+            {.ranks = {2, 3}, .sizes = sizes_of({1, 5}), .unit = "tensor"});
 }
 
 // Part b -------------------------------------------------------------------------------------------------------------
@@ -242,19 +245,8 @@ TEST(Lab22_4b, AnAverageIsAddedInTheTypeOfItsShare) {
         testing::required_visits_to(ledger, "reduce_scatter", "where a unit's gradients are reduced")
             .traffic.bytes_sent)};
   };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const std::vector<Unit> units = scripted_units(scripted_table(c.size));
-    for (int rank = 0; rank < c.ranks; ++rank) {
-      const auto expected = 2 * static_cast<double>(others_elements(units, rank, c.ranks));
-      if (outcome.values[rank][0] != expected)
-        return fmt::format(
-            "rank {}, computed in fp32, reduced in bf16: sent {} bytes to reduce gradients, expected {}: "
-            "2 per element",
-            rank, outcome.values[rank][0], expected);
-    }
-    return "";
-  };
-  run_cases(program, judge, {.ranks = {2, 3}, .sizes = sizes_of({1, 5}), .unit = "tensor", .cause = wrong_fsdp_a});
+  run_cases(program, two_bytes_an_element("computed in fp32, reduced in bf16: sent", "to reduce gradients"),
+            {.ranks = {2, 3}, .sizes = sizes_of({1, 5}), .unit = "tensor", .cause = wrong_fsdp_a});
 }
 
 }  // namespace
