@@ -71,8 +71,9 @@ fi
 frontend=${LOCKSTEP_CUDNN_FRONTEND:-$(python3 "$root/cmake/cudnn_frontend.py" 2> /dev/null)} || frontend=''
 [ -n "$frontend" ] || frontend=$(folder_of cudnn_frontend.h 2> /dev/null)
 if [ -f "$frontend/cudnn_frontend.h" ]; then
-  mkdir -p "$third/cudnn_frontend"
-  cp -rL "$frontend"/cudnn_*.h "$frontend/cudnn_frontend" "$third/cudnn_frontend/"
+  kept=$third/cudnn_frontend/include  # its headers include each other as "../include/…"
+  mkdir -p "$kept"
+  cp -rL "$frontend"/cudnn_*.h "$frontend/cudnn_frontend" "$kept/"
 else
   echo "gpu-pack: no headers of cuDNN's frontend (python3 -m pip install --no-deps nvidia-cudnn-frontend): attention by our kernels alone" >&2
 fi

@@ -110,7 +110,7 @@ configure() {
   cuda_libraries=$(timeout 20 python3 -c 'import glob, nvidia; print(";".join(sorted({f.rsplit("/", 2)[0] for p in nvidia.__path__
     for name in ("cublasLt", "cudart", "cudnn", "nvrtc") for f in glob.glob(f"{p}/*/lib/lib{name}.so*")})))' 2> /dev/null)
   [ -z "$cuda_libraries" ] || set -- "$@" -DLOCKSTEP_CUDA_LIBRARIES="$cuda_libraries"
-  [ ! -e "$third/cudnn_frontend" ] || set -- "$@" -DLOCKSTEP_CUDNN_FRONTEND="$third/cudnn_frontend"
+  [ ! -e "$third/cudnn_frontend" ] || set -- "$@" -DLOCKSTEP_CUDNN_FRONTEND="$third/cudnn_frontend/include"
   # Machine code for the GPU that is there alone; and the fake one has nothing to add to it.
   [ -z "$capability" ] || set -- "$@" -DCMAKE_CUDA_ARCHITECTURES="$capability-real" -DLOCKSTEP_FAKE_GPU=OFF
   if [ -f "$third/lib/libboost_context.a" ]; then

@@ -145,7 +145,7 @@ says "$table" '^Lockstep 0123456789ab on NVIDIA H200$' \
   '^its tokens/s over those of torch.compile +>= 1.00 +[0-9.]+$' "^compute-sanitizer's findings +0 +1$" \
   '^  gpt2-124m +20 +PyTorch, compiled' '^ring +4 +268435456' '^device_copy +8 +268435456'
 says "$work/out" '^racecheck_arithmetic +FAILED in' 'no room' 'Race reported'
-says "$doubles/configured" '-DLOCKSTEP_CUDNN_FRONTEND=[^ ]*/third_party/cudnn_frontend' '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_FAKE_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl' \
+says "$doubles/configured" '-DLOCKSTEP_CUDNN_FRONTEND=[^ ]*/third_party/cudnn_frontend/include' '-DCMAKE_CUDA_ARCHITECTURES=90-real' '-DLOCKSTEP_FAKE_GPU=OFF' '-DNCCL_ROOT=/somewhere/nvidia/nccl' \
   '-DLOCKSTEP_CUDA_LIBRARIES=/somewhere/nvidia/cu13;/elsewhere/nvidia/cublas'
 says "$doubles/builds" '--target backend_test_cuda bench_gpt_cuda lab_tool -- -k 0$' '--target lab_tool reference.week21_cuda -- '
 says_not "$doubles/builds" '--target all'
