@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <string_view>
 
 #include "bench/programs/calibrate_operations.hpp"
@@ -23,10 +24,18 @@ constexpr double kLongFlop = 1e8;                     // a longer product is a s
 constexpr std::size_t kCold = std::size_t{16} << 20;  // elements; no cache holds them
 constexpr std::size_t kMessages[] = {1, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};  // elements
 constexpr std::size_t kCopies[] = {64, 1024, 8192, 65536, 262144, 1048576, 4194304};
+constexpr std::size_t kLargeOnGpu[] = {16777216, 67108864};  // 4 MiB take a GPU less time than a message needs to start
 
 bool has_tables() {
   return std::string_view(backend_name()) == "mpi";
 }  // a link is a line in the simulator, and a GPU's
+
+/// These sizes in elements, ascending, and on a GPU larger ones.
+std::vector<std::size_t> sizes_of_line(std::span<const std::size_t> small) {
+  std::vector<std::size_t> sizes(small.begin(), small.end());
+  if (on_gpu()) sizes.insert(sizes.end(), std::begin(kLargeOnGpu), std::end(kLargeOnGpu));
+  return sizes;
+}
 
 std::vector<Reading> of_sizes(const std::vector<std::size_t>& elements) {
   std::vector<Reading> readings;
@@ -46,7 +55,7 @@ Values time_product(Rank me, const Tokens& tokens, const Reading& shape) {
 /// Times all points of a kind in turn, on all ranks at once.
 class Pass {
  public:
-  explicit Pass(Rank me) : me_(me), acts_(me, has_tables() ? kCold : kCopies[std::size(kCopies) - 1]) {}
+  explicit Pass(Rank me) : me_(me), acts_(me, has_tables() ? kCold : sizes_of_line(kCopies).back()) {}
 
   Values links(const Readings& plan) {
     for (const Reading& point : plan.messages) add(acts_.samples(acts_.exchanges(elements_of(point))));
@@ -167,11 +176,12 @@ Readings planned_readings() {
       for (std::size_t side : {16, 64, 192, 512, 1024}) plan.grid.push_back({.m = m, .n = side, .k = side});
     plan.operations = planned_operations();
   } else {
-    plan.messages = of_sizes({std::begin(kMessages), std::end(kMessages)});
-    plan.additions = of_sizes({std::begin(kCopies), std::end(kCopies)});
+    plan.messages = of_sizes(sizes_of_line(kMessages));
+    plan.additions = of_sizes(sizes_of_line(kCopies));
   }
   plan.one_way = plan.messages;
-  plan.copies = of_sizes({std::begin(kCopies), std::end(kCopies)});
+  plan.copies = of_sizes(sizes_of_line(kCopies));
+  if (on_gpu()) plan.longest = plan.copies.back().bytes;
   const std::size_t largest = on_gpu() ? 8192 : 1024;
   for (std::size_t n = 16; n <= largest; n *= 2) plan.squares.push_back({.m = n, .n = n, .k = n});
   for (DType dtype : {DType::bf16, DType::f16})

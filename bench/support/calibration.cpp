@@ -14,14 +14,13 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kLongest = 4 << 20;  // largest message in bytes for the fitted lines
-constexpr double kSmallest = 1e-15;   // noise must not make a price negative or zero
+constexpr double kSmallest = 1e-15;  // noise must not make a price negative or zero
 
-Line line_through(const std::vector<Reading>& readings, const char* what) {
+Line line_through(const std::vector<Reading>& readings, double longest, const char* what) {
   if (readings.size() < 2) throw Error(Verdict::usage, fmt::format("a line needs at least two {}", what));
   std::vector<double> bytes, seconds, weights;
   for (const Reading& reading : readings) {
-    if (reading.bytes > kLongest) continue;
+    if (reading.bytes > longest) continue;
     bytes.push_back(reading.bytes);
     seconds.push_back(std::max(reading.seconds, 1e-12));
     weights.push_back(1 / (seconds.back() * seconds.back()));
@@ -122,8 +121,8 @@ Unmeasured unmeasured_of_host(double memory_bytes, int ranks) {
 }
 
 Calibration fit_machine(const Readings& readings, const Unmeasured& rest) {
-  const Line messages = line_through(readings.messages, "messages"),
-             additions = line_through(readings.additions, "additions");
+  const Line messages = line_through(readings.messages, readings.longest, "messages"),
+             additions = line_through(readings.additions, readings.longest, "additions");
   Calibration fit{.latency_error = messages.intercept_error,
                   .seconds_per_byte_error = messages.slope_error,
                   .launch_error = additions.intercept_error,

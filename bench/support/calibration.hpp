@@ -40,7 +40,8 @@ struct Readings {
   std::vector<Reading> grid;        // f32 products of m × s and s × s, with the same s for each m; none: no table
   std::vector<Reading> operations;  // neither bound by memory nor a single product, on all ranks at once
   std::vector<Reading> footprints;  // additions of kFootprintPart bytes that cycle through `bytes`
-  double cache_bytes = 0;           // a rank's part of the last cache, according to the host
+  double longest = 4 << 20;  // bytes of the largest message, copy or addition that a fitted line takes into account
+  double cache_bytes = 0;    // a rank's part of the last cache, according to the host
   int passes = 1;
 
   /// Name and points of each kind.

@@ -90,9 +90,10 @@ judge() {
       if grep -q 'Device not supported' "$file"; then verdict=SKIPPED note='compute-sanitizer does not support this device'; fi
       ;;
     *tests)
-      total=$(sed -n 's/.*tests passed, [0-9]* tests failed out of \([0-9]*\)$/\1/p' "$file")
+      total=$(sed -n 's/.*tests passed.* out of \([0-9]*\)$/\1/p' "$file")
       skipped=$(grep -c '[*]\{3\}Skipped' "$file")
-      note="$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of .*/\1/p' "$file") failed, $skipped skipped of ${total:-no} tests${note:+, }$note"
+      fell=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of .*/\1/p' "$file")  # CTest 4 names none where none did
+      note="${fell:-0} failed, $skipped skipped of ${total:-no} tests${note:+, }$note"
       [ "$verdict$skipped" != "passed$total" ] || verdict=SKIPPED
       ;;
   esac

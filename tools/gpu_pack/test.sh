@@ -83,7 +83,7 @@ case $* in
   *week*) echo '50% tests passed, 1 tests failed out of 2'; exit 8 ;;
   *backend*) echo '1/2 Test #1: suite.backend.nccl ...***Skipped 0.1 sec'; echo '100% tests passed, 0 tests failed out of 2' ;;
   *arithmetic*) [ ! -e "$doubles/slow" ] || sleep 60; sleep 2; echo '100% tests passed, 0 tests failed out of 1' ;;
-  *bench*) echo '1/1 Test #1: gpu.bench.gpt ...***Skipped 0.1 sec'; echo '100% tests passed, 0 tests failed out of 1' ;;
+  *bench*) echo '1/1 Test #1: gpu.bench.gpt ...***Skipped 0.1 sec'; echo '100% tests passed out of 1' ;;
   *) echo '100% tests passed, 0 tests failed out of 9' ;;
 esac
 END

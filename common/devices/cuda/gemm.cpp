@@ -89,13 +89,23 @@ bool Gemm::take_the_short_way(const kernels::Queue& queue, const Matrix& c, cons
                               const Slice& bias) {
   const DType dtype = a.slice.dtype(), c_dtype = c.slice.dtype();
   if (a.n() == 0 || b.slice.dtype() != dtype || (c_dtype != dtype && c_dtype != DType::f32)) return false;
-  if (!bias.empty() && bias.dtype() != c_dtype && c_dtype != DType::f32) return false;  // it would be rounded
+  const bool suited = dtype == DType::f32 || (suits_tensor_cores(c) && suits_tensor_cores(a) && suits_tensor_cores(b));
+  const bool accumulate = into == Into::accumulate;
   Product product = product_of(c, a, b);
-  product.bias = fitting_bias(queue, bias, c_dtype);
-  product.accumulate = into == Into::accumulate;
+  product.accumulate = accumulate;
+  // cuBLASLt would round to 16 bits before it adds the bias (seen on an H100: in += and at odd places), or the bias.
+  const bool bias_apart = !bias.empty() && c_dtype != DType::f32 && (bias.dtype() != c_dtype || accumulate || !suited);
+  float* sum = nullptr;
+  if (bias_apart) {
+    product.c = sum = Cut(queue.workspace.take(Cut::bytes<float>(c.slice.size()))).next<float>(c.slice.size());
+    product.c_dtype = DType::f32;
+    product.accumulate = false;
+  } else {
+    product.bias = fitting_bias(queue, bias, c_dtype);
+  }
   if (!library_.run(product)) return false;
-  if (dtype != DType::f32 && !(suits_tensor_cores(c) && suits_tensor_cores(a) && suits_tensor_cores(b)))
-    ++slow_paths().products_at_odd_places;
+  if (bias_apart) finish_product(queue, array(c.slice), sum, array(bias), c.n(), accumulate);
+  if (!suited) ++slow_paths().products_at_odd_places;
   return true;
 }
 

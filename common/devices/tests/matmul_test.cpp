@@ -1,4 +1,6 @@
 // Matrix products in every transposition, storage and shape, sums of rows, and independence of the number of threads.
+#include <fmt/format.h>
+
 #include "common/devices/tests/near.hpp"
 #include "common/devices/tests/reference.hpp"
 #include "common/devices/tests/serial_backend.hpp"
@@ -34,7 +36,10 @@ void check_product(Bench& bench, Shape shape, bool a_transposed, bool b_transpos
   }
   matmul(bench.me, matrix(c, m, n), a, b, into, added);
   // At worst k products summed one after another, and the start.
-  expect_near(bench.read(c), exact.value, dtype, static_cast<double>(k) + 2, exact.magnitude, "matmul");
+  const std::string what =
+      fmt::format("{} × {} × {}{}{}{}{}", m, k, n, a_transposed ? " aᵀ" : "", b_transposed ? " bᵀ" : "",
+                  into == Into::accumulate ? " +=" : "", bias ? " bias" : "");
+  expect_near(bench.read(c), exact.value, dtype, static_cast<double>(k) + 2, exact.magnitude, what.c_str());
 }
 
 TEST(Matmul, EveryShapeTranspositionAndStorage) {

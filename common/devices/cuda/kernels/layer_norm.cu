@@ -12,7 +12,7 @@ namespace {
 constexpr float kEpsilon = 1e-5f;
 constexpr int kForwardThreads = 512, kForwardKept = 2;  // rows of 8,192 elements are read once
 constexpr Index kFewestRows = 4;        // per block in the backward: fewer would leave more sums than elements
-constexpr Index kBackwardAtOnce = 576;  // threads per multiprocessor, limited by their 110 registers
+constexpr Index kBackwardAtOnce = 512;  // threads per multiprocessor, limited by their 125 registers
 constexpr int kBackwardThreads = 512;   // in the backward, a thread keeps the sums of its first pack
 
 template <class T>
@@ -67,9 +67,22 @@ struct Columns {
   float g[kPack];  // dy · weight
 };
 
+/// What a thread reads of a row.
 template <class T>
-__device__ inline Columns columns_of(const T* x, const T* dy, const Array& weight, Row row, Index i, Index columns) {
-  const Pack<T> in = load(x, i, columns), gradient = load(dy, i, columns);
+struct Loaded {
+  Pack<T> x, dy, dx;  // dx: if accumulating
+};
+
+template <class T>
+__device__ inline Loaded<T> load_row(const T* x, const T* dy, const T* dx, Index i, Index columns, bool accumulate) {
+  Loaded<T> loaded{load(x, i, columns), load(dy, i, columns), {}};
+  if (accumulate) loaded.dx = load(dx, i, columns);
+  return loaded;
+}
+
+template <class T>
+__device__ inline Columns columns_of(const Loaded<T>& loaded, const Array& weight, Row row, Index i, Index columns) {
+  const Pack<T>&in = loaded.x, &gradient = loaded.dy;
   Columns c;
   load_floats(c.g, weight, i, columns);
 #pragma unroll
@@ -83,11 +96,12 @@ __device__ inline Columns columns_of(const T* x, const T* dy, const Array& weigh
 
 /// Writes dx = before + …
 template <class T>
-__device__ inline void write_dx(T* dx, const Columns& c, Row row, float2 means, const float (&before)[kPack], Index i,
-                                Index columns) {
+__device__ inline void write_dx(T* dx, const Columns& c, Row row, float2 means, const Pack<T>& before, bool accumulate,
+                                Index i, Index columns) {
   float out[kPack];
 #pragma unroll
-  for (int j = 0; j < kPack; ++j) out[j] = before[j] + row.reciprocal * (c.g[j] - means.x - c.norm[j] * means.y);
+  for (int j = 0; j < kPack; ++j)
+    out[j] = (accumulate ? widen(before.at[j]) : 0.0f) + row.reciprocal * (c.g[j] - means.x - c.norm[j] * means.y);
   store_floats(dx, i, columns, out);
 }
 
@@ -103,6 +117,11 @@ __global__ void __launch_bounds__(kBackwardThreads)
   float* dbias = dweight + columns;
   float dweight_kept[kPack] = {}, dbias_kept[kPack] = {};
 
+  const auto mine_of = [&](Index n) {
+    return load_row(x + n * columns, dy + n * columns, dx + n * columns, mine * kPack, columns, accumulate);
+  };
+  Loaded<T> next{};
+  if (mine < packs && first < last) next = mine_of(first);
   for (Index n = first; n < last; ++n) {
     const T* x_row = x + n * columns;
     const T* dy_row = dy + n * columns;
@@ -116,11 +135,11 @@ __global__ void __launch_bounds__(kBackwardThreads)
         sums.y += c.g[j] * c.norm[j];
       }
     };
+    const Loaded<T> loaded = next;
+    if (mine < packs && n + 1 < last) next = mine_of(n + 1);  // is read while this row's sums are computed
     Columns kept;
-    float before[kPack] = {};  // previous dx, if accumulating: loads while the sums are computed
     if (mine < packs) {
-      if (accumulate) load_floats(before, dx_row, mine * kPack, columns);
-      kept = columns_of(x_row, dy_row, weight, row, mine * kPack, columns);
+      kept = columns_of(loaded, weight, row, mine * kPack, columns);
       add_sums(kept);
 #pragma unroll
       for (int j = 0; j < kPack; ++j) {
@@ -129,7 +148,8 @@ __global__ void __launch_bounds__(kBackwardThreads)
       }
     }
     for (Index p = mine + step; p < packs; p += step) {
-      const Columns c = columns_of(x_row, dy_row, weight, row, p * kPack, columns);
+      const Columns c =
+          columns_of(load_row(x_row, dy_row, dx_row, p * kPack, columns, false), weight, row, p * kPack, columns);
       add_sums(c);
       float w[kPack] = {}, b[kPack] = {};
       if (n > first) {
@@ -146,11 +166,10 @@ __global__ void __launch_bounds__(kBackwardThreads)
     }
     sums = block_sum(sums, scratch);
     const float2 means = make_float2(sums.x / static_cast<float>(columns), sums.y / static_cast<float>(columns));
-    if (mine < packs) write_dx(dx_row, kept, row, means, before, mine * kPack, columns);
+    if (mine < packs) write_dx(dx_row, kept, row, means, loaded.dx, accumulate, mine * kPack, columns);
     for (Index p = mine + step; p < packs; p += step) {
-      float added[kPack] = {};
-      if (accumulate) load_floats(added, dx_row, p * kPack, columns);
-      write_dx(dx_row, columns_of(x_row, dy_row, weight, row, p * kPack, columns), row, means, added, p * kPack,
+      const Loaded<T> more = load_row(x_row, dy_row, dx_row, p * kPack, columns, accumulate);
+      write_dx(dx_row, columns_of(more, weight, row, p * kPack, columns), row, means, more.dx, accumulate, p * kPack,
                columns);
     }
   }

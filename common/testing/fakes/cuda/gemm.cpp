@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -106,7 +108,25 @@ void sum_stretch(std::vector<float>& lanes, const Order& order, const float* a, 
     for (std::size_t i = 0; i < half * n; ++i) lanes[i] += lanes[half * n + i];
 }
 
+float rounded(float value, DType dtype) {
+  std::array<std::byte, sizeof(float)> bits{};
+  store(bits.data(), 0, dtype, value);
+  return load_as_float(bits.data(), 0, dtype);
+}
+
+/// Like cuBLASLt 13.1 on an H100: a 16-bit sum is rounded before a bias is added to it, in += and where rows do not
+/// begin at multiples of 16 bytes.
+bool rounds_before_bias(const Product& p) {
+  const auto odd = [](const void* data, std::size_t length, DType dtype) {
+    return (reinterpret_cast<std::uintptr_t>(data) | length * bytes_of(dtype)) % 16 != 0;
+  };
+  return p.bias && p.epilogue == Epilogue::none && p.c_dtype != DType::f32 &&
+         (p.accumulate || odd(p.c, p.n, p.c_dtype) || odd(p.a, p.a_transposed ? p.m : p.k, p.dtype) ||
+          odd(p.b, p.b_transposed ? p.k : p.n, p.dtype));
+}
+
 void multiply(const Product& p, const Order& order) {
+  const bool rounds = rounds_before_bias(p);
   const std::vector<float> a = widened(p.a, p.dtype, p.m, p.k, p.a_transposed);
   const std::vector<float> b = widened(p.b, p.dtype, p.k, p.n, p.b_transposed);
   std::vector<float> row(p.n), lanes;
@@ -119,6 +139,7 @@ void multiply(const Product& p, const Order& order) {
     }
     for (std::size_t j = 0; j < p.n; ++j) {
       if (p.accumulate) row[j] += load_as_float(p.c, i * p.n + j, p.c_dtype);
+      if (rounds) row[j] = rounded(row[j], p.c_dtype);
       if (p.bias) row[j] += load_as_float(p.bias, j, p.c_dtype);
       store(p.c, i * p.n + j, p.c_dtype, after_epilogue(p, i * p.n + j, row[j]));
     }
