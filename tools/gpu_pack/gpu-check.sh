@@ -8,14 +8,15 @@
 #   benchmarks  a GPT's training step, also in PyTorch where that is; all-reduces
 #   tuned       the smaller model's step again, with products that were timed (LOCKSTEP_TUNE)
 #   attention   that step with our attention and with cuDNN's (LOCKSTEP_ATTENTION)
+#   rates       PyTorch's products by shape, attention, copies, and the host's time for an operation
 #   labs        all labs' tests on the GPU
 #   sanitizer   memory errors and races of the kernels, where compute-sanitizer is
 #   pytorch     a larger model's step in PyTorch
 # Without --stages all of them. What does not fit into the budget (570 s) is SKIPPED, and said; another call with
 # --stages goes on there: build and results are kept.
 #
-# Needs nvcc, cuBLASLt and the CUDA runtime (the toolkit's, or those that PyTorch brought), CMake 3.25, a C++20 compiler, and Ninja or make. Nothing is installed, and nothing is written
-# outside this folder, the results (default: results/ beside this script) and their archive (default: DIR.tar.gz).
+# Needs nvcc, cuBLASLt and the CUDA runtime (the toolkit's, or those that PyTorch brought), CMake 3.25, a C++20 compiler,
+# and Ninja or make. Nothing is installed, and nothing is written outside this folder, the results (default: results/ beside this script) and their archive (default: DIR.tar.gz).
 # Exit code 0: everything that ran passed; 1: something did not; 2: nothing could be done. Without a GPU it builds, and
 # measures nothing.
 set -u
@@ -25,13 +26,13 @@ third=$here/third_party
 build=$here/build
 results=$here/results
 archive=''
-all_stages='tests benchmarks tuned attention labs sanitizer pytorch'
+all_stages='tests benchmarks tuned attention rates labs sanitizer pytorch'
 stages=$all_stages
 budget=570
 jobs=''
 command="gpu-check.sh${*:+ $*}"
 
-usage() { sed -n '2,19s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,21s/^# \{0,1\}//p' "$0"; }
 cannot() {
   echo "gpu-check: $*" >&2
   exit 2

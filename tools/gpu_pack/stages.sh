@@ -163,9 +163,12 @@ measure() {
   # shellcheck disable=SC2086  # a list of words
   act "$name" "$limit" $launcher "$programs/$program" "$@" --json "$results/$name.json" --csv "$results/$name.csv"
 }
-pytorch_step() { # pytorch_step MODEL: eager and compiled
+with_pytorch() { # with_pytorch NAME
   [ -n "${torch:-}" ] || torch=$(timeout 60 python3 -c 'import torch; print(torch.cuda.is_available())' 2> /dev/null)
-  [ "$torch" = True ] || { skip "pytorch_$1" 'no PyTorch that sees the GPU'; return 1; }
+  [ "$torch" = True ] || { skip "$1" 'no PyTorch that sees the GPU'; return 1; }
+}
+pytorch_step() { # pytorch_step MODEL: eager and compiled
+  with_pytorch "pytorch_$1" || return 1
   act "pytorch_$1" 150 python3 "$source/bench/programs/pytorch_step.py" --model "$1" --device cuda --dtype bf16 --batch $batch \
     --sequence 1024 --vocabulary $vocabulary --steps 20 --compile both --json "$results/pytorch_$1.json"
 }
@@ -211,6 +214,10 @@ run_attention() {
     # shellcheck disable=SC2086  # a list of words
     LOCKSTEP_ATTENTION=$who measure attention_$who 60 bench_gpt_cuda --model gpt2-124m --operations 20 --vocabulary $vocabulary --batch $batch --sequence 1024 ${known:+--machine $known}
   done
+}
+
+run_rates() {
+  on_a_gpu rates && with_pytorch rates && act rates 120 python3 "$source/tools/gpu_pack/rates.py" "$results/rates.json"
 }
 
 run_labs() {

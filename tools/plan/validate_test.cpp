@@ -8,6 +8,9 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
@@ -66,6 +69,34 @@ TEST(Library, ProductsPayForWhatTheyWrite) {
   }
   const double long_load = rate(1, 10240, 10240, 10240) / 719.72;
   EXPECT_TRUE(long_load > 0.85 && long_load < 1) << "a run of hours against a loop of seconds: " << long_load;
+}
+
+TEST(Library, OurOwnProducts) {  // docs/results/gpus.md
+  for (const auto& [table, from, to] :
+       {std::tuple{"products-h100", 1.04, 1.1}, std::tuple{"products-h200", 1.03, 1.09}}) {
+    const Json own = published(std::string("calibrate/") + table);
+    const Machine machine = find_machine(own.at("machine").get<std::string>(), kMachines).as_library();
+    std::vector<double> ratios;  // predicted over measured
+    const auto compare = [&](std::size_t m, std::size_t n, std::size_t k, double tflop_per_second) {
+      const auto flop = static_cast<double>(2 * m * n * k);
+      if (flop < 1e10) return;  // the launch decides
+      const Operation product{.flop = flop,
+                              .bytes = 2 * static_cast<double>(m * n + m * k + n * k),
+                              .dtype = DType::bf16,
+                              .matmul = true,
+                              .mnk = {m, n, k}};
+      ratios.push_back(machine.seconds(product) / (flop / (1e12 * tflop_per_second)));
+    };
+    for (const Json& row : own.at("rows")) {
+      const auto m = row[0].get<std::size_t>(), n = row[1].get<std::size_t>(), k = row[2].get<std::size_t>();
+      compare(m, n, k, row[3].get<double>());
+      compare(m, k, n, row[4].get<double>());
+      compare(n, k, m, row[5].get<double>());
+    }
+    EXPECT_GT(ratios.size(), 500u);
+    const double middle = median(ratios).value;
+    EXPECT_TRUE(middle > from && middle < to) << table << ": " << middle;
+  }
 }
 
 TEST(Library, AllReducesFollowTheirCurve) {
