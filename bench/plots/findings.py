@@ -189,9 +189,11 @@ KINDS = ("simulated", "measured", "emulated")
 
 
 def predictions(found):
-    """{kind: [(predicted, seconds, quiet)]} of every row of every result that has both times."""
+    """{kind: [(predicted, seconds, quiet)]} of every row of every result that has both times. Parts of a step, which do
+    not say whether the computer was quiet, are as quiet as the steps beside them."""
     points = {kind: [] for kind in KINDS}
     for results in found:
+        all_quiet = all(r["quiet"] is not False for r in results.rows if "quiet" in r)
         for r in results.rows:
             predicted, seconds = r.get("predicted_seconds"), r.get("seconds")
             if (
@@ -203,7 +205,7 @@ def predictions(found):
                 and seconds > 0
             ):
                 kind = "emulated" if r.get("emulated") else "simulated" if r["backend"] == "sim" else "measured"
-                points[kind].append((predicted, seconds, r.get("quiet") is not False))
+                points[kind].append((predicted, seconds, r.get("quiet", all_quiet) is not False))
     return {kind: of_kind for kind, of_kind in points.items() if of_kind}
 
 

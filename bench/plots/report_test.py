@@ -72,6 +72,17 @@ class Collectives(unittest.TestCase):
 
 
 class Accuracy(unittest.TestCase):
+    def test_a_part_of_a_step_is_as_quiet_as_the_steps_beside_it(self):
+        def quiet(*of_steps):
+            row = dict(RING, backend="mpi", seconds=1.0, predicted_seconds=2.0)
+            rows = [row] + [dict(row, quiet=of_step) for of_step in of_steps]
+            (points,) = findings.predictions([results("a.json", rows)]).values()
+            return [point[2] for point in points]
+
+        self.assertEqual(quiet(True, False), [False, True, False])
+        self.assertEqual(quiet(True), [True, True])
+        self.assertEqual(quiet(), [True])
+
     ROWS = [
         {"algorithm": "ring", "predicted_seconds": 1.1, "seconds": 1.0, "quiet": True},
         {"algorithm": "ring", "predicted_seconds": 0.5, "seconds": 1.0, "quiet": False},

@@ -99,6 +99,12 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
   return rows;
 }
 
+std::string name_of_gpu() {
+  for (const auto& [what, version] : library_versions())
+    if (what == "gpu") return version;
+  return "a GPU";
+}
+
 void calibrate(Bench& bench, std::string output) {
   if (bench.ranks() == std::vector<int>{1} || bench.ranks().size() != 1)
     throw Error(Verdict::usage,
@@ -115,7 +121,9 @@ void calibrate(Bench& bench, std::string output) {
   fit.machine.name = std::filesystem::path(output).stem().string();
   Context context = bench.context();
   fit.machine.description = fmt::format("{} with {} ranks, measured by ./lab calibrate on {}",
-                                        simulated() ? "the simulated machine " + options.machine.name : context.machine,
+                                        simulated() ? "the simulated machine " + options.machine.name
+                                        : on_gpu()  ? name_of_gpu()
+                                                    : context.machine,
                                         options.ranks, context.date);
   const std::vector<Row> rows = compare(fit.machine, readings);
   for (const Row& row : rows) bench.report(row);

@@ -177,10 +177,11 @@ Explained explain(const ZeroShape& shape, int stage, int ranks, Category kind, b
     return element * static_cast<double>(week22::most_elements(layout.units, layout.usage_order, pass, ahead, behind));
   };
   const std::size_t ahead = o.overlap ? static_cast<std::size_t>(o.prefetch) : 0;
+  const bool behind = o.overlap && (stage == 2 || ahead > 0);  // a reduction runs beside main
   if (kind == Category::gradient && stage >= 2)
-    explained.add(stage == 2 ? whole(Pass::backward, 0, o.overlap)
-                             : element * static_cast<double>(most_gradients(layout, ahead, o.overlap && ahead > 0)),
-                  list_units(0, o.overlap, "whole gradients of the units in use"));
+    explained.add(stage == 2 ? whole(Pass::backward, 0, behind)
+                             : element * static_cast<double>(most_gradients(layout, ahead, behind)),
+                  list_units(0, behind, "whole gradients of the units in use"));
   if (kind == Category::parameter && stage == 3) {
     explained.add(std::max(whole(Pass::forward, ahead, false), whole(Pass::backward, ahead, false)),
                   list_units(ahead, false, "the gathered units in use"));

@@ -117,12 +117,13 @@ float rounded(float value, DType dtype) {
 /// Like cuBLASLt 13.1 on an H100: a 16-bit sum is rounded before a bias is added to it, in += and where rows do not
 /// begin at multiples of 16 bytes.
 bool rounds_before_bias(const Product& p) {
-  const auto odd = [](const void* data, std::size_t length, DType dtype) {
-    return (reinterpret_cast<std::uintptr_t>(data) | length * bytes_of(dtype)) % 16 != 0;
+  const auto odd = [](const void* data, std::size_t rows, std::size_t length, DType dtype) {
+    return reinterpret_cast<std::uintptr_t>(data) % 16 != 0 || (rows > 1 && length * bytes_of(dtype) % 16 != 0);
   };
   return p.bias && p.epilogue == Epilogue::none && p.c_dtype != DType::f32 &&
-         (p.accumulate || odd(p.c, p.n, p.c_dtype) || odd(p.a, p.a_transposed ? p.m : p.k, p.dtype) ||
-          odd(p.b, p.b_transposed ? p.k : p.n, p.dtype));
+         (p.accumulate || odd(p.c, p.m, p.n, p.c_dtype) ||
+          odd(p.a, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.dtype) ||
+          odd(p.b, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, p.dtype));
 }
 
 void multiply(const Product& p, const Order& order) {
