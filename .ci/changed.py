@@ -19,12 +19,14 @@ import sys
 from layers import files_of, includes, with_includers
 from outputs import OTHER_PAGES
 
+# Of common/ what no exercise is built with on the CPU: what GPUs and the fake GPU need, and tests.
+COMMON = r"common/(?!(devices|backends)/(cuda|nccl|tests)/|testing/fakes/|(\w+/)*tests/)"
 SHARED = {  # a change here concerns everything
     "files": re.compile(r"\.clang-tidy$|\.ci/(tidy\.sh|clang_tidy/)"),
     "exercises": re.compile(
-        r"(common|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"
+        rf"({COMMON}|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"
     ),
-    "handouts": re.compile(r"(common|cmake|tools/course|labs/CMakeLists|\.ci/outputs)"),
+    "handouts": re.compile(rf"({COMMON}|cmake|tools/course|labs/CMakeLists|\.ci/outputs)"),
     "gpu": re.compile(
         r"(common|solutions|launch|cmake|labs/trainer|bench/(programs|support)|tools/(train|gpu_pack)|.*CMake"
         r"|\.ci/(gpu|kernels))"

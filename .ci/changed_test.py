@@ -3,7 +3,7 @@
 
 import unittest
 
-from changed import exercises_of, read_again, with_includers
+from changed import SHARED, exercises_of, read_again, with_includers
 
 EDGES = [
     ("a/one.cpp", "a/one.hpp"),
@@ -35,6 +35,13 @@ class Changed(unittest.TestCase):
         }
         for path in "solutions/w/ring.cpp", "labs/w/ring_test.cpp", "tools/mutants/w/ring.json":
             self.assertEqual(list(exercises_of({path}, course)), ["1.1"])
+
+    def test_what_only_gpus_need_changes_no_exercise(self):
+        for path in "common/devices/cuda/gemm.cpp", "common/testing/fakes/cuda/gemm.cpp", "common/runtime/tests/a.cpp":
+            self.assertFalse(SHARED["exercises"].match(path), path)
+            self.assertTrue(SHARED["gpu"].match(path), path)
+        for path in "common/rank.hpp", "common/devices/cpu/gelu.cpp", "common/testing/cases.cpp", "common/chunk.hpp":
+            self.assertTrue(SHARED["exercises"].match(path) and SHARED["handouts"].match(path), path)
 
 
 if __name__ == "__main__":
