@@ -202,12 +202,12 @@ class Grader {
     std::string text;
     if (submission_.empty()) text += submission_.found_instead(exercises_.front());
     if (!submission_.opened.empty())
-      text += fmt::format("It is a folder, and the answers are those of {} in it.\n", submission_.opened);
+      text += fmt::format("The answers are those of {}, an archive in it.\n", submission_.opened);
     if (!submission_.archives.empty())
       text += fmt::format("These archives inside it were not opened: {}.\n", fmt::join(submission_.archives, ", "));
     std::vector<std::string> misplaced;
     for (const auto& [id, file] : submission_.misplaced)
-      if (misplaced.size() < 20) misplaced.push_back(file);
+      if (misplaced.size() < 20) misplaced.push_back(file + " (move it to " + paths_.course.exercise(id).folder + ")");
     if (!misplaced.empty() && !(submission_.empty() && misplaced.size() == 1))
       text += fmt::format("These lab files are not in a place where they count: {}.\n", fmt::join(misplaced, ", "));
     if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))

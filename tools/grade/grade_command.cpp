@@ -177,6 +177,7 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
       const auto quiet = heartbeat.quiet();
       fmt::print("{}== {} ({} of {})\n", all.empty() ? "" : "\n", student.newest, all.size() + 1, students.size());
       for (const std::string& older : student.older) fmt::print("   older, and not graded: {}\n", older);
+      if (!student.typed.empty()) fmt::print("   typed into Moodle, and not graded: {}\n", student.typed);
       std::fflush(stdout);
     }
     try {

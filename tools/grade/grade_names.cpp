@@ -24,6 +24,12 @@ std::string first_words(const std::vector<std::string>& words, std::size_t count
 /// Of numbers that are written without zeros before them.
 bool is_later(const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() > b.size() : a > b; }
 
+/// True if the student who handed in `files` typed `text` into Moodle.
+bool is_text_beside(const std::string& text, const std::string& files) {
+  const std::optional<Downloaded> typed = read_download(text), uploaded = read_download(files);
+  return typed && typed->typed && uploaded && !uploaded->typed && uploaded->student == typed->student;
+}
+
 }  // namespace
 
 std::optional<Downloaded> read_download(const fs::path& submission) {
@@ -34,6 +40,7 @@ std::optional<Downloaded> read_download(const fs::path& submission) {
     const bool moodle = words[i + 1] == "assignsubmission";
     if (!moodle && !is_digits(words[i + 1])) continue;
     Downloaded download{.student = {}, .number = words[i], .upload = moodle ? "" : words[i + 1]};
+    download.typed = moodle && words[i + 2] == "onlinetext";
     download.late = !moodle && i > 1 && words[i - 1] == "LATE";
     download.student = first_words(words, download.late ? i - 1 : i) + "_" + words[i];
     return download;
@@ -60,6 +67,12 @@ std::vector<HandedIn> newest_of_each(const std::vector<std::string>& submissions
     else
       student.older.push_back(submission);
   }
+  for (const HandedIn& text : all)
+    for (HandedIn& files : all)
+      if (is_text_beside(text.newest, files.newest)) files.typed = text.newest;
+  std::erase_if(all, [files = all](const HandedIn& text) {
+    return std::any_of(files.begin(), files.end(), [&](const HandedIn& other) { return other.typed == text.newest; });
+  });
   return all;
 }
 

@@ -9,12 +9,13 @@
 namespace lockstep::tools {
 
 /// What the name of a downloaded file says: Canvas's NAME_LATE_USER_UPLOAD_FILE (LATE where it is, and FILE-1 where it
-/// was handed in again), or Moodle's NAME_PARTICIPANT_assignsubmission_file_.
+/// was handed in again), or Moodle's NAME_PARTICIPANT_assignsubmission_file_, and onlinetext_ for what was typed.
 struct Downloaded {
   std::string student;  ///< "kimlee_1234", the same for all that one student hands in
   std::string number;   ///< "1234": by which the course system knows the student
   std::string upload;   ///< of Canvas: the larger, the later; "": Moodle, which keeps one
   bool late = false;    ///< Canvas says so
+  bool typed = false;   ///< Moodle's text
 };
 /// Nothing where neither system named it.
 std::optional<Downloaded> read_download(const std::filesystem::path& submission);
@@ -23,8 +24,10 @@ std::optional<Downloaded> read_download(const std::filesystem::path& submission)
 struct HandedIn {
   std::string newest;              ///< which counts
   std::vector<std::string> older;  ///< earlier ones of the same student
+  std::string typed = {};          ///< what the student typed into Moodle beside the files; "": nothing
 };
-/// Canvas's archives of one student together, where the first of them stands; everything else on its own.
+/// Canvas's archives of one student together, where the first of them stands, and Moodle's text with the files;
+/// everything else on its own.
 std::vector<HandedIn> newest_of_each(const std::vector<std::string>& submissions);
 
 }  // namespace lockstep::tools

@@ -310,7 +310,7 @@ std::string Submission::near_miss(const Exercise& e) const {
 std::string Submission::why_missing(const Exercise& e) const {
   std::string text = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
   if (const auto there = misplaced.find(e.id); there != misplaced.end())
-    text += fmt::format("; there is {}, which does not count", there->second);
+    text += fmt::format("; there is {}, which does not count: move it to {}/{}.cpp", there->second, e.folder, e.name);
   else if (const std::string near = near_miss(e); !near.empty())
     text += fmt::format(": rename {} to {}.cpp", near, e.name);
   const std::size_t more = files - std::min(files, found.size());
@@ -372,7 +372,14 @@ Submission read_submission(const fs::path& submission, const std::vector<Exercis
   }
   need_submission(submission);
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
-  return read_archive(submission, course, scratch, tar);
+  Submission found = read_archive(submission, course, scratch, tar);
+  // A folder that was packed again, with what was packed before in it.
+  if (found.empty() && found.archives.size() == 1)
+    (void)tar({"xf", fs::absolute(submission).string(), "--", found.archives.front()}, scratch);
+  const std::optional<fs::path> archive = lone_archive(found, scratch);
+  if (!archive) return found;
+  const Scratch inner;
+  return read_in_folder(std::move(found), *archive, scratch, course, inner.path(), tar);
 }
 
 }  // namespace lockstep::tools

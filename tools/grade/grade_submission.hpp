@@ -19,7 +19,7 @@ struct Submission {
   std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name at a place that does not count
   std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
   std::vector<std::string> found;                ///< all its files, sources first; at most 20
-  std::string opened;                            ///< of a folder: the archive whose answers count; "": none
+  std::string opened;                            ///< the archive in it whose answers count; "": none
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
   bool empty() const { return answers.empty() && refused.empty(); }

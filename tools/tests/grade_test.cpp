@@ -127,8 +127,9 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
   EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"21.2", deep}}));
   EXPECT_EQ(found.archives, std::vector<std::string>{"Assignment 1/anna.zip"});
   const std::string why = found.why_missing(the_course().exercise("21.2"));
-  EXPECT_TRUE(why.starts_with("there is no labs/week21_data_parallel/ring_all_reduce.cpp; there is " + deep +
-                              ", which does not count\nFound: " + deep))
+  EXPECT_TRUE(
+      why.starts_with("there is no labs/week21_data_parallel/ring_all_reduce.cpp; there is " + deep +
+                      ", which does not count: move it to week21_data_parallel/ring_all_reduce.cpp\nFound: " + deep))
       << why;
   EXPECT_NE(why.find("anna.zip. Expected: week21_data_parallel/ring_all_reduce.cpp at the top"), why.npos) << why;
   const Course course = the_course();
@@ -190,6 +191,28 @@ TEST(Grade, TheOnlyArchiveOfAFolderIsOpened) {
               folder.read(folder.path / "in" / "broken");
             }).find("answers.zip is neither a complete .zip"),
             std::string::npos);
+}
+
+TEST(Grade, TheOnlyArchiveOfAnArchiveIsOpened) {
+  const Folder folder("lockstep_grade_twice");
+  folder.write("week/labs/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
+  pack(folder, "week", "folder/answers.zip");
+  folder.write("folder/readme.txt", "see answers.zip\n");
+  pack(folder, "folder", "in/kim.zip");
+  const Submission found = folder.read(folder.path / "in" / "kim.zip");
+  EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
+  EXPECT_EQ(found.opened, "answers.zip");
+  EXPECT_EQ(found.files, 2u);
+
+  // An archive of an archive of an archive is one too many, and of two the newest is not guessed.
+  pack(folder, "in", "thrice/kim.zip");
+  pack(folder, "thrice", "deep/kim.zip");
+  std::filesystem::remove_all(folder.path / "scratch");
+  EXPECT_TRUE(folder.read(folder.path / "deep" / "kim.zip").empty());
+  pack(folder, "week", "folder/answers2.zip");
+  pack(folder, "folder", "in/two.zip");
+  std::filesystem::remove_all(folder.path / "scratch");
+  EXPECT_TRUE(folder.read(folder.path / "in" / "two.zip").empty());
 }
 
 TEST(Grade, WhatMacosAddsIsNotMentioned) {
@@ -292,6 +315,13 @@ TEST(Grade, TheNewestOfAStudentCounts) {
   EXPECT_TRUE(read_download(first)->late);
   EXPECT_FALSE(read_download(again)->late);
   EXPECT_EQ(name_for("in/Kim Lee_7_assignsubmission_file_/", {}), "Kim Lee_7");
+  const std::string typed = "in/Kim Lee_7_assignsubmission_onlinetext_", files = "in/Kim Lee_7_assignsubmission_file_";
+  const std::string only_typed = "in/Bo An_8_assignsubmission_onlinetext_";
+  const std::vector<HandedIn> of_moodle = newest_of_each({typed, files, only_typed});
+  ASSERT_EQ(of_moodle.size(), 2u);
+  EXPECT_EQ(of_moodle[0].newest, files);
+  EXPECT_EQ(of_moodle[0].typed, typed);
+  EXPECT_EQ(of_moodle[1].newest, only_typed);
   EXPECT_EQ(stem_of("in/Kim Lee_7_assignsubmission_file_.tar.gz"), "Kim Lee_7_assignsubmission_file_");
   for (const char* name : {"anna.zip", "team_7.zip", "team_7_answers.zip", "7_8_x.zip"})
     EXPECT_FALSE(read_download(name)) << name;

@@ -178,7 +178,7 @@ cp "$work/anna/naive_all_reduce.cpp" "$work/beside/"
 echo > "$work/beside/old/one/$week/ddp.cpp" && echo > "$work/beside/$week/my_ddp.cpp" && echo > "$work/beside/$week/__MACOSX/._my_ddp.cpp"
 grade 'beside' "$work/beside" --only 21.1
 row 21.1 5/5 PASS
-says "These lab files are not in a place where they count: old/one/$week/ddp.cpp" \
+says "These lab files are not in a place where they count: old/one/$week/ddp.cpp (move it to $week)" \
   "These files are not lab files and were ignored: $week/my_ddp.cpp\\.\\\\n"
 
 # Many submissions, one that is none among them; a list of exercises, and one part.
