@@ -20,9 +20,9 @@ constexpr int kPasses = 3;
 
 // Part a -------------------------------------------------------------------------------------------------------------
 
-TEST(Lab22_4a, ValuesAreThereWhenTheyAreUsed) {
-  const auto program = [](Rank dp, const Case& c) {
-    ScriptedFsdp model(dp, c.size, kOnMain);
+void values_are_there(FsdpOptions options) {
+  const auto program = [options](Rank dp, const Case& c) {
+    ScriptedFsdp model(dp, c.size, options);
     for (int pass = 0; pass < 2; ++pass) model.forward();
     Values seen;
     for (const Slice& share : model.fsdp().value_shares())
@@ -39,6 +39,11 @@ TEST(Lab22_4a, ValuesAreThereWhenTheyAreUsed) {
   };
   run_cases(program, judge, {.sizes = sizes_of(scripted_sizes()), .unit = "tensor"});
 }
+
+TEST(Lab22_4a, ValuesAreThereWhenTheyAreUsed) { values_are_there(kOnMain); }
+
+// A queue runs beside main, which waits for the ticket.
+TEST(Lab22_4a, AGatherOnAQueueIsWaitedFor) { values_are_there(kPrefetch); }
 
 TEST(Lab22_4a, AtRestThereIsAShareAndInAPassOneUnitMore) {
   const auto program = [](Rank dp, const Case& c) {

@@ -19,6 +19,7 @@ std::string layer_of(const Parameter& tensor) { return tensor.name.substr(0, ten
 /// Does `next`, which follows `last` in the table, belong to the same unit? That unit has `elements` so far.
 bool together(const Parameter& last, const Parameter& next, std::size_t elements, Wrapping wrapping) {
   todo("22.9a", "depending on the kind of wrapping: always; the same block; the same layer; not enough elements yet");
+  return false;
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ bool together(const Parameter& last, const Parameter& next, std::size_t elements
     case Wrapping::Kind::each_layer: return layer_of(last) == layer_of(next);
     case Wrapping::Kind::at_least: return elements < wrapping.elements;
   }
-  return false;
   // lab end
+  return false;
 }
 
 }  // namespace
