@@ -71,6 +71,15 @@ class Collectives(unittest.TestCase):
         self.assertEqual({len(rows) for rows in drawn.values()}, {2})
 
 
+class WhereAFigureComesFrom(unittest.TestCase):
+    CONTEXT = {"machine": "AMD EPYC", "cores": 2, "versions": {"gpu": "NVIDIA H100 80GB HBM3"}}
+
+    def test_what_ran_on_a_gpu_names_it(self):
+        row = {"backend": "cuda", "seconds": 1.0, "samples": 15}
+        self.assertIn("measured on NVIDIA H100 80GB HBM3, ", sources.source_line([self.CONTEXT], [row]))
+        self.assertIn("measured on AMD EPYC, 2 cores", sources.source_line([self.CONTEXT], [dict(row, backend="mpi")]))
+
+
 class Accuracy(unittest.TestCase):
     def test_a_part_of_a_step_is_as_quiet_as_the_steps_beside_it(self):
         def quiet(*of_steps):

@@ -221,6 +221,15 @@ def place(context):
     return "; ".join(part for part in parts if part) or "the file names no computer"
 
 
+def computer_of(context, rows):
+    """'AMD EPYC, 2 cores', or 'NVIDIA H100 80GB HBM3' of what ran on it; "" where the file names none."""
+    versions = context.get("versions")
+    gpu = versions.get("gpu") if isinstance(versions, dict) else None
+    if gpu and any(row and row.get("backend") in ("cuda", "nccl") for row in rows):
+        return gpu
+    return f"{context['machine']}, {context['cores']} cores" if context.get("cores") else ""
+
+
 def source_line(contexts, rows):
     """'Reference code, simulated on dgx-a100; measured on AMD EPYC, 2 cores, n = 15': whose code, how, and where, for
     the foot of a figure; "" of nothing."""
@@ -229,7 +238,7 @@ def source_line(contexts, rows):
     if rows and all(row.get("reported") for row in rows):
         return "Reported by you."
     codes = sorted({code_of(context) for context in contexts})
-    computer = ", ".join(f"{c['machine']}, {c['cores']} cores" for c in contexts[:1] if c.get("cores"))
+    computer = computer_of(contexts[0], rows)
     words = re.sub(r" \((mpi|cuda|nccl)\)", "", how([row for row in rows if row]))
     words = words.replace("measured", f"measured on {computer}" if computer else "measured", 1)
     code = "Reference code" if codes == ["reference"] else f"Code: {'; '.join(codes)}"
