@@ -6,7 +6,6 @@
 # Stages, the most telling first. Each builds what it needs, leaves its results as it goes, and stops none after it:
 #   tests       every operation and verb on the GPU
 #   benchmarks  a GPT's training step, also in PyTorch where that is; all-reduces
-#   tuned       the smaller model's step again, with products that were timed (LOCKSTEP_TUNE)
 #   attention   that step with our attention and with cuDNN's (LOCKSTEP_ATTENTION)
 #   rates       PyTorch's products by shape, attention, copies, and the host's time for an operation
 #   labs        all labs' tests on the GPU
@@ -26,13 +25,13 @@ third=$here/third_party
 build=$here/build
 results=$here/results
 archive=''
-all_stages='tests benchmarks tuned attention rates labs sanitizer pytorch'
+all_stages='tests benchmarks attention rates labs sanitizer pytorch'
 stages=$all_stages
 budget=570
 jobs=''
 command="gpu-check.sh${*:+ $*}"
 
-usage() { sed -n '2,21s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,20s/^# \{0,1\}//p' "$0"; }
 cannot() {
   echo "gpu-check: $*" >&2
   exit 2

@@ -195,14 +195,6 @@ run_benchmarks() {
   fi
 }
 
-run_tuned() {
-  on_a_gpu tuned || return 0
-  compile_first
-  known=$(machine)
-  # shellcheck disable=SC2086  # lists of words
-  LOCKSTEP_TUNE=$results/products.txt measure gpt_tuned 120 bench_gpt_cuda --model gpt2-124m --vocabulary $vocabulary --batch $batch --sequence 1024 ${known:+--machine $known}
-}
-
 # Our attention, and cuDNN's: two steps of the same program.
 run_attention() {
   on_a_gpu attention || return 0

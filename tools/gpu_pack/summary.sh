@@ -96,8 +96,6 @@ table() {
     printf '\n%-20s %10s %8s %7s %10s\n' 'a GPT step, bf16' tokens/s TFLOP/s MFU 'of matmul'
     gpt_columns | awk -F, '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%% %9.1f%%\n", $2, $3, $6 / 1e12, 100 * $4, 100 * $5}
       $1 == "matmul" {printf "%-20s %10s %8.1f %6.1f%%\n", "  a product beside it", "", $6 / 1e12, 100 * $4}'
-    columns gpt_tuned.csv algorithm tokens_per_second flop_per_second mfu |
-      awk -F, '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%%\n", "gpt2-124m, tuned", $2, $3 / 1e12, 100 * $4}'
     for who in ours cudnn; do
       columns attention_$who.csv algorithm tokens_per_second flop_per_second mfu |
         awk -F, -v who=$who '$1 == "step" {printf "%-20s %10.0f %8.1f %6.1f%%  gpt2-124m\n", "attention: " who, $2, $3 / 1e12, 100 * $4}'

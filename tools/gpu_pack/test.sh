@@ -139,7 +139,7 @@ check 1
 table=$results/table.txt
 says "$table" '^Lockstep 0123456789ab on NVIDIA H200$' \
   '^arithmetic_tests +passed .* 0 failed, 0 skipped of 1 tests' '^backend_tests +passed .* 0 failed, 1 skipped of 2 tests' \
-  '^small_bench_tests +SKIPPED' '^labs_tests +FAILED .* 1 failed, 0 skipped of 2 tests, exit code 8' '^gpt_tuned +passed' '^gpt2-124m, tuned +[0-9]+ ' '^attention_(ours|cudnn) +passed' '^attention: ours +[0-9]+ .*gpt2-124m' '^attention: cudnn +[0-9]+ .*gpt2-124m' '^rates +passed' '^operations of a step, tiny' '^matmul layers.*TFLOP/s' '^predicted +SKIPPED .*lacks something' \
+  '^small_bench_tests +SKIPPED' '^labs_tests +FAILED .* 1 failed, 0 skipped of 2 tests, exit code 8' '^attention_(ours|cudnn) +passed' '^attention: ours +[0-9]+ .*gpt2-124m' '^attention: cudnn +[0-9]+ .*gpt2-124m' '^rates +passed' '^operations of a step, tiny' '^matmul layers.*TFLOP/s' '^predicted +SKIPPED .*lacks something' \
   '^pytorch_gpt2-124m +passed' '^pytorch_gpt2-355m +FAILED .*exit code 1' '^nccl_all_reduce +passed' \
   '^memcheck_arithmetic +passed .* 0 findings' '^racecheck_arithmetic +FAILED .* 1 findings' '^initcheck_backend +SKIPPED .*does not support' \
   '^ring all-reduce, p = 4, .* >= 80 % +[0-9.]+ %$' '^GPT-2 124M in bf16.* >= 45 % +[0-9.]+ %$' \
@@ -174,8 +174,8 @@ check 1 --stages labs
 says "$table" '^arithmetic_tests +passed' '^labs_tests +FAILED'
 
 # Each stage can be a call of its own.
-check 0 --stages tuned
-says "$work/out" '^gpt_tuned +passed'
+check 0 --stages rates
+says "$work/out" '^rates +passed'
 sed -i 's/attention by cuDNN.*/attention by our kernels alone, without cuDNN'"'"'s: cuDNN was not found/' "$results/configure.txt"
 check 0 --stages attention
 says "$work/out" '^attention +SKIPPED: .*cuDNN was not found'
@@ -192,7 +192,7 @@ touch "$doubles/slow"
 begin=$(date +%s)
 PATH=$doubles:$plain_path timeout --foreground 4 sh "$pack/gpu-check.sh" --stages tests > "$work/out" 2>&1
 [ $(($(date +%s) - begin)) -lt 50 ] || fail 'it went on when it was stopped'
-says "$table" '^arithmetic_tests +TIMEOUT .* stopped$' '^gpt_tuned +passed'
+says "$table" '^arithmetic_tests +TIMEOUT .* stopped$' '^rates +passed'
 says "$work/out" '^results: '
 rm "$doubles/slow"
 

@@ -22,9 +22,8 @@ struct Settings {
   std::uint64_t seed = 1;                 // LOCKSTEP_FAKE_SEED
   std::size_t memory_bytes = 2ull << 30;  // per device: LOCKSTEP_FAKE_MEMORY
   std::uint64_t library_seed = 1;         // order of additions in matrix products: LOCKSTEP_FAKE_LIBRARY
-  std::uint64_t times_seed = 1;   // times of the algorithms: LOCKSTEP_FAKE_TIMES; by default different in each process
-  std::string name = "Fake GPU";  // LOCKSTEP_FAKE_NAME
-  int driver_version = CUDART_VERSION;  // LOCKSTEP_FAKE_DRIVER; 0: no driver is installed
+  std::string name = "Fake GPU";          // LOCKSTEP_FAKE_NAME
+  int driver_version = CUDART_VERSION;    // LOCKSTEP_FAKE_DRIVER; 0: no driver is installed
   int runtime_version = CUDART_VERSION;
   int major = 9, minor = 0;            // compute capability
   int multiprocessors = 132;           // LOCKSTEP_FAKE_MULTIPROCESSORS

@@ -14,7 +14,6 @@
 
 #include "common/devices/cuda/product_key.hpp"
 #include "common/devices/cuda/status.hpp"
-#include "common/devices/cuda/tuning.hpp"
 #include "common/runtime/convert.hpp"
 #include "common/testing/fakes/cuda/fake.hpp"
 
@@ -83,16 +82,9 @@ std::uint64_t hash_of(const ProductKey& key) {
   return hash;
 }
 
-constexpr std::uint64_t kWays = 8;  // per product; number 0 is expected to be the fastest
-
-Order order_of(const ProductKey& key, std::uint64_t way) {
-  const std::uint64_t drawn = mixed(hash_of(key), way);
+Order order_of(const ProductKey& key) {
+  const std::uint64_t drawn = mixed(hash_of(key), 0);
   return {.parts = 1 + drawn % 4, .lanes = std::size_t{1} << (drawn >> 8) % 4, .from_the_end = (drawn >> 16) % 2 == 1};
-}
-
-/// Returns the fastest way; times are drawn, too, and differ from process to process.
-std::uint64_t fastest_way(const ProductKey& key) {
-  return mixed(mixed(hash_of(key), fake::settings().times_seed), kWays) % kWays;
 }
 
 /// lanes[0 … n) = the sums of terms first … last of row i of a·b; lanes holds order.lanes rows.
@@ -179,36 +171,17 @@ void CUDART_CB run_queued(void* data) {
   multiply(queued->product, queued->order);
 }
 
-/// The contents of the handle in this library.
-struct Library {
-  std::unique_ptr<Tuning> tuning =
-      Tuning::of_environment(fmt::format("fake products {}", fake::settings().library_seed));
-};
-
 }  // namespace
 
 struct ProductLibrary::State {
   cudaStream_t stream;
   bool tf32;
-  std::shared_ptr<void> handle;  // points to a Library
-
-  std::uint64_t way_of(const ProductKey& key) const;
+  std::shared_ptr<void> handle;
 };
-
-std::uint64_t ProductLibrary::State::way_of(const ProductKey& key) const {
-  Tuning* const tuning = static_cast<const Library*>(handle.get())->tuning.get();
-  if (!tuning || !Tuning::matters(key)) return 0;
-  const auto usable = [](const Way& way) { return way[0] < kWays; };
-  const auto measure = [&] {
-    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    return Way{fastest_way(key)};
-  };
-  return tuning->choose(key, usable, measure)[0];
-}
 
 std::shared_ptr<void> open_product_library() {
   fake::comes_when_idle("the library of products is opened");
-  return std::make_shared<Library>();
+  return std::make_shared<int>();
 }
 
 ProductLibrary::ProductLibrary(cudaStream_t stream, bool tf32, std::shared_ptr<void> handle)
@@ -219,9 +192,8 @@ bool ProductLibrary::run(const Product& product) {
   require(product);
   if (!state_->handle) state_->handle = open_product_library();
   fake::load_code(code_of(product, state_->tf32));
-  const ProductKey key = key_of(product, state_->tf32);
-  check(cudaLaunchHostFunc(state_->stream, run_queued, new Queued{product, order_of(key, state_->way_of(key))}),
-        "cudaLaunchHostFunc");
+  const Order order = order_of(key_of(product, state_->tf32));
+  check(cudaLaunchHostFunc(state_->stream, run_queued, new Queued{product, order}), "cudaLaunchHostFunc");
   fake::count_launch();
   return true;
 }

@@ -1,7 +1,6 @@
 #include "common/testing/fakes/cuda/runtime.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -38,9 +37,7 @@ void read(const char* name, T& value) {
 
 Settings settings_of_environment() {
   Settings settings;
-  settings.times_seed = static_cast<std::uint64_t>(getpid());
   if (const char* name = std::getenv("LOCKSTEP_FAKE_NAME")) settings.name = name;
-  read("LOCKSTEP_FAKE_TIMES", settings.times_seed);
   read("LOCKSTEP_FAKE_DEVICES", settings.devices);
   read("LOCKSTEP_FAKE_SEED", settings.seed);
   read("LOCKSTEP_FAKE_MEMORY", settings.memory_bytes);
