@@ -1,7 +1,8 @@
-"""Rates of a GPU through PyTorch, as JSON: products of linear layers by shape, also for seconds on end, attention,
-copies, and the host's time for an operation. `plan --prices library` assumes such rates (library in bench/machines).
+"""Rates of a GPU through PyTorch, a line of JSON each: products of linear layers by shape, also for seconds on end,
+attention, copies, and the host's time for an operation. `plan --prices library` assumes such rates (library in
+bench/machines).
 
-    python3 rates.py OUT.json [--device cpu]        cpu: tiny, only to see that it runs
+    python3 rates.py OUT.jsonl [--device cpu]        cpu: tiny, only to see that it runs
 """
 
 import argparse
@@ -193,14 +194,16 @@ def main():
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
     gpu = Gpu(arguments.device)
-    result = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if gpu.real else "cpu"}
-    parts = {"host": host, "products": products, "fp8": products_in_fp8, "attention": attention, "copies": copies,
-             "sustained": sustained}  # fmt: skip
-    for name, part in parts.items():
-        result[name] = list(part(gpu))
-        print(f"{name}: {len(result[name])}, {gpu.since()} s", flush=True)
-        with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump(result, file)
+    parts = {"host": host, "product": products, "product in fp8": products_in_fp8, "attention": attention,
+             "copy": copies, "sustained": sustained}  # fmt: skip
+    with open(arguments.out, "w", encoding="utf-8") as file:
+        write = lambda row: file.write(json.dumps(row) + "\n")
+        write({"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if gpu.real else "cpu"})
+        for name, part in parts.items():
+            for row in part(gpu):
+                write({"rate": name} | row)
+            file.flush()
+            print(f"{name}: until {gpu.since()} s", flush=True)
 
 
 main()

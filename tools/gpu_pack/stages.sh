@@ -209,7 +209,7 @@ run_attention() {
 }
 
 run_rates() {
-  on_a_gpu rates && with_pytorch rates && act rates 120 python3 "$source/tools/gpu_pack/rates.py" "$results/rates.json"
+  on_a_gpu rates && with_pytorch rates && act rates 120 python3 "$source/tools/gpu_pack/rates.py" "$results/rates.jsonl"
 }
 
 run_labs() {
