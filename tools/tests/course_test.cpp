@@ -135,6 +135,8 @@ TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_NE(printed([&] { mine_summary(paths_); }).find("nothing was run"), std::string::npos);
   write_text(log, "Start testing: Nov 27 08:11 UTC\n1/1 Testing: mine.1.1\nEnd testing: Nov 27 08:11 UTC\n");
   EXPECT_NE(printed([&] { mine_summary(paths_); }).find("1 of 2"), std::string::npos);
+  write_text(log, "Start testing: Nov 27 08:11 UTC\n1/1 Testing: suite.week21\nEnd testing: Nov 27 08:11 UTC\n");
+  EXPECT_EQ(printed([&] { mine_summary(paths_); }), "") << "the reference's tests say nothing of yours";
 }
 
 /// In a handout of its first week, whose course lists another one.
