@@ -158,6 +158,11 @@ TEST_F(AgainstCpu, WhatIsSlowIsCounted) {
   EXPECT_EQ(slow_paths_of(gpu, DType::bf16, true, 16), (Counts{0, 0, 0, 0}));
   EXPECT_EQ(slow_paths_of(gpu, DType::f32, true, 16), (Counts{0, 0, 0, 0})) << "its bias is added apart";
   EXPECT_EQ(slow_paths_of(gpu, DType::bf16, true, 9), (Counts{0, 0, 0, 2}));
+  const std::uint64_t before = cuda::slow_paths().products_in_fp32;
+  const Slice bf16 = gpu.normal(16 * 32, DType::bf16), f16 = gpu.normal(32 * 64, DType::f16),
+              sum = gpu.poisoned(16 * 64);
+  matmul(gpu.me, matrix(sum, 16, 64), matrix(bf16, 16, 32), matrix(f16, 32, 64));
+  EXPECT_EQ(cuda::slow_paths().products_in_fp32, before + 1) << "two types are one in fp32";
   // The product, and those with a separate GELU.
   EXPECT_EQ(slow_paths_of(gpu, DType::bf16, false, 16), (Counts{0, 3, 2, 0}));
 }
