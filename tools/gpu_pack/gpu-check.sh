@@ -15,7 +15,8 @@
 # --stages goes on there: build and results are kept.
 #
 # Needs nvcc, cuBLASLt and the CUDA runtime (the toolkit's, or those that PyTorch brought), CMake 3.25, a C++20 compiler,
-# and Ninja or make. Nothing is installed, and nothing is written outside this folder, the results (default: results/ beside this script) and their archive (default: DIR.tar.gz).
+# and Ninja or make. Nothing is installed, and nothing is written outside this folder, the results (default: results/
+# beside this script) and their archive (default: DIR.tar.gz).
 # Exit code 0: everything that ran passed; 1: something did not; 2: nothing could be done. Without a GPU it builds, and
 # measures nothing.
 set -u
@@ -31,7 +32,7 @@ budget=570
 jobs=''
 command="gpu-check.sh${*:+ $*}"
 
-usage() { sed -n '2,20s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,21s/^# \{0,1\}//p' "$0"; }
 cannot() {
   echo "gpu-check: $*" >&2
   exit 2

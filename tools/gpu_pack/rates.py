@@ -76,20 +76,17 @@ def shapes_of_layers():
         yield from ((16384, 50304, h), (4096, 50304, h))
 
 
+def rate_of(m, n, k, kind, dtype, seconds):
+    tflops = 2e-12 * m * n * k / seconds
+    return {"m": m, "n": n, "k": k, "kind": kind, "dtype": dtype, "seconds": seconds, "tflops": tflops}
+
+
 def products(gpu):
     for m, n, k in dict.fromkeys(shapes_of_layers()) if gpu.real else [(64, 64, 64)]:
         sets = [(gpu.normal(m, k), gpu.normal(n, k), gpu.normal(m, n)) for _ in range(3)]  # no cache holds all of them
         for kind, act in KINDS.items():
             took = gpu.seconds(lambda i: act(*sets[i % 3]))
-            yield {
-                "m": m,
-                "n": n,
-                "k": k,
-                "kind": kind,
-                "dtype": "bf16",
-                "seconds": took,
-                "tflops": 2e-12 * m * n * k / took,
-            }
+            yield rate_of(m, n, k, kind, "bf16", took)
 
 
 def products_in_fp8(gpu):
@@ -99,15 +96,7 @@ def products_in_fp8(gpu):
     ):
         x, w = gpu.normal(m, k, dtype=torch.float8_e4m3fn), gpu.normal(n, k, dtype=torch.float8_e4m3fn)
         took = gpu.seconds(lambda i: torch._scaled_mm(x, w.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16))
-        yield {
-            "m": m,
-            "n": n,
-            "k": k,
-            "kind": "forward",
-            "dtype": "fp8",
-            "seconds": took,
-            "tflops": 2e-12 * m * n * k / took,
-        }
+        yield rate_of(m, n, k, "forward", "fp8", took)
 
 
 def attention(gpu):
@@ -171,6 +160,7 @@ def sustained(gpu):
     block = [(x, w[0]), (x, w[1]), (x, w[2]), (wide, w[3])]
     cases = [("8192 cubed, bf16", [(square, square)], 2 * n**3),
              ("the four products of a block, h = 4096, 8192 tokens, bf16", block, 24 * m * h * h)]  # fmt: skip
+    times = 50 if gpu.real else 1
     for name, pairs, flop in cases:
         seen, ended, rates = [], threading.Event(), []
         watcher = threading.Thread(target=watch, args=(gpu, seen, ended))
@@ -178,11 +168,11 @@ def sustained(gpu):
         end = time.time() + (8 if gpu.real else 0.1)
         while time.time() < end:
             begin = time.time()
-            for _ in range(50 if gpu.real else 1):
+            for _ in range(times):
                 for a, b in pairs:
                     a @ b.t()
             gpu.wait()
-            rates.append([gpu.since(), round(50 * flop / (time.time() - begin) / 1e12, 1)])
+            rates.append([gpu.since(), round(times * flop / (time.time() - begin) / 1e12, 1)])
         ended.set()
         watcher.join()
         yield {"name": name, "tflops": rates, "power_clock_temperature": seen}
