@@ -143,6 +143,13 @@ GradedRow verdict(const Exercise& exercise, const std::string& id, const Confine
   return row;
 }
 
+/// Of a process that judges and did not end by itself.
+std::string how_it_was_ended(const ConfinedEnd& end, double seconds) {
+  if (end.timed_out) return fmt::format("that process was still running after {:.0f} s", seconds);
+  if (end.printed_too_much || end.wrote_too_much) return "that process wrote without end";
+  return fmt::format("that process was ended by signal {} ({})", end.exit_code - 128, strsignal(end.exit_code - 128));
+}
+
 /// Of all runs that a program's tests have judged, by its report.
 double virtual_seconds_in(const fs::path& report) {
   const std::string text = read_text(report), name = "<property name=\"virtual_seconds\" value=\"";
@@ -229,8 +236,8 @@ void AnswerJudge::judge_apart(const Exercise& exercise, const std::string& id, c
   }
   row.verdict = kNoVerdict;
   row.reason =
-      "its tests pass in its own process, but not when judged from the outcomes that it handed over: " + said.message +
-      "\n" + end.output;
+      "its tests pass in its own process, but not when judged from the outcomes that it handed over: " +
+      (end.exit_code > 128 ? how_it_was_ended(end, command.limits.wall_seconds) : said.message + "\n" + end.output);
 }
 
 GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, const fs::path& program,

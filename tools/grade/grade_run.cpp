@@ -133,8 +133,7 @@ bool holds_too_much(const std::filesystem::path& folder, const Limits& limits) {
   std::uint64_t bytes = 0;
   int files = 0;
   for (std::filesystem::recursive_directory_iterator all(folder, gone), end; all != end && !gone; all.increment(gone)) {
-    std::error_code ignored;
-    if (all->is_regular_file(ignored)) bytes += all->file_size(ignored);
+    bytes += bytes_of(*all);
     if (bytes > limits.folder_bytes || ++files > Limits::kMostFiles) return true;
   }
   return false;
@@ -207,6 +206,12 @@ void break_seal(const std::string& seal, const std::string& secret, ConfinedEnd&
 }
 
 }  // namespace
+
+std::uint64_t bytes_of(const std::filesystem::directory_entry& file) {
+  std::error_code gone;
+  const std::uint64_t bytes = file.is_regular_file(gone) ? file.file_size(gone) : 0;
+  return gone ? 0 : bytes;
+}
 
 std::string Scratch::prefix() { return temporary_folder() + "/lockstep_grade_"; }
 

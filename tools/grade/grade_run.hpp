@@ -37,6 +37,9 @@ struct ConfinedEnd {
   std::string without_seal;  ///< why it is not sealed, in words
 };
 
+/// Of a file that its process may take away meanwhile, which then counts 0.
+std::uint64_t bytes_of(const std::filesystem::directory_entry& file);
+
 /// A folder that is gone when we are.
 class Scratch {
  public:

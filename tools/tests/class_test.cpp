@@ -286,6 +286,8 @@ TEST(Feedback, SaysWhatFitsTheVerdict) {
   EXPECT_EQ(memory.find("./lab hint"), std::string::npos) << memory;
   const std::string queues = next_for("DEADLOCK", "sends 4 bytes to rank 1, …: only halves on one queue match");
   EXPECT_NE(queues.find("started on two queues"), std::string::npos) << queues;
+  const std::string apart = next_for("NO VERDICT", "its tests pass in its own process, but not when judged from …");
+  EXPECT_NE(apart.find("ask for another grade"), std::string::npos) << apart;
 }
 
 TEST_F(AClass, ItsPageShowsHostileTextAndRunsNone) {

@@ -17,6 +17,7 @@
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_names.hpp"
 #include "tools/grade/grade_object.hpp"
+#include "tools/grade/grade_run.hpp"
 #include "tools/grade/grade_submission.hpp"
 #include "tools/grade/grade_summary.hpp"
 #include "tools/grade/heartbeat.hpp"
@@ -503,6 +504,15 @@ TEST(Grade, AnAnswerIncludesHeaders) {
     EXPECT_FALSE(may_include(paths, paths.source / file)) << file;
   }
   EXPECT_FALSE(may_include(paths, "/home/somebody/solutions/ddp.cpp"));
+}
+
+TEST(Grade, AFileThatIsGoneMeanwhileIsNotEndless) {
+  const Scratch folder;
+  std::ofstream(folder.path() / "words") << "three";
+  const std::filesystem::directory_entry file(folder.path() / "words");
+  EXPECT_EQ(bytes_of(file), 5u);
+  std::filesystem::remove(file);
+  EXPECT_EQ(bytes_of(file), 0u);
 }
 
 TEST(Grade, WhereFilesLieOnTheGradersComputerIsNotTold) {

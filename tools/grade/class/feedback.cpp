@@ -82,6 +82,11 @@ constexpr Step kSteps[] = {
      "the contract offers."},
     {"DOES NOT COMPILE", "correct the compiler's first error, shown above."},
     {"NOT SUBMITTED", "hand the file in, with this name in this folder, however much of it works."},
+    {kNoVerdict,
+     "its results do not pass where they are judged without it: does it write beyond the end of an array, or through "
+     "an "
+     "iterator? If not, ask for another grade.",
+     "not when judged"},
     {kNoVerdict, "the tests did not reach their end: an answer must return to them, and not print without end."},
     {"DEADLOCK",
      "the message names a send and a receive that are started on two queues: start both on one, the main queue or the "
