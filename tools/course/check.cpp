@@ -165,7 +165,9 @@ JudgeOptions judge_options_of(const CheckOptions& options) {
   judge.again = options.again;
   judge.processes = options.ranks.value_or(options.backend == "nccl" ? gpus_here() : 4);
   if (has_processes(options.backend)) check_processes({.backend = options.backend, .processes = judge.processes});
-  judge.timeout_seconds = options.timeout_seconds.value_or(options.ranks.value_or(0) > 256 ? 240 : 60);
+  const bool many = options.ranks.value_or(0) > 256;
+  judge.timeout_seconds = options.timeout_seconds.value_or(many ? 240 : 60);
+  if (many) judge.memory_bytes = 0;  // each rank has a stack
   return judge;
 }
 

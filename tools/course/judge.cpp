@@ -214,7 +214,10 @@ std::vector<Judgement> run_tests(const Paths& paths, const fs::path& program, co
       const std::vector<Judgement> rows = testing::read_judgements(file);
       if (options.on_still && !rows.empty()) options.on_still(rows.back().test + " is " + still);
     });
-    if (options.backend == "sim") command.arguments.emplace_back("--say-what-runs");
+    if (options.backend == "sim") {
+      command.arguments.emplace_back("--say-what-runs");
+      command.memory_bytes = options.memory_bytes;
+    }
     command.on_line = [&](std::string_view line) {
       if (const auto rest = sayings.take(line)) output.append(*rest).append("\n");
     };

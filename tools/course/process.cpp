@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,6 +68,8 @@ std::vector<char*> pointers(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // nothing that we started survives us
   if (!command.folder.empty() && chdir(command.folder.c_str()) != 0) _exit(127);
   if (output) dup2(output->write, STDOUT_FILENO), dup2(output->write, STDERR_FILENO);
+  const rlimit memory{command.memory_bytes, command.memory_bytes};
+  if (command.memory_bytes > 0) setrlimit(RLIMIT_AS, &memory);
   execvp(command.arguments[0].c_str(), pointers(command.arguments).data());
   int why = errno;
   if (write(failure.write, &why, sizeof why) < 0) _exit(126);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -36,6 +37,7 @@ struct Command {
   std::filesystem::path folder;        ///< where it runs; empty: here
   double timeout_seconds = 0;          ///< by WorkClock; 0: as long as it likes
   int processes = 1;                   ///< that want a core each
+  std::uint64_t memory_bytes = 0;      ///< of address space that it may have; 0: as much as it likes
   /// Gets each line of its standard output and error, as it comes. Empty: both go where ours go.
   std::function<void(std::string_view)> on_line;
   std::function<void()> on_silence{};  ///< with on_line: called many times a second while no line comes; may be empty
