@@ -5,7 +5,9 @@ set -eu
 [ $# -eq 1 ] || { sed -n 's/^# //p' "$0" >&2; exit 2; }
 out=build/classroom.json
 mkdir -p build
-./lab grade labs --only "$1" --out "$out" || [ -s "$out" ]
+rm -f "$out"
+./lab grade labs --only "$1" --out "$out" | sed 's/ (seed [0-9]*, not for students)$//'
+[ -s "$out" ]
 # A runner's result: https://github.com/classroom-resources/autograding-grading-reporter
 python3 - "$out" >> "${GITHUB_OUTPUT:-/dev/stdout}" <<'CONVERT'
 import base64, json, sys

@@ -326,6 +326,8 @@ int number_at(std::string_view text, std::size_t at) {
 std::string Outside::sentence() const { return fmt::format("line {} {}, which no lab answer needs", line, what); }
 
 std::optional<Outside> outside_the_language(std::string_view text) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    return Outside{.line = 1, .what = "begins text in UTF-16 (save the file as UTF-8)"};
   Scanner scanner(text);
   Reading reading(false);
   std::optional<Outside> include;  // the first that may not be

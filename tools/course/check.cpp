@@ -274,7 +274,7 @@ int mine_summary(const Paths& paths) {
   if (std::filesystem::exists(log)) {
     const std::string ran = read_text(log);
     if (ran.find("Testing: ") == std::string::npos)
-      fmt::print("mine: no test has that name, so nothing was run (`ctest -C Mine -N` lists them)\n");
+      fmt::print("mine: no test was run (`ctest --preset labs -N` lists them)\n");
     if (ran.find("Testing: mine.") == std::string::npos) return 0;  // nothing, or the reference's alone
   }
   int passed = 0, count = 0;

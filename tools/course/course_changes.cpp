@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
@@ -86,9 +87,26 @@ void change_by_id(std::vector<Week>& weeks, const Json& changes, const auto& cha
   }
 }
 
+/// Of an exercise, points that no part has are those of its tests of the parts together, which not every one has.
+void check_points(const Exercise& e, bool has_whole) {
+  const int rest = e.points_of(e.id);
+  if (rest < 0)
+    throw JsonError(
+        fmt::format("the parts of {} have {} points, and {} has {}: give both", e.id, e.points - rest, e.id, e.points));
+  if (rest > 0 && !has_whole)
+    throw JsonError(
+        fmt::format("{} has {} points, and its parts, which have all its tests, {}: give theirs too, as in "
+                    "{{\"{}\": {{\"points\": {}}}}}",
+                    e.id, e.points, e.points - rest, e.parts.front().id, e.parts.front().points + rest));
+}
+
 }  // namespace
 
 void Course::change(const std::string& text, const std::string& name) {
+  std::set<std::string> whole;  // with tests of its own, which have points in every course
+  for (const Week& week : weeks_)
+    for (const Exercise& e : week.exercises)
+      if (e.parts.empty() || e.points_of(e.id) > 0) whole.insert(e.id);
   try {
     const Json changes = Json::parse(text);
     if (!changes.is_object()) throw JsonError("expected an object, {\"21.2\": {\"points\": 30}}");
@@ -106,12 +124,7 @@ void Course::change(const std::string& text, const std::string& name) {
       if (!part->performance || value.contains("points")) part->points = count_of(value.at("points"), id + ": points");
     });
     for (const Week& week : weeks_)
-      for (const Exercise& e : week.exercises)
-        if (const int rest = e.points_of(e.id); rest < 0)
-          throw JsonError(fmt::format("the parts of {} have {} points, and {} has {}: give both", e.id, e.points - rest,
-                                      e.id, e.points));
-        else
-          check_performance(e);
+      for (const Exercise& e : week.exercises) check_points(e, whole.contains(e.id)), check_performance(e);
   } catch (const JsonError& error) {
     throw Error(Verdict::usage, fmt::format("{}: {}", name, error.what()));
   }

@@ -157,10 +157,11 @@ Judgement does_not_compile(const Paths& paths, const Exercise& exercise, const s
   } else if (std::string undefined = explain_undefined(log, paths.answer(exercise).string()); !undefined.empty()) {
     judgement.message = std::move(undefined);
   } else if (const std::string file = file_of_first_error(log); !file.empty()) {
+    const fs::path inside = fs::path(file).lexically_relative(paths.source);  // answers have the names of references
     judgement.message = fmt::format(
-        "its tests cannot be built, because a given file does not compile: {}\n"
+        "its tests cannot be built, because a given file, {}, does not compile: {}\n"
         "If you changed it or a header, undo that (`git diff` shows it).",
-        explain(log, file));
+        inside.empty() || *inside.begin() == ".." ? file : inside.string(), explain(log, file));
   } else {
     judgement.message = "its tests cannot be built:\n" + indented(last_lines(log, 20), "  ");
   }

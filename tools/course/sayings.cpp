@@ -15,8 +15,11 @@ namespace {
 
 constexpr long kSecondsBetween = 10;
 
-/// "f" of "void lockstep::week21::f(lockstep::Rank)".
+/// "f" of "void lockstep::week21::(anonymous namespace)::Ring::f(lockstep::Rank)".
 std::string function_name(std::string text) {
+  constexpr std::string_view without_name = "(anonymous namespace)::";
+  for (auto at = text.find(without_name); at != text.npos; at = text.find(without_name))
+    text.erase(at, without_name.size());
   text.erase(std::min(text.find('('), text.size()));
   return text.substr(text.find_last_of(" :") == text.npos ? 0 : text.find_last_of(" :") + 1);
 }

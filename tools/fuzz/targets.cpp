@@ -346,7 +346,7 @@ void look_at(const tools::Submission& read) {
   for (const auto& [id, text] : read.answers)
     if (const tools::Place place = tools::place_of(exercises(), text); !place.exercise || place.exercise->id != id)
       throw Error(Verdict::fail, fmt::format("{} is the answer to {}", text, id));
-  if (read.found_instead(exercises().front()).empty()) throw Error(Verdict::fail, "it does not say what it found");
+  if (read.found_instead(exercises()).empty()) throw Error(Verdict::fail, "it does not say what it found");
 }
 
 /// Whatever may be in an archive, in a folder, or handed in as a file.

@@ -200,7 +200,7 @@ class Grader {
 
   std::string remarks() const {
     std::string text;
-    if (submission_.empty()) text += submission_.found_instead(exercises_.front());
+    if (submission_.empty()) text += submission_.found_instead(exercises_);
     if (!submission_.opened.empty())
       text += fmt::format("The answers are those of {}, an archive in it.\n", submission_.opened);
     if (!submission_.archives.empty())

@@ -188,7 +188,10 @@ std::string refused_symbol(const fs::path& object, const Declared& declared, std
     const bool undefined = type == 'U' || type == 'w' || type == 'v';
     if (undefined && opens_files(symbol)) {
       const std::string with(opened_with(symbol));
-      return "it opens a file (" + with + ")" + named_at(answer, with) + ", which no answer needs";
+      std::string at = named_at(answer, with);
+      for (const char* stream : {"std::ifstream", "std::ofstream", "std::fstream", "std::filebuf"})
+        if (at.empty()) at = named_at(answer, stream);
+      return "it opens a file (" + with + ")" + at + ", which no answer needs";
     }
     if (undefined && reads_a_clock(symbol)) {
       std::string clock = readable(symbol, object.parent_path());
@@ -196,7 +199,8 @@ std::string refused_symbol(const fs::path& object, const Declared& declared, std
       return "it reads a clock" + named_at(answer, clock) + ", which no answer needs (me.now() is its rank's)";
     }
     if (undefined && (!may_call(symbol) || !is_declared(symbol, declared))) {
-      const std::string called = readable(symbol, object.parent_path());
+      std::string called = readable(symbol, object.parent_path());
+      called.erase(std::min(called.find("::_M_"), called.size()));  // the library's own name is not what was written
       return "it calls " + called + named_at(answer, called) + ", which no answer needs";
     }
   }
@@ -264,8 +268,11 @@ std::string named_at(std::string_view answer, std::string name) {
     const std::size_t begin = name.rfind(':') + 1;  // 0 where there is none
     const std::string word = name.substr(begin);
     Scanner scanner(word == "std" || word == "lockstep" ? "" : answer);
-    for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next())
-      if (token.word(word)) return fmt::format(" (line {})", token.line);
+    int directive = 0;  // the line of one: an include is allowed
+    for (Token token = scanner.next(); token.kind != Token::Kind::end; token = scanner.next()) {
+      if (token.directive) directive = token.line;
+      if (token.line != directive && token.word(word)) return fmt::format(" (line {})", token.line);
+    }
     name.erase(begin < 2 ? 0 : begin - 2);
   }
   return "";

@@ -258,7 +258,7 @@ std::string places_of(const Exercise& e) {
                      e.name);
 }
 
-std::string Submission::found_instead(const Exercise& example) const {
+std::string Submission::found_instead(const std::vector<Exercise>& exercises) const {
   std::string text =
       fmt::format("No file of this submission is in an accepted place. Found: {}", counted(files, "file"));
   std::vector<std::string> names;
@@ -267,7 +267,10 @@ std::string Submission::found_instead(const Exercise& example) const {
   names.insert(names.end(), archives.begin(), archives.end());
   if (!opened.empty()) text += fmt::format(", with those in {}", opened);
   if (!names.empty()) text += fmt::format(", among them {}", names.front());
-  text += fmt::format("; expected, for example, {}.\n", places_of(example));
+  text += fmt::format("; expected, for example, {}.\n", places_of(exercises.front()));
+  for (const Exercise& e : exercises)
+    if (const std::string near = near_miss(e); !near.empty())
+      text += fmt::format("Rename {} to {}.cpp.\n", near, e.name);
   if (unreadable_names > 0)
     text += fmt::format(
         "{} in it cannot be read, because they are not UTF-8: rename the files and folders, and pack them "

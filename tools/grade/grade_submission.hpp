@@ -23,8 +23,9 @@ struct Submission {
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
   bool empty() const { return answers.empty() && refused.empty(); }
-  /// Where there is nothing to grade: what was found instead, and what is expected, with `example`'s file.
-  std::string found_instead(const Exercise& example) const;
+  /// Where there is nothing to grade: what was found instead, what is expected, with the file of the first of
+  /// `exercises` as an example, and which files may be theirs under other names.
+  std::string found_instead(const std::vector<Exercise>& exercises) const;
   /// A file that may be `exercise`'s under another name: "Cost_Model (1).cpp", "cost_model.cpp.txt"; "" without one.
   std::string near_miss(const Exercise& exercise) const;
   /// Why `exercise` was not submitted: what is missing, and in a second line what was found and where it belongs.

@@ -500,6 +500,13 @@ TEST(CourseChanges, PointsMinutesAndHiddenParts) {
   EXPECT_NE(course.changes(), "");
 }
 
+TEST(CourseChanges, PointsOfAnExerciseWhosePartsHaveAllOfThem) {
+  const Course course = changed(R"({"22.1": {"points": 20}, "22.1a": {"points": 17},
+                                    "22.9d": {"hidden": true, "title": "Uneven", "points": 5}})");
+  EXPECT_EQ(course.exercise("22.1").points_of("22.1"), 0);
+  EXPECT_EQ(course.exercise("22.9").points, 20);
+}
+
 TEST(CourseChanges, PointsForVirtualTime) {
   const Course course = changed(R"({"21.2a": {"performance": {"points": 4, "full_at": 1.25, "none_at": 2.25}},
                                     "21.1": {"performance": {"points": 5}}})");
@@ -534,6 +541,7 @@ TEST(CourseChanges, AreRefusedWithTheReason) {
            {R"({"21.2": {"points": "5"}})", ""},
            {R"({"21.2": 5})", "expected an object"},
            {R"({"21.2": {"points": 10}})", "the parts of 21.2 have 17 points, and 21.2 has 10"},
+           {R"({"22.1": {"points": 20}})", "give theirs too, as in {\"22.1a\": {\"points\": 17}}"},
            {R"({"21.2a": {"hidden": true, "title": "t", "points": 1}})", "needs another letter"},
            {R"({"21.2a": {"performance": {"points": 10}}})", "performance has 10 points, and 21.2a has 9"},
            {R"({"21.2a": {"performance": {"points": 1, "full_at": 0.5}}})", "the first at least 1"},

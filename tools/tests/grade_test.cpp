@@ -135,7 +135,7 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
   EXPECT_NE(why.find("anna.zip. Expected: week21_data_parallel/ring_all_reduce.cpp at the top"), why.npos) << why;
   const Course course = the_course();
   EXPECT_EQ(
-      found.found_instead(course.exercise("21.2")),
+      found.found_instead({course.exercise("21.2")}),
       "No file of this submission is in an accepted place. Found: 3 files, among them " + deep +
           "; expected, for example, week21_data_parallel/ring_all_reduce.cpp at the top, below labs/ or below one "
           "more folder, or ring_all_reduce.cpp at the top.\n");
@@ -157,6 +157,10 @@ TEST(Grade, AFileThatIsNamedOtherwiseIsToBeRenamed) {
   EXPECT_TRUE(
       found.why_missing(the_course().exercise("21.7"))
           .starts_with("there is no labs/week21_data_parallel/ddp.cpp: rename ddp.cpp.txt to ddp.cpp\nFound: "));
+  const std::string instead = found.found_instead({the_course().exercise("21.2"), the_course().exercise("21.7")});
+  EXPECT_NE(instead.find("Rename Ring_All_Reduce.cpp to ring_all_reduce.cpp.\nRename ddp.cpp.txt to ddp.cpp.\n"),
+            instead.npos)
+      << instead;
 }
 
 /// Packs what lies in `path`/from.
@@ -480,6 +484,12 @@ TEST(Grade, WhatOpensAFileHasItsName) {
   EXPECT_EQ(opened_with("_ZNSt13basic_filebufIcSt11char_traitsIcEE5closeEv"), "a stream such as std::ifstream");
   EXPECT_EQ(opened_with("_ZNSt10filesystem6statusERKNS_7__cxx114pathE"), "std::filesystem");
   EXPECT_EQ(opened_with("_ZSt4cout"), "");
+}
+
+TEST(Grade, WhatIsCalledIsFoundWhereItIsWritten) {
+  const char* answer = "#include <thread>\n\n// a thread\nvoid f() { std::thread t([] {}); }\n";
+  EXPECT_EQ(named_at(answer, "std::thread"), " (line 4)");
+  EXPECT_EQ(named_at(answer, "std::jthread"), "");
 }
 
 TEST(Grade, AnAnswerHasTheSectionsOfACompiler) {

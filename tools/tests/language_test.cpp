@@ -27,6 +27,12 @@ std::vector<fs::path> files_of(const char* folder, const char* extension) {
   return files;
 }
 
+TEST(Language, TextInUtf16IsCalledSo) {
+  for (const std::string mark : {"\xff\xfe", "\xfe\xff"})
+    EXPECT_EQ(said(mark + "#\0i\0"),
+              "line 1 begins text in UTF-16 (save the file as UTF-8), which no lab answer needs");
+}
+
 TEST(Language, ReferencesAlternativesAndPlausibleMistakesAreInIt) {
   int answers = 0, mistakes = 0;
   for (const char* folder : {"solutions", "tools/alternatives"})

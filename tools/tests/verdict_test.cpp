@@ -18,6 +18,7 @@
 #include "tools/course/judge.hpp"
 #include "tools/course/paths.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/sayings.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -466,6 +467,13 @@ TEST(WrongTensor, IsNamedByWhatItIsInstead) {
   EXPECT_NE(told({{6, -10}, {6, -10}}).find("2 times too large"), std::string::npos);
   EXPECT_NE(told({{4, -5}}).find("not a missing sum"), std::string::npos);
   EXPECT_EQ(told({{4, -5}, {3, -5}}), "rank 0: dx, element 0 of its 2, is 4; on one rank it is 3");
+}
+
+TEST(Sayings, APlaceNamesItsFunction) {
+  const std::string place = "/s/labs/week22_zero/zero1.cpp:73";
+  EXPECT_EQ(Sayings::place_in({"lockstep::week22::(anonymous namespace)::Zero1::gather(int)", place}, "zero1.cpp"),
+            "zero1.cpp:73 (gather)");
+  EXPECT_EQ(Sayings::place_in({"void lockstep::week21::f(lockstep::Rank)", place}, "zero1.cpp"), "zero1.cpp:73 (f)");
 }
 
 }  // namespace

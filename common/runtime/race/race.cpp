@@ -125,7 +125,7 @@ void RaceDetector::check(const VectorClock& clock, const Touch& before, bool wro
       : same_batch
           ? "Transfers of one batch run at the same time: use two batches, or two slices."
           : "Wait for the ticket of the earlier one first. It is what `start` or `run` returned; waiting for an empty "
-            "Ticket does nothing.";
+            "Ticket does nothing. If your code waits for it, does a closure capture a slice by reference, as [&] does?";
   throw Error(Verdict::race, fmt::format("RACE: {} at {} {} memory that {} at {} {}, and nothing orders the two. {} "
                                          "(The memory: {} bytes of a slice for {}, allocated at {}.)",
                                          now.what, describe(now.where), again.write ? "writes" : "reads", before.what,
