@@ -146,8 +146,8 @@ namespace {
 
 void need_matrix(const char* operation, const char* name, const Matrix& x, Location where) {
   if (x.slice.size() != x.rows * x.columns)
-    usage_error(fmt::format("{}: {} is declared as {} × {}, but has {} elements", operation, name, x.rows, x.columns,
-                            x.slice.size()),
+    usage_error(fmt::format("{}: {} is declared as {} × {}, but has {}", operation, name, x.rows, x.columns,
+                            counted(x.slice.size(), "element")),
                 where);
   need_floating(operation, name, x.slice, where);
 }

@@ -14,7 +14,7 @@ void top_k(Rank me, Slice values, Slice indices, Slice x, Location where) {
   need_dtype("top_k", "indices", indices, DType::i32, where);
   need_size("top_k", "indices", indices, values.size(), "as values", where);
   if (values.size() > x.size())
-    usage_error(fmt::format("top_k: cannot choose {} of {} elements", values.size(), x.size()), where);
+    usage_error(fmt::format("top_k: cannot choose {} of {}", values.size(), counted(x.size(), "element")), where);
   if (x.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
     usage_error(fmt::format("top_k: x has {} elements, more than an int32 can index", x.size()), where);
   need_distinct("top_k", "values", values, "x", x, where);

@@ -10,6 +10,7 @@
 #include "common/runtime/device.hpp"
 #include "common/runtime/machine/operation.hpp"
 #include "common/runtime/new_block.hpp"
+#include "common/support/text/counted.hpp"
 
 namespace lockstep::front {
 
@@ -18,14 +19,16 @@ namespace lockstep::front {
 inline void need_size(const char* operation, const char* name, const Slice& x, std::size_t size, const char* what,
                       Location where) {
   if (x.size() == size) return;
-  usage_error(fmt::format("{}: {} has {} elements, not {} ({})", operation, name, x.size(), size, what), where);
+  usage_error(fmt::format("{}: {} has {}, not {} ({})", operation, name, counted(x.size(), "element"), size, what),
+              where);
 }
 
 inline void need_same(const char* operation, const char* name_a, const Slice& a, const char* name_b, const Slice& b,
                       Location where) {
   if (a.size() != b.size())
-    usage_error(fmt::format("{}: {} has {} elements and {} has {}", operation, name_a, a.size(), name_b, b.size()),
-                where);
+    usage_error(
+        fmt::format("{}: {} has {} and {} has {}", operation, name_a, counted(a.size(), "element"), name_b, b.size()),
+        where);
   if (a.dtype() != b.dtype() && !a.empty())
     usage_error(
         fmt::format("{}: {} is {} and {} is {}", operation, name_a, to_string(a.dtype()), name_b, to_string(b.dtype())),
@@ -53,9 +56,9 @@ inline void need_scalar(const char* operation, const char* name, const Slice& x,
 inline std::size_t rows_of(const char* operation, const char* name, const Slice& x, std::size_t columns,
                            const char* what, Location where) {
   if (columns == 0 ? x.empty() : x.size() % columns == 0) return columns == 0 ? 0 : x.size() / columns;
-  usage_error(
-      fmt::format("{}: {} has {} elements, not a multiple of {} ({})", operation, name, x.size(), columns, what),
-      where);
+  usage_error(fmt::format("{}: {} has {}, not a multiple of {} ({})", operation, name, counted(x.size(), "element"),
+                          columns, what),
+              where);
 }
 
 /// Requires that an output is exactly an input or apart from it: a partial overlap would give device-dependent results.

@@ -8,6 +8,7 @@
 #include "common/runtime/convert.hpp"
 #include "common/runtime/errors.hpp"
 #include "common/runtime/new_block.hpp"
+#include "common/support/text/counted.hpp"
 
 namespace lockstep {
 
@@ -79,7 +80,9 @@ RankLedger ledger_of(Rank me) { return me.backend().ledger(); }
 
 void upload(Rank me, Slice slice, std::span<const float> values, Location where) {
   if (values.size() != slice.size())
-    usage_error(fmt::format("cannot upload {} values into a slice of {} elements", values.size(), slice.size()), where);
+    usage_error(fmt::format("cannot upload {} into a slice of {}", counted(values.size(), "value"),
+                            counted(slice.size(), "element")),
+                where);
   if (slice.dtype() == DType::i32 || slice.dtype() == DType::i8)
     usage_error(fmt::format("cannot upload floats into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;
@@ -93,7 +96,9 @@ void upload(Rank me, Slice slice, std::span<const float> values, Location where)
 
 void upload(Rank me, Slice slice, std::span<const std::int32_t> values, Location where) {
   if (values.size() != slice.size())
-    usage_error(fmt::format("cannot upload {} values into a slice of {} elements", values.size(), slice.size()), where);
+    usage_error(fmt::format("cannot upload {} into a slice of {}", counted(values.size(), "value"),
+                            counted(slice.size(), "element")),
+                where);
   if (slice.dtype() != DType::i32)
     usage_error(fmt::format("cannot upload integers into a slice of {}", to_string(slice.dtype())), where);
   if (slice.empty()) return;

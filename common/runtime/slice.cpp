@@ -7,6 +7,7 @@
 
 #include "common/runtime/errors.hpp"
 #include "common/runtime/new_block.hpp"
+#include "common/support/text/counted.hpp"
 
 namespace lockstep {
 
@@ -41,7 +42,7 @@ std::uint64_t mark_of(const Block& block) {
 }
 
 void Slice::reaches_outside(std::size_t offset, std::size_t count, Location where) const {
-  usage_error(fmt::format("cut({}, {}) reaches outside a slice of {} elements{}", offset, count, size_,
+  usage_error(fmt::format("cut({}, {}) reaches outside a slice of {}{}", offset, count, counted(size_, "element"),
                           below_zero(std::max(offset, count))),
               where);
 }

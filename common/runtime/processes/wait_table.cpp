@@ -43,6 +43,16 @@ bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<
          std::all_of(endpoints.begin(), endpoints.end(), [](const auto& endpoint) { return endpoint.second; });
 }
 
+/// True if the peer of `missing`, a send or receive of `rank`, has begun its half where only another transfer of `rank`
+/// would meet it: on another queue or in another group.
+bool is_astray(int rank, const Unfinished& missing, const std::vector<Unfinished>& of_peer, const Halves& halves) {
+  return std::any_of(of_peer.begin(), of_peer.end(), [&](const Unfinished& other) {
+    return other.peer == rank && other.endpoint != missing.endpoint && other.kind != missing.kind &&
+           missing.kind != Unfinished::Kind::set_up && other.kind != Unfinished::Kind::set_up &&
+           halves.lacks_partner(missing.peer, other);
+  });
+}
+
 /// Says which message is meant, if a batch has several with one peer; the first needs no number.
 std::string which_message(const Unfinished& missing) {
   if (missing.before == 0) return "";
@@ -97,6 +107,12 @@ void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck) {
     }
     if (!missing) continue;
     rows[rank].peer = missing->peer;
+    if (is_astray(rank, *missing, rows[missing->peer].unfinished, halves)) {
+      rows[rank].words += fmt::format(
+          " (rank {} has started the {} on another queue or in another group: only halves on one queue match)",
+          missing->peer, missing->kind == Unfinished::Kind::send ? "receive" : "send");
+      continue;
+    }
     const char* what = missing->kind == Unfinished::Kind::send      ? "started the receive"
                        : missing->kind == Unfinished::Kind::receive ? "started the send"
                                                                     : "called it";

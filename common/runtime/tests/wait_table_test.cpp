@@ -103,6 +103,17 @@ TEST(WaitTable, SaysWhichMessageOfABatchIsMissing) {
   EXPECT_EQ(rows[1].words, " (rank 0 has not started the send: message 2 of this batch from it)");
 }
 
+TEST(WaitTable, HalvesOnTwoQueuesDoNotMatch) {
+  const Unfinished send{kOther, 0, Unfinished::Kind::send, 1, /*before=*/0};
+  std::vector<Row> rows{receives_first(1), waits({send}, {{kOther, 0, 1, 0}})};
+  const Ranks stuck = deadlocked(rows);
+  EXPECT_EQ(stuck, (Ranks{0, 1}));
+  explain_deadlock(rows, stuck);
+  const std::string end = " on another queue or in another group: only halves on one queue match)";
+  EXPECT_EQ(rows[0].words, " (rank 1 has started the send" + end);
+  EXPECT_EQ(rows[1].words, " (rank 0 has started the receive" + end);
+}
+
 TEST(WaitTable, ASetUpCallThatARankNeverMakes) {
   const Unfinished call{kLane, 1, Unfinished::Kind::set_up, 2, /*before=*/0};
   Row calls = waits({call}, {{kLane, -1, 2, 2}}), other = receives_first(0);
