@@ -7,6 +7,7 @@ Every relative link leads to a file, and to a heading of it. Every item of a lis
                             glossary; the table has the minutes of labs/course.json
   labs/README.md            every exercise as labs/course.json has it
   README.md                 the hours and errors that are found elsewhere
+  docs/use/commands.md      the numbers of exercises and points
   the instructor's guide    syllabi with the course's minutes and points, no exercise before one that it needs;
                             files of its commands are in .gitignore, and its class is what make_class.py makes
   the glossary              every verdict, and no word twice
@@ -174,6 +175,18 @@ def wrong_index(text, weeks, front):
     for words in (*counts, f"{core} hours for the core"):
         if words not in said:
             yield f"README.md does not say '{words}'"
+
+
+COMMANDS = "docs/use/commands.md"
+
+
+def wrong_progress(text, weeks):
+    """What ./lab prints to somebody who has done nothing counts the exercises and points of its week."""
+    for number, exercises, points in re.findall(r"week (\d+)  .*: 0 of (\d+) exercises pass, 0 of (\d+) points", text):
+        week = next(w for w in weeks if w["number"] == int(number))["exercises"]
+        should = len(week), sum(e["points"] for e in week)
+        if (int(exercises), int(points)) != should:
+            yield f"{COMMANDS}: week {number} has {should[0]} exercises and {should[1]} points"
 
 
 REFERENCE = "docs/reference/README.md"
@@ -382,6 +395,7 @@ def main():
         + list(wrong_spelling())
     )
     weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
+    wrong += wrong_progress(pathlib.Path(COMMANDS).read_text(), weeks)
     wrong += wrong_syllabi(pathlib.Path(GUIDE).read_text(), weeks)
     wrong += not_ignored(pathlib.Path(GUIDE).read_text())
     wrong += wrong_class(pathlib.Path(GUIDE).read_text())

@@ -120,6 +120,15 @@ class Index(unittest.TestCase):
         self.assertIn("'2 hours for the core'", self.found(*self.ROWS, front=self.FRONT.replace(", 2", ", 9"))[0])
 
 
+class Progress(unittest.TestCase):
+    def test_counts_are_those_of_the_week(self):
+        weeks = [{"number": 7, "exercises": [{"points": 5}, {"points": 6}]}]
+        line = "week 7  A title: 0 of {} exercises pass, 0 of {} points"
+        self.assertEqual(list(pages.wrong_progress(line.format(2, 11), weeks)), [])
+        for numbers in ((3, 11), (2, 12)):
+            self.assertIn("2 exercises and 11 points", *pages.wrong_progress(line.format(*numbers), weeks))
+
+
 class Front(unittest.TestCase):
     def test_the_error_is_the_reports(self):
         report = "predictions miss simulated ones by 0.0 % (9 rows), measured ones by 11.4 % (1 row)"
