@@ -158,12 +158,11 @@ void note_virtual_time(double seconds) {
 }
 
 /// What a case comes to here, or came to where the answer is.
-Outcome outcome_of(const Case& the_case, const CaseProgram& program, const CasePlan& plan,
-                   std::optional<std::uint64_t> perturb) {
-  if (!test_options().outcomes_of.empty()) return handed_over(the_case, perturb);
-  Outcome outcome = run(options_for(the_case, plan, perturb),
-                        Program([&program, the_case](Rank me) { return program(me, the_case); }));
-  if (!test_options().outcomes_to.empty()) hand_over(the_case, perturb, outcome);
+Outcome outcome_of(const Case& the_case, const RunOptions& options, const Program& program) {
+  if (!test_options().outcomes_of.empty()) return handed_over(the_case, options.perturb);
+  const OneOutcome whole;
+  Outcome outcome = run(options, program);
+  if (!test_options().outcomes_to.empty()) hand_over(the_case, options.perturb, outcome);
   return outcome;
 }
 
@@ -171,7 +170,8 @@ Outcome outcome_of(const Case& the_case, const CaseProgram& program, const CaseP
 bool passes(const Case& the_case, const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan,
             std::optional<std::uint64_t> perturb, Location where) {
   const CaseThatRuns for_signals(words_of(the_case, plan), options_of(the_case, perturb));
-  const Outcome outcome = outcome_of(the_case, program, plan, perturb);
+  const Outcome outcome =
+      outcome_of(the_case, options_for(the_case, plan, perturb), [&](Rank me) { return program(me, the_case); });
   const std::string wrong = outcome.passed() ? judged(the_case, outcome, judge) : "";
   const bool passed = outcome.passed() && wrong.empty();
   if (passed && !perturb) note_virtual_time(outcome.seconds);
@@ -269,6 +269,10 @@ CaseJudge in_reverse_order(const CaseJudge& judge) {
 bool has_ranks(int ranks) {
   const int available = test_options().available_ranks;  // 0: any number
   return available == 0 || ranks <= available;
+}
+
+Outcome run_answered(const RunOptions& options, const Program& program) {
+  return outcome_of({options.ranks, 0}, options, program);
 }
 
 void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan, Location where) {

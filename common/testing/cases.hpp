@@ -62,7 +62,11 @@ struct CasePlan {
 void run_cases(const CaseProgram& program, const CaseJudge& judge, const CasePlan& plan = {},
                Location where = Location::current());
 
-/// The same in a group of all ranks in reverse order, where `world_rank()` instead of `rank()` is a mistake; and its
+/// The same as run(), for tests that have their own cases. In a grade the outcome is that of the process that ran the
+/// answer, without its trace.
+Outcome run_answered(const RunOptions& options, const Program& program);
+
+/// A case in a group of all ranks in reverse order, where `world_rank()` instead of `rank()` is a mistake; and its
 /// judge, for which rank r is the group's.
 CaseProgram in_reverse_order(const CaseProgram& program);
 CaseJudge in_reverse_order(const CaseJudge& judge);

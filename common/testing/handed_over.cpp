@@ -27,9 +27,9 @@ std::string running_test() {
   return fmt::format("{}.{}", test.test_suite_name(), test.name());
 }
 
-/// "with 4 ranks, size 13, perturbed by 2".
+/// "the run with 4 ranks, size 13, perturbed by 2".
 std::string which_run(const Case& c, std::optional<std::uint64_t> perturb) {
-  return fmt::format("with {} ranks, size {}{}", c.ranks, c.size,
+  return fmt::format("the run with {} ranks, size {}{}", c.ranks, c.size,
                      perturb ? fmt::format(", perturbed by {}", *perturb) : "");
 }
 
@@ -76,10 +76,10 @@ void put_back(std::vector<Values>& values, const std::vector<std::size_t>& commo
 }
 
 struct Run {
-  std::string which;    // which_run() says
-  std::string outcome;  // in bytes, and what was taken out of its values
+  std::string which;    // "the run with 4 ranks, size 13", "speedup(12, 4)"
+  std::string outcome;  // in bytes
 };
-using Handed = std::map<std::string, std::deque<Run>>;  // by test, in the order of its runs
+using Handed = std::map<std::string, std::deque<Run>>;  // by test, in the order of its runs and calls
 
 Handed& all_handed() {
   static Handed handed = [] {
@@ -97,33 +97,59 @@ Handed& all_handed() {
   return handed;
 }
 
-}  // namespace
+int outcomes_alive = 0;
 
-void hand_over(const Case& the_case, std::optional<std::uint64_t> perturb, const Outcome& outcome) {
-  std::ofstream file(test_options().outcomes_to, std::ios::binary | std::ios::app);
-  Outcome shorter = outcome;
-  const std::vector<std::size_t> common = take_out_common(shorter.values);
-  const std::vector<std::vector<float>> floats = take_out_floats(shorter.values);
-  file << to_bytes(running_test(), which_run(the_case, perturb), to_bytes(shorter, common, floats));
+void append(const std::string& which, const std::string& outcome) {
+  static std::ofstream file(test_options().outcomes_to, std::ios::binary | std::ios::app);
+  file << to_bytes(running_test(), which, outcome);
   if (!file.flush()) throw Error(Verdict::usage, "cannot write " + test_options().outcomes_to);
 }
 
-Outcome handed_over(const Case& the_case, std::optional<std::uint64_t> perturb) {
-  const std::string which = which_run(the_case, perturb);
+/// Fails the test besides throwing: tests that expect errors catch them.
+[[noreturn]] void misfit(const std::string& words) {
+  ADD_FAILURE() << words;
+  throw Error(Verdict::usage, words);
+}
+
+std::string take(const std::string& which) {
   std::deque<Run>& runs = all_handed()[running_test()];
-  if (runs.empty()) throw Error(Verdict::usage, fmt::format("no outcome was handed over of the run {}", which));
+  if (runs.empty()) misfit("no outcome was handed over of " + which);
   const Run run = std::move(runs.front());
   runs.pop_front();
-  if (run.which != which)
-    throw Error(Verdict::usage, fmt::format("the outcome of a run {} was handed over for that {}", run.which, which));
+  if (run.which != which) misfit(fmt::format("the outcome of {} was handed over for that of {}", run.which, which));
+  return run.outcome;
+}
+
+}  // namespace
+
+OneOutcome::OneOutcome() { ++outcomes_alive; }
+OneOutcome::~OneOutcome() { --outcomes_alive; }
+
+bool calls_were_handed_over() { return !test_options().outcomes_of.empty(); }
+bool calls_are_handed_over() {
+  return (calls_were_handed_over() || !test_options().outcomes_to.empty()) && outcomes_alive == 0;
+}
+
+void hand_over_call(const std::string& call, const std::string& result) { append(call, result); }
+std::string handed_over_call(const std::string& call) { return take(call); }
+
+void hand_over(const Case& the_case, std::optional<std::uint64_t> perturb, const Outcome& outcome) {
+  Outcome shorter = outcome;
+  const std::vector<std::size_t> common = take_out_common(shorter.values);
+  const std::vector<std::vector<float>> floats = take_out_floats(shorter.values);
+  append(which_run(the_case, perturb), to_bytes(shorter, common, floats));
+}
+
+Outcome handed_over(const Case& the_case, std::optional<std::uint64_t> perturb) {
+  const std::string which = which_run(the_case, perturb), bytes = take(which);
   Outcome outcome;
   std::vector<std::size_t> common;
   std::vector<std::vector<float>> floats;
-  from_bytes(run.outcome, outcome, common, floats);
+  from_bytes(bytes, outcome, common, floats);
   put_back(outcome.values, common, floats);
   const auto ranks = static_cast<std::size_t>(the_case.ranks);
   if (outcome.passed() && (outcome.values.size() != ranks || outcome.ledgers.size() != ranks))
-    throw Error(Verdict::usage, fmt::format("what was handed over of the run {} is not of all its ranks", which));
+    throw Error(Verdict::usage, fmt::format("what was handed over of {} is not of all its ranks", which));
   return outcome;
 }
 

@@ -1,5 +1,6 @@
 // Outcomes on their way from a process that ran an answer (--outcomes-to FILE) to one that never held any and judges
-// them (--outcomes-of FILE): the same tests, in which run_cases takes what was handed over for what it would have run.
+// them (--outcomes-of FILE): the same tests, in which run_cases takes what was handed over for what it would have run,
+// and answered() for what it would have called.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,24 @@ void hand_over(const Case& the_case, std::optional<std::uint64_t> perturb, const
 
 /// The outcome of the running test's next run. Throws Error(usage) where none was handed over, or another run's.
 Outcome handed_over(const Case& the_case, std::optional<std::uint64_t> perturb);
+
+/// What belongs to a run or a call: nothing else is handed over, or taken from there, while one of these is alive.
+class OneOutcome {
+ public:
+  OneOutcome();
+  ~OneOutcome();
+  OneOutcome(const OneOutcome&) = delete;
+};
+
+/// Whether calls are handed over here, or were, and this is part of no other outcome.
+bool calls_are_handed_over();
+/// Whether they were.
+bool calls_were_handed_over();
+
+/// Appends the result of a call, in bytes, or takes the running test's next one. A result that is missing, or another
+/// call's, fails the test, and throws Error(usage).
+void hand_over_call(const std::string& call, const std::string& result);
+std::string handed_over_call(const std::string& call);
 
 /// The tests of which more was handed over than was judged; "" if there are none.
 std::string never_judged();

@@ -47,6 +47,9 @@ bool never_ends(const Frames& frames, int count) {
 
 const char* cause(int signal, int code, const Frames& frames, int count) {
   if (signal == SIGFPE && code == FPE_INTDIV) return "An integer was divided by 0, with / or %.";
+  if (signal == SIGILL || signal == SIGTRAP)
+    return "The compiler stopped it there, because what follows has no meaning: an index outside of an array, for "
+           "example, or a division by a constant 0.";
   if (signal == SIGSEGV && never_ends(frames, count)) return "Endless recursion: a function calls itself without end.";
   return "";
 }
@@ -74,7 +77,7 @@ void say_what_runs() {
   using Action = struct sigaction;
   Action dies{}, continues{};
   dies.sa_sigaction = died, dies.sa_flags = SA_SIGINFO | SA_ONSTACK | static_cast<int>(SA_RESETHAND) | SA_NODEFER;
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &dies, nullptr);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigaction(signal, &dies, nullptr);
   begin = std::time(nullptr);
   continues.sa_handler = still, continues.sa_flags = SA_ONSTACK | SA_RESTART;
   sigaction(SIGALRM, &continues, nullptr);

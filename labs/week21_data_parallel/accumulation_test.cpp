@@ -66,7 +66,7 @@ std::string wrong_weights(const Case& c, const Outcome& outcome) {
       return fmt::format("microbatch {} of {} was {}", i, all.size(),
                          weights.empty() ? "not run" : fmt::format("run {} times", weights.size()));
     const double expected = static_cast<double>(all[i].count) / 8, weight = weights[0];
-    if (std::abs(weight - expected) > 1e-6 * expected)
+    if (!(std::abs(weight - expected) <= 1e-6 * expected))
       return fmt::format(
           "microbatch {} has {} of 8 samples: its weight is {}, expected {}{}", i, all[i].count, weight, expected,
           weight == static_cast<float>(1.0 / static_cast<double>(all.size()))
@@ -78,7 +78,7 @@ std::string wrong_weights(const Case& c, const Outcome& outcome) {
   }
   if (std::isnan(seen[at]))
     return "the gradient is not a number: it must be zeroed before the first microbatch adds to it";
-  if (std::abs(seen[at] - 1) > 1e-6 || std::abs(seen[at + 1] - (kFirst + 4.5)) > 1e-5)
+  if (!(std::abs(seen[at] - 1) <= 1e-6 && std::abs(seen[at + 1] - (kFirst + 4.5)) <= 1e-5))
     return fmt::format("the gradient is {} and {}, expected 1 and {}: every microbatch must add to it, none clear it",
                        seen[at], seen[at + 1], kFirst + 4.5);
   return "";
@@ -133,7 +133,7 @@ TEST(Lab21_6, TheGapIsRelativeToTheSecondGradient) {
         const double expected[] = {0, 2, 1, 0.5};
         const char* pair[] = {"b and b", "3b and b", "0 and b", "b/2 and b"};
         for (int i = 0; i < 4; ++i)
-          if (std::abs(seen[i] - expected[i]) > 1e-6)
+          if (!(std::abs(seen[i] - expected[i]) <= 1e-6))
             return fmt::format("the gap between {} is {}, expected {} = ‖a − b‖/‖b‖", pair[i], seen[i], expected[i]);
         return seen[4] == 1 && seen[5] == 2 ? "" : "relative_gap changed its arguments: work on a copy";
       },

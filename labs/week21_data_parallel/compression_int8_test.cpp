@@ -93,7 +93,7 @@ testing::CaseJudge near_the_sum(bool two_steps, int steps) {
             i, c.size, outcome.values[0][i + 2], rounding.exact, rounding.most,
             two_steps ? " and one of the sum's" : "");
       const double deviation = std::sqrt(rounding.variance / steps);
-      if (steps > 1 && std::abs(off) > 6 * deviation + 1e-6)
+      if (steps > 1 && !(std::abs(off) <= 6 * deviation + 1e-6))
         return fmt::format(
             "the mean of {} sums of element {} is off by {:.3g}, {:.0f} times its standard deviation: "
             "rounding is right on average only if each step draws anew",

@@ -238,7 +238,7 @@ TEST(Lab21_9b, MemoryRemovesTheBias) {
       },
       [](const Case&, const Outcome& outcome) -> std::string {
         const Values& seen = outcome.values[0];
-        if (seen[0] < 0.5 || std::abs(seen[1] - seen[0]) > 1e-3)
+        if (!(seen[0] >= 0.5 && std::abs(seen[1] - seen[0]) <= 1e-3))
           return fmt::format(
               "without error feedback the mean of 20 sums lies {:.3f} and of 80 sums {:.3f} from the true sum "
               "(relative); "

@@ -9,13 +9,19 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/machine/machine.hpp"
+#include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 #include "labs/week21_data_parallel/naive_all_reduce.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
-namespace lockstep::week21 {
+namespace lockstep::week21::cost_model_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto naive_all_reduce_seconds = testing::answer<week21::naive_all_reduce_seconds>;
+constexpr auto ring_all_reduce_seconds = testing::answer<week21::ring_all_reduce_seconds>;
+constexpr auto overhead_chart = testing::answer<week21::overhead_chart>;
 
 using testing::Case;
 using testing::CasePlan;
@@ -179,4 +185,4 @@ TEST(Lab21_5, OverheadChart) {
 }
 
 }  // namespace
-}  // namespace lockstep::week21
+}  // namespace lockstep::week21::cost_model_test

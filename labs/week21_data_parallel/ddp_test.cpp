@@ -95,7 +95,7 @@ TEST(Lab21_7a, AShardCountsByItsSamples) {
       [](const Case& c, const Outcome& outcome) -> std::string {
         const double mean = static_cast<double>(c.size + 1) / 2;
         for (int rank = 0; rank < c.ranks; ++rank)
-          if (std::abs(outcome.values[rank][0] - mean) > 1e-5 * mean)
+          if (!(std::abs(outcome.values[rank][0] - mean) <= 1e-5 * mean))
             return fmt::format(
                 "rank {}: the average of the shards' means, each by its shard_weight, is {}, but the "
                 "mean over all {} samples is {}",

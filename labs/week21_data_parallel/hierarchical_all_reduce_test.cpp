@@ -6,11 +6,16 @@
 
 #include <algorithm>
 
+#include "common/testing/answered.hpp"
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
-namespace lockstep::week21 {
+namespace lockstep::week21::hierarchical_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto hierarchical_seconds = testing::answer<week21::hierarchical_seconds>;
+constexpr auto slow_link_bytes_of_hierarchy = testing::answer<week21::slow_link_bytes_of_hierarchy>;
 
 struct Shape {
   int nodes, per_node;  // k and g
@@ -264,4 +269,4 @@ TEST(Lab21_4c, TheGainIsTheRails) {
 }
 
 }  // namespace
-}  // namespace lockstep::week21
+}  // namespace lockstep::week21::hierarchical_test

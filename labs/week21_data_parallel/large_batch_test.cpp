@@ -7,12 +7,18 @@
 
 #include <cmath>
 
+#include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ddp_gpt.hpp"
 
-namespace lockstep::week21 {
+namespace lockstep::week21::large_batch_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto scaled_rate = testing::answer<week21::scaled_rate>;
+constexpr auto rate_at = testing::answer<week21::rate_at>;
+constexpr auto schedule_for_batch = testing::answer<week21::schedule_for_batch>;
 
 using testing::Case;
 using testing::run_cases;
@@ -161,7 +167,7 @@ TEST(Lab21_8, LargeBatchesFollowTheCurveOfSmallOnes) {
   check_curves(0.0125, [](const Values& seen) -> std::string {
     for (std::size_t i = 1; i <= kLargeSteps; ++i) {
       const double linear = share(seen, RateRule::linear, i), none = share(seen, RateRule::none, i);
-      if (std::abs(linear - 1) > 0.04)
+      if (!(std::abs(linear - 1) <= 0.04))
         return fmt::format(
             "after {} samples, in batches {} times as large with the rate scaled linearly, the loss has fallen by "
             "{:.0f}% of what it falls with small batches; the curves must coincide",
@@ -204,4 +210,4 @@ TEST(Lab21_8, UntilTheRateIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace lockstep::week21
+}  // namespace lockstep::week21::large_batch_test

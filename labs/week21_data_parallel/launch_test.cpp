@@ -1,10 +1,18 @@
 // Tests of exercise 21.13: who this process is, Slurm's host lists, where ranks meet, and their GPUs.
 #include <set>
 
+#include "common/testing/answered.hpp"
 #include "labs/week21_data_parallel/launch_testing.hpp"
 
 namespace lockstep::week21::launch_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto place_of = testing::answer<week21::place_of>;
+constexpr auto numbers_in = testing::answer<week21::numbers_in>;
+constexpr auto hosts_in = testing::answer<week21::hosts_in>;
+constexpr auto meeting_point = testing::answer<week21::meeting_point>;
+constexpr auto gpu_of = testing::answer<week21::gpu_of>;
 
 void expect_place(const Environment& environment, const Place& wanted, const std::string& what) {
   const auto words = [](const Place& p) {

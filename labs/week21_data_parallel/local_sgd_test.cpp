@@ -130,7 +130,7 @@ std::string wrong_outer_step(const OuterSgd& how, const Values& seen) {
     for (int step = 0; step < kOuterSteps; ++step) {
       element.step(how, static_cast<double>(local_change(0, i, step)));
       const std::size_t at = static_cast<std::size_t>(step) * kPerStep + 3 + i;
-      if (std::abs(seen[at] - element.start) > kRounding)
+      if (!(std::abs(seen[at] - element.start) <= kRounding))
         return fmt::format("{}: after outer step {} start[{}] is {:.7g}, expected {:.7g}{}", name_of(how), step + 1, i,
                            seen[at], element.start,
                            step == 0 ? "" : "; the first step was right: what does velocity keep between two?");

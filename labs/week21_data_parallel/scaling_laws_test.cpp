@@ -12,9 +12,19 @@
 #include <string>
 
 #include "common/error.hpp"
+#include "common/testing/answered.hpp"
 
-namespace lockstep::week21 {
+namespace lockstep::week21::scaling_laws_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto speedup = testing::answer<week21::speedup>;
+constexpr auto efficiency = testing::answer<week21::efficiency>;
+constexpr auto weak_efficiency = testing::answer<week21::weak_efficiency>;
+constexpr auto amdahl_speedup = testing::answer<week21::amdahl_speedup>;
+constexpr auto gustafson_speedup = testing::answer<week21::gustafson_speedup>;
+constexpr auto karp_flatt = testing::answer<week21::karp_flatt>;
+constexpr auto fit_amdahl = testing::answer<week21::fit_amdahl>;
 
 constexpr int kRanks[] = {1, 2, 3, 4, 8, 16, 64, 1024};
 
@@ -208,4 +218,4 @@ TEST(Lab21_10, NonsenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::week21
+}  // namespace lockstep::week21::scaling_laws_test

@@ -4,6 +4,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/testing/answered.hpp"
 #include "labs/week22_zero/checkpointing_testing.hpp"
 
 namespace lockstep::week22::checkpointing {
@@ -13,6 +14,10 @@ using testing::Case;
 using testing::CasePlan;
 using testing::run_cases;
 using testing::sizes_of;
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto block_activation_bytes = testing::answer<week22::block_activation_bytes>;
+constexpr auto recomputed_flop = testing::answer<week22::recomputed_flop>;
 
 const char* name_of(Recompute recompute) {
   return recompute == Recompute::none ? "none" : recompute == Recompute::full ? "full" : "selective";
@@ -114,7 +119,7 @@ TEST(Lab22_6c, FlopAreThoseOfTheLedger) {
         const BlockShape shape{1, 1024, config.heads, config.d_model, config.attention};
         const char* kind = c.size == 0 ? "flash" : "materialised";
         const auto far = [](double formula, double measured) {
-          return std::abs(formula - measured) > 0.005 * measured;
+          return !(std::abs(formula - measured) <= 0.005 * measured);
         };
         const Values& seen = outcome.values[0];
         if (far(block_forward_flop(shape), seen[0]))

@@ -9,10 +9,17 @@
 
 #include "common/error.hpp"
 #include "common/gpt/model/config.hpp"
+#include "common/testing/answered.hpp"
 #include "common/testing/drawn.hpp"
 
-namespace lockstep::week22 {
+namespace lockstep::week22::memory_calculator_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto model_state = testing::answer<week22::model_state>;
+constexpr auto fewest_ranks = testing::answer<week22::fewest_ranks>;
+constexpr auto bytes_sent = testing::answer<week22::bytes_sent>;
+constexpr auto activation_bytes_per_layer = testing::answer<week22::activation_bytes_per_layer>;
 
 constexpr double kGiga = 1e9;
 
@@ -230,4 +237,4 @@ TEST(Lab22_1b, ActivationsOfAnyLayer) {
 }
 
 }  // namespace
-}  // namespace lockstep::week22
+}  // namespace lockstep::week22::memory_calculator_test

@@ -5,12 +5,16 @@
 
 #include <algorithm>
 
+#include "common/testing/answered.hpp"
 #include "common/testing/drawn.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week22_zero/zero_timing.hpp"
 
 namespace lockstep::week22::open_gathers_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto open_gathers = testing::answer<week22::open_gathers>;
 
 using testing::note_score;
 using testing::run_cases;

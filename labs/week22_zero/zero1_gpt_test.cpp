@@ -69,7 +69,7 @@ TEST(Lab22_2c, TheNormIsThatOfTheWholeGradient) {
       if (seen[0] != squares)
         return fmt::format("rank {}: the squared norm is {}, expected {}, of all shares of all ranks", rank, seen[0],
                            squares);
-      if (std::abs(seen[1] - factor) > 1e-6)
+      if (!(std::abs(seen[1] - factor) <= 1e-6))
         return fmt::format("rank {}: the factor is {}, expected {}: a norm of {:.6g} is clipped to 5", rank, seen[1],
                            factor, std::sqrt(squares));
     }

@@ -6,12 +6,17 @@
 
 #include <algorithm>
 
+#include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 #include "labs/week23_tensor_parallel/sums_testing.hpp"
 
-namespace lockstep::week23 {
+namespace lockstep::week23::parallel_linear_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto column_part = testing::answer<week23::column_part>;
+constexpr auto row_part = testing::answer<week23::row_part>;
 
 using testing::Case;
 using testing::CasePlan;
@@ -235,7 +240,11 @@ TEST(Lab23_1c, NothingIsSentBetweenColumnAndRow) {
     SerialLinear up = column_layer(c), down(kRows, cut_features(c), other_features(c));
     down.x = up.y();
     for (int rank = 0; rank < c.ranks; ++rank) {
-      if (outcome.values[rank][0] != 0) return fmt::format("rank {} sent messages before the row-parallel layer", rank);
+      if (outcome.values[rank][0] != 0)
+        return fmt::format(
+            "rank {} sent messages before the row-parallel layer: column_forward, your part b, sends "
+            "nothing",
+            rank);
       const Values y(outcome.values[rank].begin() + 1, outcome.values[rank].end());
       Reader reader(y, rank);
       if (!reader.expect("y", down.y()).complaint().empty()) return reader.complaint();
@@ -293,8 +302,10 @@ std::string wrong_part(bool column, WholeLayer layer, int rank, int ranks) {
     part = (column ? column_part : row_part)(layer.out, layer.in, rank, ranks);
   } catch (const Error& error) {
     if (error.verdict() != Verdict::usage) throw;
-    return fmt::format("{}, is refused, though its {} {} features divide: are the {} features sharded instead?", asked,
-                       column ? layer.out : layer.in, column ? "output" : "input", column ? "input" : "output");
+    return fmt::format("{}, is refused, though its {} {} features divide. {}", asked, column ? layer.out : layer.in,
+                       column ? "output" : "input",
+                       column ? "Only the rows of W and the bias are sharded."
+                              : "Only the columns of W are sharded, and each rank has the whole bias.");
   }
   std::string wrong = wrong_range("rows of W", part.rows, layer.out, column, rank, ranks);
   if (wrong.empty()) wrong = wrong_range("columns of W", part.columns, layer.in, !column, rank, ranks);
@@ -345,4 +356,4 @@ TEST(Lab23_1e, FeaturesThatDoNotDivideAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::week23
+}  // namespace lockstep::week23::parallel_linear_test

@@ -7,14 +7,18 @@
 
 #include <random>
 
+#include "common/testing/answered.hpp"
 #include "common/testing/expect_near.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
-namespace lockstep::week24 {
+namespace lockstep::week24::bubble_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto measured_bubble = testing::answer<week24::measured_bubble>;
 
 using testing::expect_seconds, testing::ExpectNear;
 
@@ -118,4 +122,4 @@ TEST(Lab24_6, PublishedRates) {
 }
 
 }  // namespace
-}  // namespace lockstep::week24
+}  // namespace lockstep::week24::bubble_test

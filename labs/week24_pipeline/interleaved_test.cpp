@@ -6,11 +6,17 @@
 #include <algorithm>
 #include <string>
 
+#include "common/testing/answered.hpp"
 #include "labs/week24_pipeline/published_rates.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
-namespace lockstep::week24 {
+namespace lockstep::week24::interleaved_test {
 namespace {
+
+// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto forward_number = testing::answer<week24::forward_number>;
+constexpr auto backward_number = testing::answer<week24::backward_number>;
+constexpr auto interleaved = testing::answer<week24::interleaved>;
 
 /// Groups of p microbatches, each through all chunks, counted.
 StageSchedule in_groups(const PipelineShape& shape, Work work) {
@@ -46,7 +52,8 @@ TEST(Lab24_4a, GroupsOfPMicrobatchesGoThroughAllChunks) {
 
 /// Part b calls part a.
 Schedule runnable_interleaved(const PipelineShape& shape) {
-  if (const std::string wrong = wrong_orders(); !wrong.empty()) throw Error(Verdict::fail, "24.4a first: " + wrong);
+  static const std::string wrong = wrong_orders();
+  if (!wrong.empty()) throw Error(Verdict::fail, "24.4a first: " + wrong);
   return runnable(interleaved, shape);
 }
 
@@ -106,7 +113,7 @@ TEST(Lab24_4b, PublishedRates) {
   for (const PublishedRates& p : kPublishedRates) {
     const PipelineShape shape{p.stages, p.microbatches, p.chunks};
     const double rate = spans(runnable_interleaved(shape), shape, p.times()).rate();
-    if (std::abs(rate / p.interleaved - 1) > 0.05)
+    if (!(std::abs(rate / p.interleaved - 1) <= 0.05))
       FAIL() << where(shape) << fmt::format("a bubble rate of {:.4f}, published {:.4f}", rate, p.interleaved);
   }
 }
@@ -136,4 +143,4 @@ TEST(Lab24_4b, MicrobatchesThatDoNotDivideAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::week24
+}  // namespace lockstep::week24::interleaved_test

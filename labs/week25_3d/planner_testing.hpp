@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/runtime/processes/results.hpp"
 #include "common/testing/drawn.hpp"
 #include "common/testing/expect_near.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
@@ -17,6 +18,13 @@
 namespace lockstep::week25 {
 
 using testing::expect_seconds, testing::ExpectNear;
+
+/// For testing::answered().
+template <class Io>
+void fields(Io& io, processes::Of<Strategy> auto& s) {
+  io(s.dp, s.tp, s.pp, s.microbatch, s.schedule, s.chunks, s.zero, s.recompute, s.sequence_parallel, s.selective, s.cp,
+     s.fp32_gradients);
+}
 
 struct Named {
   std::string schedule;

@@ -4,27 +4,34 @@
 #include <algorithm>
 
 #include "common/runtime/run.hpp"
+#include "common/testing/answered.hpp"
 #include "labs/trainer/plan/simulate.hpp"
+#include "labs/week25_3d/planner_testing.hpp"
 #include "labs/week25_3d/step_time_testing.hpp"
 
-namespace lockstep::week25 {
+namespace lockstep::week25::step_time_whole_test {
 namespace {
+
+/// By the answer's formulas; in a grade, from the process that ran them.
+Rated rated_by(plan::Predictor& predictor, const Strategy& strategy) {
+  return testing::answered("the rate of " + plan::format_strategy(strategy), [&] { return predictor.rate(strategy); });
+}
 
 TEST(Lab25_6c, Gpt3On1024A100) {
   const plan::Task task = gpt3_on_1024_a100();
   plan::Predictor predictor(task);
-  const plan::Search found = plan::search(predictor, plan::strategies(task), 10);
-  ASSERT_EQ(found.best.size(), 10u) << "the ten best plans were asked for";
-  for (const Rated& plan : found.best) {
+  const std::vector<Rated> best =
+      testing::answered("the ten best plans", [&] { return plan::search(predictor, plan::strategies(task), 10).best; });
+  ASSERT_EQ(best.size(), 10u) << "the ten best plans were asked for";
+  for (const Rated& plan : best) {
     EXPECT_LE(plan.memory.total_bytes(), 80e9) << plan::format_strategy(plan.strategy) << ": it must fit on a GPU";
     EXPECT_LE(plan.strategy.tp, 8) << plan::format_strategy(plan.strategy)
                                    << ": tensor parallelism belongs inside the node";
   }
   // 8 × 8 × 16, plain: recomputation, 1F1B.
-  const Rated course = predictor.rate({.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true});
+  const Rated course = rated_by(predictor, {.dp = 8, .tp = 8, .pp = 16, .zero = 1, .recompute = true});
   EXPECT_LE(course.memory.total_bytes(), 80e9) << "8 × 8 × 16 with recomputation fits on a GPU";
-  EXPECT_LT(found.best.front().time.total(), course.time.total())
-      << "the best plan is faster than 8 × 8 × 16 with 1F1B";
+  EXPECT_LT(best.front().time.total(), course.time.total()) << "the best plan is faster than 8 × 8 × 16 with 1F1B";
   EXPECT_EQ(limit(course.time).name, "compute") << "what limits 8 × 8 × 16";
   EXPECT_EQ(largest_overhead(course.time).name, "recomputation") << "which the best plan does without";
 }
@@ -37,7 +44,7 @@ TEST(Lab25_6c, RanksStrategiesAsTheSimulatorDoes) {
   std::size_t number = 0;
   for (const Strategy& strategy : plan::strategies(task)) {
     if (plan::why_not(task, strategy) || ++number % 61 != 0) continue;
-    const Rated rated = predictor.rate(strategy);
+    const Rated rated = rated_by(predictor, strategy);
     const plan::Simulated step = plan::simulate(task, strategy);  // 25.2's, phantom, on all 16 ranks
     predicted.push_back(rated.time.total());
     simulated.push_back(step.seconds);
@@ -57,4 +64,4 @@ TEST(Lab25_6c, RanksStrategiesAsTheSimulatorDoes) {
 }
 
 }  // namespace
-}  // namespace lockstep::week25
+}  // namespace lockstep::week25::step_time_whole_test

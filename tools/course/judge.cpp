@@ -95,9 +95,6 @@ std::string why_it_died(int signal, const std::string& cause, const std::string&
   if (signal == SIGSEGV)
     return " Common causes: a pointer that is null or was never set, an index beyond the end of a std::span or an "
            "array, or a closure that captures by reference ([&]) a variable that no longer exists when it runs.";
-  if (signal == SIGILL)
-    return " The compiler stopped it there, because what follows has no meaning: it divides by a constant 0, for "
-           "example.";
   if (signal == SIGKILL) return " The system does so when memory runs out: does a loop add to a list without end?";
   return "";
 }

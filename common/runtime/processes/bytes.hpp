@@ -2,17 +2,24 @@
 // one of the same headers.
 //
 // A structure lists its members once, for both directions: template <class Io> void fields(Io& io, T& t) { io(t.a,
-// t.b); }, where T may be const.
+// t.b); }, where T may be const. An aggregate of up to 6 members need not.
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/support/text/members.hpp"
 
 namespace lockstep::processes {
+
+/// Means nothing in another process: an address, or what views memory.
+template <class T>
+concept OfThisProcess = std::is_pointer_v<T> || std::ranges::enable_view<T>;
 
 class Writer {
  public:
@@ -25,10 +32,13 @@ class Writer {
  private:
   template <class T>
   void put(const T& value) {
+    static_assert(!OfThisProcess<T>);
     if constexpr (std::is_trivially_copyable_v<T>)
       bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-    else
+    else if constexpr (requires { fields(*this, value); })
       fields(*this, value);
+    else
+      with_members(value, [this](const auto&... members) { (put(members), ...); });
   }
   void put(const std::string& text) {
     put(text.size());
@@ -38,6 +48,11 @@ class Writer {
   void put(const std::vector<T>& items) {
     put(items.size());
     for (const T& item : items) put(item);
+  }
+  template <class T>
+  void put(const std::optional<T>& value) {
+    put(value.has_value());
+    if (value) put(*value);
   }
 };
 
@@ -54,12 +69,20 @@ class Reader {
  private:
   template <class T>
   void get(T& value) {
-    if constexpr (std::is_trivially_copyable_v<T>) {
+    static_assert(!OfThisProcess<T>);
+    if constexpr (std::is_same_v<T, bool>) {
+      char byte = 0;
+      get(byte);
+      if (byte != 0 && byte != 1) throw Error(Verdict::usage, "what was sent is damaged");
+      value = byte == 1;
+    } else if constexpr (std::is_trivially_copyable_v<T>) {
       need(sizeof value);
       std::memcpy(&value, bytes_.data() + at_, sizeof value);
       at_ += sizeof value;
-    } else {
+    } else if constexpr (requires { fields(*this, value); }) {
       fields(*this, value);
+    } else {
+      with_members(value, [this](auto&... members) { (get(members), ...); });
     }
   }
   void get(std::string& text) {
@@ -71,6 +94,13 @@ class Reader {
   void get(std::vector<T>& items) {
     items.resize(get_size());
     for (T& item : items) get(item);
+  }
+  template <class T>
+  void get(std::optional<T>& value) {
+    bool there = false;
+    get(there);
+    value.reset();
+    if (there) get(value.emplace());
   }
   std::size_t get_size() {
     std::size_t size = 0;
@@ -97,6 +127,7 @@ template <class... T>
 void from_bytes(const std::string& bytes, T&... values) {
   Reader in(bytes);
   in(values...);
+  if (!in.at_end()) throw Error(Verdict::usage, "what was sent ends too late");
 }
 
 }  // namespace lockstep::processes
