@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What may have changed since .ci/landed, the last commit at which every stage passed: the rest need not be read again.
+"""What may have changed since the commit that .ci/landed has for it, where it passed: the rest need not be read again.
 
 What is skipped has been checked once, and `.ci/run long` skips nothing.
 
@@ -77,10 +77,15 @@ def handouts_of(found, course):
             yield str(page)
 
 
+def landed():
+    """The commits, by what was checked there."""
+    with open(".ci/landed", encoding="utf-8") as file:
+        return dict(line.split() for line in file)
+
+
 def main():
     what = sys.argv[1]
-    with open(".ci/landed", encoding="utf-8") as file:
-        changed = changed_files(file.read().strip())
+    changed = changed_files(landed()[what])
     if changed is None or any(SHARED[what].match(path) for path in changed):
         print("all")
         return
