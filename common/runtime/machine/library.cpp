@@ -61,7 +61,9 @@ double gpu_seconds(const LibraryPrices& prices, const Machine& machine, const Op
   const double rate = prices.matmul_flop_per_second * peak(operation.dtype) / peak(DType::bf16);
   const auto [m, n, k] = operation.mnk;
   const double operands = static_cast<double>((m + n) * k * bytes_of(operation.dtype));
-  const double others = std::max(0.0, operation.bytes - operands) / prices.memory_bytes_per_second;
+  const double write_rate =
+      prices.write_bytes_per_second > 0 ? prices.write_bytes_per_second : prices.memory_bytes_per_second;
+  const double others = std::max(0.0, operation.bytes - operands) / write_rate;
   return std::max(operation.flop / rate + others, memory) + prices.matmul_seconds + machine.launch;
 }
 

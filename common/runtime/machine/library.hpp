@@ -42,8 +42,9 @@ struct CollectivePoint {
 };
 
 struct LibraryPrices {
-  double matmul_flop_per_second = 0;  ///< for large products in 16 bits, at the clock rate under sustained load
-  double matmul_seconds = 0;          ///< seconds lost by each product while the chip fills and drains
+  double matmul_flop_per_second = 0;  ///< of 16-bit products under sustained load, without the next two
+  double matmul_seconds = 0;          ///< lost by each product while the chip fills and drains
+  double write_bytes_per_second = 0;  ///< at which a product's result leaves; 0: the memory's
   double memory_bytes_per_second = 0;
   double host_seconds = 0;                  ///< that eager software needs to issue an operation
   std::vector<FlashKernel> flash;           ///< the first is the default
@@ -58,9 +59,10 @@ struct LibraryPrices {
   std::size_t which = 0;  ///< index into `flash`
 };
 
-/// Seconds of an operation. A product takes FLOP / rate, then writes its result to memory, so a small inner dimension
-/// is slow. Attention follows its own curve, or costs the sum of its parts; all other operations take the time to read
-/// and write their operands. Each includes the launch; `host` may make it longer.
+/// Seconds of an operation. A product takes FLOP / rate, then writes its result, so a small inner dimension is slow.
+/// The cache may take the result faster than memory does, but the memory must still move all operands in that time.
+/// Attention follows its own curve, or costs the sum of its parts; all other operations take the time to read and write
+/// their operands. Each includes the launch; `host` may make it longer.
 double library_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation);
 
 /// Seconds of a library all-reduce of `bytes` (the whole array) among `ranks` that are `apart` ranks from each other.
