@@ -290,6 +290,30 @@ TEST(Validate, PredictsATableOfOnesOwn) {
   EXPECT_NEAR(two / one_node, 1, 0.1) << "the same work on each GPU, sums hidden";
 }
 
+TEST(Validate, PyTorchsCompiledStepsOnOurCards) {  // docs/results/gpus.md; nothing is known of them but this
+  const std::string path = ::testing::TempDir() + "/pytorch.json";
+  for (const auto& [machine, model, sizes, folder] :
+       {std::array{"dgx-h100", "gpt2-124m", R"("layers": 12, "heads": 12, "d_model": 768)", "nvidia-h100-80gb-hbm3"},
+        {"dgx-h100", "gpt2-355m", R"("layers": 24, "heads": 16, "d_model": 1024)", "nvidia-h100-80gb-hbm3"},
+        {"dgx-h200", "gpt2-124m", R"("layers": 12, "heads": 12, "d_model": 768)", "nvidia-h200"}}) {
+    const Json measured =
+        Json::parse(read_file(fmt::format("{}/docs/results/{}-2026-11-27/pytorch_{}.json", kRoot, folder, model)));
+    std::map<std::string, double> error;
+    for (const Json& row : measured.at("rows")) {
+      std::ofstream(path) << fmt::format(
+          R"({{"name": "x", "kind": "training", "source": "y", "machine": "{}", "zero": 0, "recompute": "none",
+          "sequence": 1024, "microbatches": 1, "attention": "flash", "columns": ["model", "gpus", "microbatch", "seconds"],
+          "models": {{"m": {{{}, "vocabulary": 50304}}}}, "rows": [["m", 1, 16, {}]]}})",
+          machine, sizes, row.at("seconds").get<double>());
+      error[row.at("algorithm").get<std::string>()] = validate(kRoot, path)[0].rows[0].error();
+    }
+    fmt::print("{} {}: compiled {:+.1f}%, eager {:+.1f}%\n", machine, model, 100 * error.at("compiled"),
+               100 * error.at("eager"));
+    EXPECT_NEAR(error.at("compiled"), 0, 0.065) << machine << ", " << model;
+    EXPECT_LT(error.at("eager"), -0.15) << "unfused operations are not counted";
+  }
+}
+
 TEST(Validate, FewerPortsOfANodeMakeItSlower) {
   const auto seconds = [](const char* ports) {
     const std::string path = ::testing::TempDir() + "/ports.json";
@@ -359,12 +383,12 @@ TEST(Validate, PublishedRatesBecomeSeconds) {
 
 TEST(Validate, MediansDoNotWorsen) {
   // In %: what they are, rounded up. Goals: 10 of every table, and 3.65 on average of megatron-recomputation.
-  const std::map<std::string, double> most{{"bloom-february", 15.5},
-                                           {"bloom-fp32-gradients", 11.5},
-                                           {"bloom-numa", 13},
-                                           {"fms-fsdp", 17},
-                                           {"llama3", 12.5},
-                                           {"llm-c", 4},
+  const std::map<std::string, double> most{{"bloom-february", 15},
+                                           {"bloom-fp32-gradients", 11},
+                                           {"bloom-numa", 12.5},
+                                           {"fms-fsdp", 16.5},
+                                           {"llama3", 12},
+                                           {"llm-c", 3.5},
                                            {"megatron-ptd", 6.5},
                                            {"megatron-recomputation", 3.5},
                                            {"megatron-tensor", 39.5},
