@@ -53,6 +53,9 @@ def wrong_links(path):
         other = (path.parent / file).resolve() if file else path.resolve()
         if not other.exists():
             yield f"{path}: {target}: there is no such file"
+        elif other.suffix == ".html":  # the playground, whose address names a view and its settings
+            if anchor and f'href="#{anchor.split("?")[0]}"' not in other.read_text():
+                yield f"{path}: {target}: there is no such view"
         elif anchor and anchor not in anchors(other.read_text()):
             yield f"{path}: {target}: there is no such heading"
 

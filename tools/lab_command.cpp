@@ -301,7 +301,7 @@ class CommandLine {
 
   std::vector<std::string> known() {
     // The script's own, and below all others.
-    std::vector<std::string> known{"setup", "test", "report", "doctor", "update", "gpu-pack", "help"};
+    std::vector<std::string> known{"setup", "test", "report", "doctor", "update", "gpu-pack", "playground", "help"};
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty()) known.push_back(command->get_name());
     }
@@ -374,6 +374,7 @@ class CommandLine {
     add("doctor", "what this machine has, and what it lacks");
     add("update", "install a newer version of Lockstep in this folder; your answers are kept");
     add("gpu-pack", "pack a check for a machine with a GPU and no network (docs/use/gpu.md)");
+    add("playground", "build the page of docs/playground: schedules, memory and cost in a browser");
     for (const CLI::App* command : app_.get_subcommands({}))
       if (!command->get_group().empty()) add(command->get_name(), command->get_description());
     return text;

@@ -35,6 +35,7 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            "docs/teach",  // the instructor's; and which mistakes others made
                                            "examples",
                                            "tools/alternatives",
+                                           "tools/calculators/playground",  // compiles answers into its page
                                            "tools/tests",
                                            "tools/fuzz",
                                            "launch/autolab",

@@ -114,7 +114,7 @@ TEST(Sections, AHandoutsCommandsAreTheStudents) {
   const std::string page = read_text(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "docs" / "use" / "commands.md");
   const std::string handed_out = without_section(page, kNoHandoutsCommands);
   for (const char* command :
-       {"./lab test", "./lab handout", "./lab grade", "./lab class", "./lab mutants", "gpu-pack"}) {
+       {"./lab test", "./lab handout", "./lab grade", "./lab class", "./lab mutants", "gpu-pack", "./lab playground"}) {
     EXPECT_NE(page.find(command), page.npos) << command;
     EXPECT_EQ(handed_out.find(command), page.npos) << command;
   }

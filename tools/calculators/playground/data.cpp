@@ -1,0 +1,129 @@
+#include "tools/calculators/playground/data.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "common/analysis/holdings.hpp"
+#include "common/arithmetic.hpp"
+#include "common/gpt/model/gpt.hpp"
+#include "common/runtime/machine/machine.hpp"
+#include "common/runtime/run.hpp"
+#include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/halving_doubling.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week22_zero/memory_calculator.hpp"
+#include "tools/analyse/view/json_text.hpp"
+
+namespace lockstep::playground {
+
+namespace {
+
+using view::list;
+using view::text;
+
+/// Activations of all blocks for one token, in 16 bits, as `./lab memory --batch` counts them. They are proportional to
+/// the tokens, since flash attention keeps no scores.
+double kept_bytes(GptConfig model) {
+  const auto layers = static_cast<double>(model.layers);
+  if (model.architecture == Architecture())
+    return layers * week22::activation_bytes_per_layer({.positions = 1,
+                                                        .sequences = 1,
+                                                        .channels = static_cast<double>(model.d_model),
+                                                        .heads = static_cast<double>(model.heads),
+                                                        .dropout = false,
+                                                        .flash = true});
+  model.storage = DType::bf16;
+  const auto of_layers = [&](std::size_t count) {
+    model.layers = count;
+    return static_cast<double>(activation_bytes(model, 1, 1));
+  };
+  return layers * (of_layers(2) - of_layers(1));
+}
+/// The same where a block is recomputed in the backward (22.6): every block's input, and the whole of one.
+double recomputed_bytes(const GptConfig& model) {
+  const auto layers = static_cast<double>(model.layers), input = 2.0 * static_cast<double>(model.d_model);
+  return layers * input + kept_bytes(model) / layers - input;
+}
+
+std::string models() {
+  return list(gpt_preset_names(), [](const std::string& name) {
+    const GptConfig model = gpt_preset(name);
+    std::size_t largest = 0;
+    for (const Parameter& tensor : gpt_parameter_table(model)) largest = std::max(largest, tensor.size);
+    return fmt::format(R"({{"name":{},"parameters":{},"largest":{},"context":{},"kept":{},"recomputed":{}}})",
+                       text(name), model.parameters(), largest, model.context, kept_bytes(model),
+                       recomputed_bytes(model));
+  });
+}
+
+Machine machine(const std::string& name) { return find_machine(name, LOCKSTEP_SOURCE_DIR "/bench/machines"); }
+
+struct Named {
+  const char* name;
+  const char* file;
+  int ranks = 1;
+};
+
+std::string gpus() {
+  constexpr std::array<Named, 6> kGpus{{{"RTX 4090", "rtx4090-pair"},
+                                        {"A100, 40 GB", "hgx-a100-40gb"},
+                                        {"A100, 80 GB", "dgx-a100"},
+                                        {"H100", "dgx-h100"},
+                                        {"H200", "dgx-h200"},
+                                        {"B200", "dgx-b200"}}};
+  return list(kGpus, [](const Named& gpu) {
+    return fmt::format(R"({{"name":"{}","bytes":{}}})", gpu.name, machine(gpu.file).memory_bytes);
+  });
+}
+
+/// Machines whose links are of one kind: the costs of 21.5's table.
+std::string links() {
+  constexpr std::array<Named, 4> kLinks{{{"uniform, easy numbers", "uniform", 4},
+                                         {"DGX A100, 8 GPUs, NVLink", "dgx-a100", 8},
+                                         {"DGX H100, 8 GPUs, NVLink", "dgx-h100", 8},
+                                         {"4 GPUs on PCIe", "pcie-box", 4}}};
+  return list(kLinks, [](const Named& link) {
+    const week21::CostModel cost = week21::cost_model(machine(link.file), link.ranks);
+    return fmt::format(R"({{"name":"{}","p":{},"alpha":{:.6g},"link":{:.6g},"add":{:.6g},"launch":{:.6g}}})", link.name,
+                       link.ranks, cost.alpha * 1e6, 1 / cost.beta / 1e9, 1 / cost.gamma / 1e9, cost.launch * 1e6);
+  });
+}
+
+using AllReduce = void (*)(Rank me, Slice data);
+
+/// [step][rank][chunk] of an all-reduce of one element for each rank: what `./lab view` calls "who holds what".
+std::string play(const char* name, AllReduce all_reduce, int ranks) {
+  RunOptions options{.ranks = ranks, .trace = true};
+  const Outcome outcome = run(options, [=](Rank me) {
+    const auto size = static_cast<std::size_t>(me.size());
+    Slice values = me.allocate(size, DType::f32, Category::gradient);
+    upload(me, values, std::vector<float>(size, static_cast<float>(me.rank() + 1)));
+    all_reduce(me, values);
+  });
+  outcome.check();
+  const analysis::Holdings holdings = analysis::holdings_of(outcome.trace);
+  if (!holdings.none.empty()) throw Error(Verdict::fail, holdings.none);
+  return fmt::format(R"({{"name":"{}","p":{},"steps":{}}})", name, ranks, list(holdings.steps, [](const auto& step) {
+                       return list(step, [](const auto& rank) {
+                         return list(rank, [](const analysis::Held& held) { return text(held.text); });
+                       });
+                     }));
+}
+
+std::string plays() {
+  std::vector<std::string> all;
+  for (int ranks = 2; ranks <= 8; ++ranks) {
+    all.push_back(play("ring", week21::ring_all_reduce, ranks));
+    all.push_back(play("recursive doubling", week21::recursive_doubling_all_reduce, ranks));
+    all.push_back(play("Rabenseifner", week21::rabenseifner_all_reduce, ranks));
+  }
+  return list(all, [](const std::string& each) { return each; });
+}
+
+}  // namespace
+
+std::string data() {
+  return fmt::format(R"({{"models":{},"gpus":{},"links":{},"plays":{}}})", models(), gpus(), links(), plays());
+}
+
+}  // namespace lockstep::playground

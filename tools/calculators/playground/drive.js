@@ -1,0 +1,120 @@
+// Drives the playground as its reader would, in browser_test.sh, and tells the page around it what it saw.
+'use strict';
+
+(async () => {
+  let seen = '';
+  const say = (fine, what) => { seen += `${fine ? 'ok' : 'FAIL'} ${what}\n`; };
+  const later = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
+  const go = async hash => { location.hash = hash; await later(50); };
+  const set = (element, value, event = 'input') => { element.value = value; element.dispatchEvent(new Event(event, { bubbles: true })); };
+  const named = name => document.querySelector(`#controls [name="${name}"]`);
+  const number = selector => parseFloat(document.querySelector(selector).textContent);
+  const visible = id => $(id).offsetParent !== null;
+
+  try {
+    for (let i = 0; i < 400 && !view; ++i) await later(50);
+    say(Boolean(view), 'the page starts from a file');
+
+    // The core computes what the native program does.
+    const lines = id => document.getElementById(id).textContent.trim().split('\n');
+    const questions = lines('questions'), answers = lines('answers');
+    const differ = questions.filter((q, i) => core.ccall('playground_answer', 'string', ['string'], [q]) !== answers[i]);
+    say(questions.length === 1000 && answers.length === 1000 && differ.length === 0, `1000 answers are the native ones${differ.length > 0 ? `, but of ${differ.length}, such as ${differ[0]}` : ''}`);
+    const refused = answers.filter(a => a.startsWith('{"error"')).length;
+    say(refused > 50 && refused < 300, `${refused} questions are refused, in the same words`);
+
+    // First a guess, then numbers.
+    say(visible('guess') && !visible('result') && $('figure').textContent === '', 'no number is in sight before a guess');
+    set($('value'), 'much');
+    $('compare').click();
+    say(!visible('result') && $('hint').textContent !== '', `words are no guess: ${$('hint').textContent}`);
+    set($('value'), '27');
+    $('compare').click();
+    say(visible('result') && !visible('guess') && $('compared').textContent.startsWith('Right: you guessed 27 %. It is 27.27 %'), $('compared').textContent);
+    say(number('[data-of="zb-h1"]') === 11.11 && number('[data-peak="zb-h1"]') === 4, 'ZB-H1 with 4 stages and 8 microbatches: 11.11 %, 4 held');
+    say(number('[data-of="1f1b"]') === 27.27 && number('[data-peak="gpipe"]') === 8, '1F1B: 27.27 %; GPipe holds 8');
+    say(document.querySelectorAll('#figure svg rect.f').length > 32 && document.querySelectorAll('#figure h3').length === 5, 'five schedules are drawn');
+
+    // A slider, and the address.
+    set(named('p'), 8);
+    say(number('[data-of="1f1b"]') === 46.67 && location.hash === '#pipeline?p=8&show=1&guess=27', `8 stages: 1F1B 46.67 %, ${location.hash}`);
+    set(named('p'), 4);
+    await go('pipeline?p=6&m=24&f=1.5&show=1');
+    say(named('p').value === '6' && named('m').value === '24' && state.f === 1.5 && named('f').previousElementSibling.textContent === '1.5' && visible('result'), 'the address is read back');
+    await go('pipeline?p=4&m=6&show=1');
+    say(/multiple/.test($('figure').textContent), 'interleaving says why it has no schedule for 6 microbatches of 4 stages');
+
+    // A schedule of one's own.
+    const verdict = text => { set($('text'), text); return $('verdict_of_own').textContent; };
+    say(verdict('F0 F1 B0 B1\nF0 B0 F1 B1').startsWith('✓ It can run: 33.33 % bubble'), $('verdict_of_own').textContent);
+    say(/stage 1 does B0 before F0/.test(verdict('F0 F1 B0 B1\nB0 F0 F1 B1')), $('verdict_of_own').textContent);
+    say(/stage 0 does B0 twice/.test(verdict('F0 F1 B0 B0\nF0 B0 F1 B1')), $('verdict_of_own').textContent);
+    say(/wait/.test(verdict('F0 B0 F1 B1\nF0 F1 B0 B1')), $('verdict_of_own').textContent);
+    say(/X1/.test(verdict('F0 X1')), $('verdict_of_own').textContent);
+    set($('limit'), 1);
+    say(/holds|in flight|microbatches/.test(verdict('F0 F1 B0 B1\nF0 B0 F1 B1')) && $('verdict_of_own').textContent.startsWith('✗'), $('verdict_of_own').textContent);
+    const kept = location.hash;
+    await go('memory');
+    await go(kept.slice(1));
+    say($('text').value === 'F0 F1 B0 B1\nF0 B0 F1 B1' && $('limit').value === '1', 'the address keeps the schedule');
+    set($('from'), 'zb-v', 'change');
+    set($('limit'), 0);
+    say(state.text.startsWith('placement v\nF0.0') && $('verdict_of_own').textContent.startsWith('✓'), 'a schedule of the suite is copied, and can run');
+
+    // Addresses that make no sense.
+    for (const [hash, says] of [['pipeline?p=100&show=1', /p needs numbers from 1 to 64/], ['pipeline?f=-1', /f needs numbers/], ['all_reduce?p=1&link=0', /link needs/], ['overlap?k=2000&show=1', /k needs/], ['memory?p=1.5', /p counts/]]) {
+      await go(hash);
+      say(says.test($('wait').textContent) && !visible('guess') && !visible('result'), `#${hash}: ${$('wait').textContent}`);
+    }
+    await go('pipeline?p=100&show=1');
+    set(named('p'), 4);
+    say(number('[data-of="1f1b"]') === 27.27 && $('wait').textContent === '', 'a slider leads back');
+    await go('nowhere?p=x');
+    say($('heading').textContent === 'Pipeline schedules' && state.p === 4, 'an unknown address is the first view');
+
+    // Memory.
+    await go('memory?model=gpt3-175b&show=1');
+    say(Math.abs(number('[data-stage="3"]') - 350) < 2, `175 billion parameters, stage 3 on 8 GPUs: ${number('[data-stage="3"]')} GB`);
+    await go('memory?model=gpt3-175b&recipe=deepspeed');
+    say(visible('guess') && !visible('result'), 'a guess first');
+    $('skip').click();
+    say(document.querySelectorAll('#figure [data-stage]').length === 2, 'DeepSpeed counts stages 2 and 3');
+
+    // All-reduces.
+    await go('all_reduce?show=1');
+    say($('compared').textContent.includes('Rabenseifner'), $('compared').textContent);
+    await go('all_reduce?p=6&n=1073741824');
+    set($('option'), 'ring', 'change');
+    $('compare').click();
+    say($('compared').textContent.startsWith('Right: you guessed ring.'), $('compared').textContent);
+    set($('ranks'), '4', 'change');
+    set($('step'), 3);
+    say(document.querySelectorAll('#held td.full').length === 4, 'after 3 of 6 steps of a ring of 4, every rank has one complete chunk');
+    set($('step'), 6);
+    say(document.querySelectorAll('#held td.full').length === 16 && /every rank/.test($('at').textContent), 'after 6 steps every rank has every sum');
+
+    // Buckets, as in the handout of 21.7: 12.63 ms in all, an eighth of which is exposed.
+    await go('overlap?p=4&k=8&n=8388608&f=5&b=20&alpha=1&link=1&add=1000000');
+    say($('question').textContent.startsWith('The averages take 12.6 ms'), $('question').textContent);
+    set($('value'), '1,6');
+    $('compare').click();
+    say($('compared').textContent.startsWith('Right: you guessed 1.6 ms. It is 1.58 ms'), $('compared').textContent);
+
+    // Every view: labels, width, colours.
+    const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+    say(getComputedStyle(document.body).backgroundColor === (dark ? 'rgb(22, 24, 27)' : 'rgb(255, 255, 255)'), dark ? 'dark' : 'light');
+    for (const link of document.querySelectorAll('nav a')) {
+      await go(`${link.hash.slice(1)}?show=1`);
+      say(link.getAttribute('aria-current') === 'page' && document.title.endsWith($('heading').textContent), `${link.hash}: ${$('said').textContent}`);
+      const bare = [...document.querySelectorAll('input, select, textarea')].filter(e => e.labels.length === 0 && !e.ariaLabel);
+      say(bare.length === 0, `every control has a label: ${bare.map(e => e.id || e.name)}`);
+      say(document.documentElement.scrollWidth <= window.innerWidth, `nothing is wider than the window: ${document.documentElement.scrollWidth} of ${window.innerWidth}`);
+      const low = [...document.querySelectorAll('nav a, button, select, #controls input:not([type="checkbox"])')].filter(e => e.offsetHeight > 0 && e.offsetHeight < 44);
+      if (window.innerWidth <= 600) say(low.length === 0, `targets are 44 pixels high: ${low.map(e => e.id || e.name || e.textContent)}`);
+    }
+    seen += 'driven\n';
+  } catch (error) {
+    say(false, `${error.stack}`);
+  }
+  parent.postMessage(seen, '*');
+})();

@@ -1,0 +1,24 @@
+// playground: answers the page's questions natively, one of a line, as the page must answer them; and makes what the
+// page has of data: models, GPUs, links and runs of all-reduces.
+//
+//   echo 'pipeline?p=4&m=8&v=2&f=1&b=1&w=1&hop=0' | playground
+//   playground --data
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "common/support/text/run_program.hpp"
+#include "tools/calculators/playground/answer.hpp"
+#include "tools/calculators/playground/data.hpp"
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  return run_program("playground: ", [&] {
+    if (argc == 2 && std::string_view(argv[1]) == "--data") {
+      fmt::print("{}\n", playground::data());
+      return 0;
+    }
+    for (std::string line; std::getline(std::cin, line);) fmt::print("{}\n", playground::answer(line));
+    return 0;
+  });
+}

@@ -1,0 +1,106 @@
+// Pipelines: every schedule at one scale, and one of your own.
+
+const kNames = { naive: 'naive', gpipe: 'GPipe', '1f1b': '1F1B', interleaved: 'interleaved 1F1B', 'zb-h1': 'ZB-H1', 'zb-h2': 'ZB-H2', 'zb-v': 'ZB-V' };
+const kKind = { F: 'f', B: 'b', I: 'i', W: 'w' };
+
+/** A row for each stage; `longest` is the time that the whole width stands for. */
+function timeline(name, s, longest) {
+  const left = 22, height = s.stages > 8 ? 14 : 20, unit = (across() - left - 2) / longest;
+  let out = '';
+  s.steps.forEach((steps, stage) => {
+    const y = stage * (height + 2);
+    out += `<text x="0" y="${y + height - 5}">${stage}</text><rect class="idle" x="${left}" y="${y}" width="${(s.makespan * unit).toFixed(1)}" height="${height}"/>`;
+    for (const [step, begin, end] of steps) {
+      const x = left + begin * unit, width = (end - begin) * unit, kind = kKind[step[0]], room = width > 6.5 * step.length + 2;
+      if (end > begin) out += `<rect class="${kind}" x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.5, width - 0.7).toFixed(1)}" height="${height}"><title>${step}: ${short(begin)} to ${short(end)}</title></rect>`;
+      if (room) out += `<text class="on ${kind === 'w' || kind === 'i' ? 'plain' : ''}" x="${(x + width / 2).toFixed(1)}" y="${y + height - 5}" text-anchor="middle">${step}</text>`;
+    }
+  });
+  const high = s.stages * (height + 2);
+  return `<svg width="${across()}" height="${high}" viewBox="0 0 ${across()} ${high}" role="img" aria-label="${name}: the steps of ${s.stages} stages over time; the table says the same in numbers">${out}</svg>`;
+}
+
+const kLegend = [['f', 'F forward'], ['b', 'B backward, whole'], ['i', 'I gradient of the input'], ['w', 'W gradients of the weights'], ['idle', 'idle']];
+/** Of the kinds of steps that are drawn. */
+function stepKey(drawn) {
+  const has = new Set(['idle', ...drawn.flatMap(s => s.steps.flatMap(steps => steps.map(([step]) => kKind[step[0]])))]);
+  return `<p>${kLegend.filter(([kind]) => has.has(kind)).map(([kind, text]) => `<span style="white-space: nowrap; margin-right: .9rem"><svg width="22" height="13" style="display: inline; vertical-align: -2px" aria-hidden="true"><rect class="${kind}" x=".5" y=".5" width="21" height="12"/></svg> ${text}</span>`).join(' ')}</p>`;
+}
+
+/** Of chunks of 1/v of a stage each. */
+const inStages = s => Math.max(...s.peak) / s.chunks;
+
+views.pipeline = {
+  name: 'pipeline',
+  title: 'Pipeline schedules',
+  purpose: 'p stages work on m microbatches. How long do they wait for each other, and how many microbatches does a stage hold?',
+  controls: () => [
+    { id: 'p', label: 'stages p', min: 2, max: 16, step: 1, value: 4 },
+    { id: 'm', label: 'microbatches m', min: 1, max: 64, step: 1, value: 8 },
+    { id: 'v', label: 'chunks per stage v (interleaved)', min: 1, max: 4, step: 1, value: 2 },
+    { id: 'f', label: 'F, forward', min: 0.1, max: 4, step: 0.1, value: 1 },
+    { id: 'b', label: 'B, gradient of the input', min: 0, max: 4, step: 0.1, value: 1 },
+    { id: 'w', label: 'W, gradients of the weights', min: 0, max: 4, step: 0.1, value: 1 },
+    { id: 'hop', label: 'hop between stages', min: 0, max: 2, step: 0.05, value: 0 },
+    { id: 'of', label: 'the question is about', options: Object.entries(kNames), value: '1f1b' },
+    { id: 'shown', label: 'drawn', boxes: Object.keys(kNames), names: kNames, value: 'gpipe,1f1b,interleaved,zb-h1,zb-v' },
+  ],
+  more: [{ id: 'text', value: 'F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2' }, { id: 'limit', value: 0 }],
+
+  answer() {
+    const { p, m, v, f, b, w, hop } = state;
+    const answer = ask('pipeline', { p, m, v, f, b, w, hop }), never = (answer.schedules || []).find(s => s.name === 'naive' && s.error);
+    return never ? { error: never.error } : answer; // what no schedule can be of
+  },
+  of: answer => answer.schedules.find(s => s.name === state.of),
+  question(answer) {
+    const s = this.of(answer), text = `${kNames[state.of]}, ${state.p} stages, ${state.m} microbatches: which share of the time is bubble?`;
+    return s.error ? { text: s.error, unit: '%', value: NaN, words: 'no schedule' } : { text, unit: '%', value: 100 * s.of_total, close: 0.5, words: `${percent(s.of_total)}, and a stage holds up to ${short(inStages(s))} microbatches` };
+  },
+  says(answer) {
+    const by = Object.fromEntries(answer.schedules.map(s => [s.name, s])), fine = answer.schedules.filter(s => !s.error);
+    const best = fine.reduce((a, b) => b.makespan < a.makespan - 1e-9 ? b : a), same = Math.abs(by.gpipe.makespan - by['1f1b'].makespan) < 1e-9;
+    return `${same ? `GPipe and 1F1B wait equally long, but a stage of GPipe holds up to ${inStages(by.gpipe)} microbatches and one of 1F1B ${inStages(by['1f1b'])}.` : `GPipe takes ${short(by.gpipe.makespan)} and 1F1B ${short(by['1f1b'].makespan)}: ${state.hop > 0 ? '1F1B waits for a round trip of hops again after every p microbatches' : 'their order differs'}.`} The shortest here is ${kNames[best.name]}: ${short(best.makespan)}, with ${percent(best.of_total)} bubble and up to ${short(inStages(best))} microbatches held.`;
+  },
+  figure(answer) {
+    const rows = answer.schedules.map(s => `<tr class="${s.name === state.of ? 'asked' : ''}"><th scope="row">${kNames[s.name]}</th>${s.error ? `<td colspan="5">${escaped(s.error)}</td>` : `<td class="n" data-of="${s.name}">${percent(s.of_total)}</td><td class="n">${percent(s.of_ideal)}</td><td class="n">${short(s.makespan)}</td><td class="n">${short(s.least)}</td><td class="n" data-peak="${s.name}">${short(inStages(s))}</td>`}</tr>`).join('');
+    const shown = state.shown.split(','), drawn = answer.schedules.filter(s => !s.error && shown.includes(s.name)), longest = Math.max(...drawn.map(s => s.makespan));
+    return `<table><tr><th scope="col">schedule</th><th scope="col" class="n">bubble of the total</th><th scope="col" class="n">of the ideal</th><th scope="col" class="n">makespan</th><th scope="col" class="n">at least</th><th scope="col" class="n">held at most</th></tr>${rows}</table>
+      <p class="note">“At least”: no schedule of this shape is shorter. “Held at most”: microbatches on a stage between F and the end of their backward; a chunk counts 1/v.</p>
+      ${drawn.length > 0 ? stepKey(drawn) : ''}${drawn.map(s => `<h3>${kNames[s.name]}</h3>${timeline(kNames[s.name], s, longest)}`).join('')}`;
+  },
+
+  besideHtml: `<h2>Your own schedule</h2>
+    <p>One line per stage. F0 is microbatch 0's forward, B0 its whole backward; I0 and W0 are the two halves. F0.1 is chunk 1's.</p>
+    <p><label>begin with <select id="from"><option value="">…</option>${Object.entries(kNames).map(([v, text]) => `<option value="${v}">${text}</option>`).join('')}</select></label>
+    <label>most microbatches in flight <input id="limit" type="number" min="0" max="1000" style="width: 5em"></label> (0: no limit)</p>
+    <p><label for="text">steps</label><textarea id="text" rows="6" spellcheck="false" autocapitalize="characters"></textarea></p>
+    <p id="verdict_of_own" class="verdict" role="status"></p>
+    <div id="own" tabindex="0" role="region" aria-label="your schedule, drawn"></div>`,
+  beside() {
+    const text = $('text'), limit = $('limit');
+    if (!text.dataset.ready) {
+      text.dataset.ready = 'yes';
+      text.value = state.text;
+      limit.value = state.limit;
+      const changed = () => {
+        state.text = text.value;
+        state.limit = Math.max(0, Math.floor(Number(limit.value) || 0));
+        refresh();
+      };
+      text.addEventListener('input', changed);
+      limit.addEventListener('input', changed);
+      $('from').addEventListener('change', () => {
+        const s = (this.answer().schedules || []).find(each => each.name === $('from').value);
+        if (!s || s.error) return;
+        text.value = (s.name === 'zb-v' ? 'placement v\n' : '') + s.steps.map(steps => steps.map(([step]) => step).join(' ')).join('\n');
+        text.rows = Math.min(18, s.stages + 2);
+        changed();
+      });
+    }
+    const { f, b, w, hop } = state, own = ask('schedule', { f, b, w, hop, limit: state.limit, text: state.text });
+    $('verdict_of_own').className = `verdict ${own.error ? 'wrong' : 'right'}`;
+    $('verdict_of_own').textContent = own.error ? `✗ ${own.error}` : `✓ It can run: ${percent(own.of_total)} bubble, makespan ${short(own.makespan)} (at least ${short(own.least)}), held at most ${short(inStages(own))}.`;
+    put('own', own.error ? '' : stepKey([own]) + timeline('your schedule', own, own.makespan));
+  },
+};
