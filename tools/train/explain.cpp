@@ -22,14 +22,13 @@ Facts facts_of(const TrainPlan& plan) {
   return facts;
 }
 
-Nodes nodes_of(const TrainPlan& plan) {
-  const int ranks = plan.run.ranks;
+Nodes nodes_for(const TrainPlan& plan, int ranks) {
   const int node = plan.run.machine.levels.empty() ? ranks : std::min(ranks, plan.run.machine.levels.front().ranks);
   return ranks % node == 0 ? Nodes{ranks / node, node} : Nodes{1, ranks};
 }
 
 std::string torchrun(const TrainPlan& plan, const std::string& program) {
-  const auto [nodes, node] = nodes_of(plan);
+  const auto [nodes, node] = nodes_for(plan, plan.run.ranks);
   if (nodes == 1) return fmt::format("torchrun --standalone --nproc-per-node {} {}", node, program);
   return fmt::format("torchrun --nnodes {} --nproc-per-node {} --rdzv-backend c10d --rdzv-endpoint $HEAD:29500 {}",
                      nodes, node, program);
@@ -50,29 +49,39 @@ std::vector<std::string> common_differences(const Facts& f) {
       "a PyTorch loop without DDP; DeepSpeed and Megatron-LM have nothing of the kind.");
   say(f.r.optimizer == "sgd",
       "--optimizer sgd: ours averages the gradients for its momentum, torch.optim.SGD sums them (dampening=0).");
+  say(f.r.tokens != "byte", "--tokens: gpt.py reads bytes; put your tokenizer there.");
   say(f.r.lr_scaling != "none", "--lr-scaling: the rate below is not scaled; multiply it yourself.");
   say(!f.r.checkpoint.empty() || !f.r.resume.empty(),
       "Checkpoints have other formats: ./lab export carries the weights over, not the optimizer's state.");
   say(true,
       "Initial weights and the order of the text are drawn differently: losses follow the same course, with other "
-      "digits; "
-      "begin with the same weights (--init) to compare.");
+      "digits; begin with the same weights (--init) to compare.");
   return all;
 }
 
 Explanation explain_as(const std::string& program, const TrainPlan& plan) {
   if (program == "torchrun") return as_torchrun(plan);
+  if (program == "accelerate") return as_accelerate(plan);
   if (program == "deepspeed") return as_deepspeed(plan);
   if (program == "megatron") return as_megatron(plan);
-  refuse(unknown_name("--explain-as", program, std::array<std::string, 3>{"torchrun", "deepspeed", "megatron"}));
+  if (program == "fairscale")
+    refuse("--explain-as fairscale: its sharded DDP and FSDP moved into PyTorch, and it is archived; take torchrun.");
+  if (program == "colossalai")
+    refuse(
+        "--explain-as colossalai: Colossal-AI has the same strategies (GeminiPlugin is ZeRO-3, HybridParallelPlugin "
+        "the "
+        "mesh), and its files are not printed here; take torchrun.");
+  refuse(unknown_name("--explain-as", program,
+                      std::array<std::string, 4>{"torchrun", "accelerate", "deepspeed", "megatron"}));
 }
 
 std::string explanation_text(const Explanation& e) {
-  std::string text = e.launch + "\n";
-  if (!e.file.empty()) text += fmt::format("\n# {}\n{}", e.file, e.config);
+  std::string text = "# A shell script that writes complete files and starts them.\n";
+  for (const Explanation::File& file : e.files)
+    text += fmt::format("\ncat > {} <<'END_OF_FILE'\n{}END_OF_FILE\n", file.name, file.text);
   text += "\n# What differs\n";
   for (const std::string& sentence : e.differs) text += "#  - " + sentence + "\n";
-  return text;
+  return text + "\n" + e.launch + "\n";
 }
 
 }  // namespace lockstep::train

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -45,7 +46,7 @@ Json optimizer_json(const Facts& f) {
     std::vector<Json> betas;
     for (const double beta : {0.9, 0.95}) betas.push_back(Json::of(beta));
     parameters.set("betas", Json::list(std::move(betas))).set("eps", Json::of(1e-8));
-    parameters.set("weight_decay", Json::of(f.weight_decay));
+    parameters.set("weight_decay", Json::of(f.weight_decay)).set("torch_adam", Json::of(true));  // not compiled first
   } else {
     parameters.set("momentum", Json::of(0.9));
   }
@@ -68,19 +69,71 @@ Json fp16_json(const week25::Options3d& o) {
   return fp16.object();
 }
 
+constexpr const char* kLoop = R"py(
+_, kept = engine.load_checkpoint("checkpoint") if os.path.isdir("checkpoint") else (None, None)
+begin = kept["step"] if kept else 0
+)py";
+
+std::string deepspeed_program(const Facts& f) {
+  const week25::Options3d& o = f.o;
+  const bool pipeline = o.mesh.pp > 1;
+  std::string text =
+      "import os\n\nimport deepspeed\nimport torch\nimport torch.distributed as dist\n"
+      "from torch.utils.data import DataLoader, DistributedSampler\n\nimport gpt\n\n"
+      "deepspeed.init_distributed()\n";
+  if (pipeline)
+    text += fmt::format(
+        "kinds = [gpt.Embedding, *[gpt.Block] * gpt.LAYERS, gpt.Head]\n"
+        "layers = [gpt.seeded(i, kind) for i, kind in enumerate(kinds)]\n"
+        "model = deepspeed.pipe.PipelineModule(layers, num_stages={}, loss_fn=gpt.loss_of)\n",
+        o.mesh.pp);
+  else if (o.is_hybrid())
+    text +=
+        "with deepspeed.zero.MiCS_Init(config_dict_or_path=\"ds_config.json\"):\n"
+        "    model = gpt.Model()\n"
+        "with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):\n"
+        "    gpt.initialise(model)  # each layer was sharded before its turn came\n";
+  else
+    text += "model = gpt.Model()\n";
+  text +=
+      "engine, *_ = deepspeed.initialize(\n"
+      "    model=model, model_parameters=gpt.groups_of(model), config=\"ds_config.json\"\n)\n"
+      "gpt.positions = gpt.positions.to(engine.device)\n"
+      "text = gpt.Text()\n";
+  text += pipeline ? "replicas, replica = engine.dp_world_size, engine.grid.get_data_parallel_rank()\n"
+                   : "replicas, replica = dist.get_world_size(), dist.get_rank()\n";
+  text += fmt::format(
+      "sampler = DistributedSampler(text, replicas, replica, seed=gpt.SEED, drop_last=True)\n"
+      "loader = DataLoader(text, batch_size={}, sampler=sampler, drop_last=True)\n",
+      f.micro);
+  text += kLoop;
+  text += fmt::format("feed = gpt.batches(loader, sampler, begin * {})\nfor step in range(begin, gpt.STEPS):\n",
+                      o.microbatches);
+  text += pipeline ? "    engine.train_batch(data_iter=feed)  # all microbatches, and a step of the optimizer\n"
+                   : fmt::format(
+                         "    for _ in range({}):\n"
+                         "        inputs, targets = (x.to(engine.device) for x in next(feed))\n"
+                         "        loss = gpt.loss_of(engine(inputs), targets)\n"
+                         "        engine.backward(loss)\n"
+                         "        engine.step()  # steps the optimizer after the last\n"
+                         "    if dist.get_rank() == 0:\n"
+                         "        print(f\"step {{step + 1}}, loss {{loss.item():.4f}} of rank 0's last microbatch\", "
+                         "flush=True)\n",
+                         o.microbatches);
+  text += f.r.checkpoint_every > 0
+              ? fmt::format("    if (step + 1) % {} == 0 or step + 1 == gpt.STEPS:\n", f.r.checkpoint_every)
+              : "    if step + 1 == gpt.STEPS:\n";
+  return text +
+         "        engine.save_checkpoint(\"checkpoint\", client_state={\"step\": step + 1})\n"
+         "dist.destroy_process_group()\n";
+}
+
 }  // namespace
 
-Explanation as_deepspeed(const TrainPlan& plan) {
+Explanation::File deepspeed_config(const TrainPlan& plan) {
   const Facts f = facts_of(plan);
   const TrainRequest& r = f.r;
   const week25::Options3d& o = f.o;
-  const auto [nodes, node] = nodes_of(plan);
-  const std::string hosts = nodes > 1 ? fmt::format("--hostfile hosts --num_nodes {} ", nodes) : "";
-  Explanation e;
-  e.launch =
-      fmt::format("deepspeed {}--num_gpus {} train.py --deepspeed --deepspeed_config ds_config.json", hosts, node);
-  e.file = "ds_config.json";
-  e.differs = common_differences(f);
   const auto replica = static_cast<std::size_t>(o.microbatches) * f.micro;
   Members config;
   config.set("train_batch_size", Json::of(replica * static_cast<std::size_t>(o.replicas())));
@@ -94,31 +147,39 @@ Explanation as_deepspeed(const TrainPlan& plan) {
   if (f.half || f.brain)
     config.set("communication_data_type", text_of(o.reduce == DType::f32 ? "fp32" : f.brain ? "bfp16" : "fp16"));
   if (o.model.fp32_gradients) config.set("data_types", Members().set("grad_accum_dtype", text_of("fp32")).object());
-  e.config = config.object().dump(2) + "\n";
+  return {"ds_config.json", config.object().dump(2) + "\n"};
+}
+
+Explanation as_deepspeed(const TrainPlan& plan) {
+  const Facts f = facts_of(plan);
+  const week25::Options3d& o = f.o;
+  const auto [nodes, node] = nodes_for(plan, o.replicas() * o.mesh.pp);
+  const std::string hosts = nodes > 1 ? fmt::format("--hostfile hosts --num_nodes {} ", nodes) : "";
+  Explanation e{{gpt_file(plan), deepspeed_config(plan), {"train.py", deepspeed_program(f)}},
+                fmt::format("deepspeed {}--num_gpus {} train.py", hosts, node),
+                common_differences(f)};
   const auto say = [&](bool so, const std::string& sentence) {
     if (so) e.differs.push_back(sentence);
   };
-  say(o.mesh.tp > 1,
-      fmt::format("--tp {}: DeepSpeed takes tensor parallelism from the model (Megatron's mpu), not from this file.",
-                  o.mesh.tp));
+  say(o.mesh.tp > 1, fmt::format("--tp {}: DeepSpeed takes tensor parallelism from the model (Megatron's mpu), not "
+                                 "from this file; this run is "
+                                 "without.",
+                                 o.mesh.tp));
   say(o.cp > 1,
       fmt::format(
           "--cp {}: DeepSpeed has no ring attention; its sequence parallelism (Ulysses, arXiv 2309.14509) trades "
-          "heads for positions by all-to-all, in the model.",
+          "heads for positions by all-to-all, in the model; this run is without.",
           o.cp));
   say(o.mesh.pp > 1,
       fmt::format(
-          "--pp {}: PipelineModule(layers, num_stages={}) in train.py; its schedule is 1F1B, whatever --schedule says.",
-          o.mesh.pp, o.mesh.pp));
+          "--pp {}: the schedule of PipelineModule is 1F1B, whatever --schedule says; embedding and head are untied.",
+          o.mesh.pp));
   say(o.zero >= 2 && o.mesh.pp > 1, "DeepSpeed, too, rejects ZeRO-2 and 3 with a pipeline.");
   say(o.overlap_scatter, "--overlap-scatter: a matter of the model, as --tp is.");
   say(o.overlap_gather, "--overlap-gather: DeepSpeed's ZeRO-1 and 2 gather parameters within the optimizer's step.");
   say(o.recompute != week22::Recompute::none,
       "--recompute: deepspeed.checkpointing.checkpoint around each block, in the model.");
-  say(f.adamw && f.weight_decay > 0,
-      "Weight decay: in the file it is of all parameters; ours spares norms and biases: pass parameter groups to "
-      "initialize().");
-  say(o.is_hybrid(), "--shard-group: MiCS, whose deepspeed.zero.MiCS_Init builds the model.");
+  say(o.zero == 3 && !o.is_hybrid(), "A model that does not fit on one rank is built within deepspeed.zero.Init().");
   say(o.zero == 3,
       "--wrap and --prefetch: stage 3 chooses its units by itself; stage3_prefetch_bucket_size counts elements.");
   return e;

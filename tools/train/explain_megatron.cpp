@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/support/json/document.hpp"
 #include "tools/train/explain_parts.hpp"
 
 namespace lockstep::train {
@@ -98,14 +100,40 @@ void add_parallelism(Launch& launch, const week25::Options3d& o) {
   if (o.recompute == week22::Recompute::selective) add("--recompute-granularity selective");
 }
 
+/// Numbers instead of words, which its NullTokenizer reads.
+std::string prepare_file(const TrainPlan& plan) {
+  return fmt::format(
+      "# The bytes of a text, as lines of JSON of numbers. The last one ends a document.\n"
+      "import json\nimport os\n\n"
+      "with open(os.environ.get(\"TEXT\", {}), \"rb\") as file:\n"
+      "    text = file.read()\n"
+      "with open(\"text.jsonl\", \"w\") as lines:\n"
+      "    for first in range(0, len(text), 100000):\n"
+      "        lines.write(json.dumps({{\"text\": \" \".join(map(str, text[first : first + 100000]))}}) + \"\\n\")\n",
+      Json::of(std::string_view(text_file(plan))).dump());
+}
+
+std::string vocabulary_of(const TrainPlan& plan) {
+  return number(std::max<std::size_t>(256, plan.step.model.vocabulary) + 1);  // the last one ends a document
+}
+
+std::string prepare_lines(const TrainPlan& plan) {
+  return fmt::format(
+      "# In a clone of Megatron-LM, which has init, sampler, checkpoints and tear-down.\n"
+      "python3 prepare.py\n"
+      "python3 tools/preprocess_data.py --input text.jsonl --output-prefix text --tokenizer-type NullTokenizer \\\n"
+      "    --vocab-size {} --workers 1 --append-eod\n",
+      vocabulary_of(plan));
+}
+
 void add_data_and_files(Launch& launch, const TrainPlan& plan) {
   const TrainRequest& r = plan.request;
   const auto add = [&](const auto&... words) { launch.add(words...); };
-  add("--data-path", "YOUR_DATA --tokenizer-type NullTokenizer --vocab-size " + number(plan.step.model.vocabulary));
+  add("--data-path", "text_text_document --tokenizer-type NullTokenizer --vocab-size " + vocabulary_of(plan));
+  add("--split", "90,10,0");
   add("--log-interval", fmt::format("{} --eval-interval {} --eval-iters 2", plan.log_every, plan.validate_every));
-  if (!r.checkpoint.empty())
-    add("--save", fmt::format("CHECKPOINTS --save-interval {}", r.checkpoint_every > 0 ? r.checkpoint_every : r.steps));
-  if (!r.resume.empty()) add("--load", "CHECKPOINTS");
+  add("--save", fmt::format("checkpoint --load checkpoint --save-interval {}",
+                            r.checkpoint_every > 0 ? r.checkpoint_every : r.steps));
 }
 
 std::vector<std::string> differences(const Facts& f) {
@@ -137,9 +165,8 @@ std::vector<std::string> differences(const Facts& f) {
                   o.cp));
   say(r.warmup >= r.steps, "Megatron-LM rejects a warm-up that is as long as the run.");
   say(true,
-      fmt::format(
-          "The vocabulary is padded to a multiple of 128 × {}; text must be preprocessed (tools/preprocess_data.py).",
-          o.mesh.tp));
+      fmt::format("The vocabulary has one token more, which ends a document, and is padded to a multiple of 128 × {}.",
+                  o.mesh.tp));
   return differs;
 }
 
@@ -155,7 +182,7 @@ Explanation as_megatron(const TrainPlan& plan) {
   add_precision(launch, f);
   add_parallelism(launch, f.o);
   add_data_and_files(launch, plan);
-  return {launch.line, "", "", differences(f)};
+  return {{{"prepare.py", prepare_file(plan)}}, prepare_lines(plan) + launch.line, differences(f)};
 }
 
 }  // namespace lockstep::train

@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-/// What all three want to know.
+/// What all of them want to know.
 struct Facts {
   const TrainRequest& r;
   const week25::Options3d& o;
@@ -20,16 +20,28 @@ struct Facts {
 };
 Facts facts_of(const TrainPlan& plan);
 
-/// GPUs of the whole run, in nodes as the machine file has them.
+/// So many GPUs, in nodes as the machine file has them.
 struct Nodes {
   int nodes = 1, gpus = 1;
 };
-Nodes nodes_of(const TrainPlan& plan);
+Nodes nodes_for(const TrainPlan& plan, int ranks);
 /// The command that starts `program` on all of them.
 std::string torchrun(const TrainPlan& plan, const std::string& program);
 /// What is the same nowhere.
 std::vector<std::string> common_differences(const Facts& facts);
 
+/// The file of the text, as the printed programs name it.
+std::string text_file(const TrainPlan& plan);
+/// The model and the data of the programs in Python.
+Explanation::File gpt_file(const TrainPlan& plan);
+/// An optimizer of PyTorch over `parameters`, without its closing parenthesis.
+std::string optimizer_call(const Facts& facts, const char* parameters);
+/// Which device is this rank's: `kind` and `device`.
+std::string place_lines();
+/// ds_config.json.
+Explanation::File deepspeed_config(const TrainPlan& plan);
+
+Explanation as_accelerate(const TrainPlan& plan);
 Explanation as_torchrun(const TrainPlan& plan);
 Explanation as_deepspeed(const TrainPlan& plan);
 Explanation as_megatron(const TrainPlan& plan);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "common/support/json/document.hpp"
 #include "tools/train/train_testing.hpp"
 
@@ -20,6 +22,13 @@ std::string text_of(const std::string& program, const TrainRequest& options) {
   return explanation_text(explain_as(program, make_plan(options, 0)));
 }
 
+std::string file_of(const Explanation& explanation, const std::string& name) {
+  for (const Explanation::File& file : explanation.files)
+    if (file.name == name) return file.text;
+  ADD_FAILURE() << "no " << name;
+  return "";
+}
+
 void expect_all(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) EXPECT_NE(text.find(part), text.npos) << part << " is not in\n" << text;
 }
@@ -32,19 +41,20 @@ TEST(ExplainAs, TorchrunOfEachZeroStage) {
   options.microbatches = 2;
   expect_all(text_of("torchrun", options),
              {"--nproc-per-node 3", "DistributedDataParallel(", "require_backward_grad_sync = i == 1",
-              "AdamW(groups, lr=0.003", "sequences of 16 tokens", "2 microbatches of 4"});
+              "AdamW(gpt.groups_of(model), lr=0.003", "sequences of 16 tokens", "2 microbatches of 4"});
   options.microbatches = 1;
   expect_all(text_of("torchrun", options), {"# 1 microbatch of 8 sequences"});
   options.microbatches = 2;
   options.zero = 1;
-  expect_all(text_of("torchrun", options), {"ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW"});
+  expect_all(text_of("torchrun", options),
+             {"ZeroRedundancyOptimizer(gpt.groups_of(model), optimizer_class=torch.optim.AdamW"});
   options.zero = 2;
-  expect_all(text_of("torchrun", options), {"fully_shard(block", "reshard_after_forward=False"});
+  expect_all(text_of("torchrun", options), {"fully_shard(block", "\"reshard_after_forward\": False"});
   options.zero = 3;
   options.precision = "bf16";
   options.reduce = "fp32";
   const std::string sharded = text_of("torchrun", options);
-  expect_all(sharded, {"reshard_after_forward=True", "param_dtype=torch.bfloat16, reduce_dtype=torch.float32"});
+  expect_all(sharded, {"\"reshard_after_forward\": True", "param_dtype=torch.bfloat16, reduce_dtype=torch.float32"});
   expect_none(sharded, {"DistributedDataParallel", "autocast"});
 }
 
@@ -55,23 +65,23 @@ TEST(ExplainAs, TorchrunOfAMesh) {
   options.recompute = "full";
   expect_all(text_of("torchrun", options),
              {"(2, 2, 2), mesh_dim_names=(\"pp\", \"dp\", \"tp\")", "ColwiseParallel()", "SequenceParallel()",
-              "checkpoint_wrapper", "ScheduleGPipe(stage, n_microbatches=8"});
+              "checkpoint_wrapper", "ScheduleGPipe(stages[0], n_microbatches=8"});
 }
 
 TEST(ExplainAs, SharedSequences) {
-  TrainRequest options = meshed(2, 2, 1);
+  TrainRequest options = meshed(2, 1, 1);
   options.cp = 2;
   options.microbatches = 3;
   options.precision = "bf16";
   expect_all(text_of("torchrun", options),
-             {"--nproc-per-node 8", "(1, 2, 2, 2), mesh_dim_names=(\"pp\", \"dp\", \"cp\", \"tp\")",
-              "process_group=mesh[\"dp\", \"cp\"]._flatten().get_group()",
+             {"--nproc-per-node 4", "(1, 2, 2, 1), mesh_dim_names=(\"pp\", \"dp\", \"cp\", \"tp\")",
+              "data = mesh[\"dp\", \"cp\"]._flatten(\"data\")", "process_group=data.get_group()",
               "\n        with context_parallel(mesh[\"cp\"]", "\n            with torch.autocast(",
-              "\n                loss = loss_of(", "\n            loss.backward()", "microbatches of 4 sequences"});
+              "\n                part = gpt.loss_of(", "\n            part.backward()", "microbatches of 4 sequences"});
   expect_all(text_of("megatron", options),
              {"CUDA_DEVICE_MAX_CONNECTIONS=1 ", "--context-parallel-size 2", "--global-batch-size 24"});
   const Explanation deepspeed = explain_as("deepspeed", make_plan(options, 0));
-  EXPECT_EQ(Json::parse(deepspeed.config).at("train_batch_size").get<int>(), 24);
+  EXPECT_EQ(Json::parse(file_of(deepspeed, "ds_config.json")).at("train_batch_size").get<int>(), 24);
   expect_all(explanation_text(deepspeed), {"--cp 2: DeepSpeed has no ring attention"});
 }
 
@@ -79,7 +89,7 @@ TEST(ExplainAs, OuterSteps) {
   TrainRequest options = meshed(2, 1, 1);
   options.outer_steps = 8;
   expect_none(text_of("torchrun", options), {"DistributedDataParallel", "require_backward_grad_sync"});
-  for (const char* program : {"torchrun", "deepspeed", "megatron"})
+  for (const char* program : {"torchrun", "accelerate", "deepspeed", "megatron"})
     expect_all(text_of(program, options), {"of torchft.local_sgd"});
 }
 
@@ -88,7 +98,7 @@ TEST(ExplainAs, HybridSharding) {
   options.zero = 3;
   options.shard_group = 4;
   expect_all(text_of("torchrun", options), {"(1, 2, 4, 1), mesh_dim_names=(\"pp\", \"replicate\", \"shard\", \"tp\")",
-                                            "fully_shard(block, mesh=mesh[\"replicate\", \"shard\"]"});
+                                            "\"mesh\": mesh[\"replicate\", \"shard\"]"});
   expect_all(text_of("deepspeed", options), {"\"mics_shard_size\": 4", "MiCS_Init"});
   expect_all(text_of("megatron", options), {"--shard-group 4"});
 }
@@ -101,7 +111,7 @@ TEST(ExplainAs, DeepSpeedsFileIsJsonAndItsBatchIsOurs) {
       options.zero = zero;
       options.precision = precision;
       options.bucket_bytes = "40000";
-      const Json config = Json::parse(explain_as("deepspeed", make_plan(options, 0)).config);
+      const Json config = Json::parse(file_of(explain_as("deepspeed", make_plan(options, 0)), "ds_config.json"));
       const auto count = [&](const char* name) { return config.at(name).get<int>(); };
       EXPECT_EQ(count("train_batch_size"), 24);
       EXPECT_EQ(count("train_micro_batch_size_per_gpu") * count("gradient_accumulation_steps") * 4, 24);
@@ -144,7 +154,7 @@ TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
   TrainRequest options = meshed(2, 1, 2);
   options.schedule = "zb-h1";
   expect_all(text_of("megatron", options), {"--schedule zb-h1: Megatron-LM has 1F1B"});
-  expect_all(text_of("deepspeed", options), {"PipelineModule(layers, num_stages=2)"});
+  expect_all(text_of("deepspeed", options), {"PipelineModule(layers, num_stages=2"});
   options.schedule = "zb-v";
   expect_none(text_of("megatron", options), {"--num-layers-per-virtual-pipeline-stage", "CUDA_DEVICE_MAX_CONNECTIONS"});
   options = meshed(1, 2, 1);
@@ -176,6 +186,31 @@ TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
   options.batch = 10;
   options.microbatches = 4;
   expect_all(text_of("megatron", options), {"Microbatches of unequal size"});
+}
+
+TEST(ExplainAs, AcceleratesFileHasTheStrategy) {
+  TrainRequest options = meshed(8, 1, 1);
+  options.microbatches = 3;
+  expect_all(text_of("accelerate", options), {"distributed_type: MULTI_GPU\n", "num_processes: 8\n", "num_steps=3,"});
+  options.zero = 1;
+  expect_all(text_of("accelerate", options), {"distributed_type: DEEPSPEED\n", "zero_stage: 1\n"});
+  options.zero = 3;
+  options.shard_group = 4;
+  options.precision = "bf16";
+  expect_all(text_of("accelerate", options),
+             {"distributed_type: FSDP\n", "mixed_precision: bf16\n", "fsdp_reshard_after_forward: true\n",
+              "parallelism_config_dp_replicate_size: 2\n", "parallelism_config_dp_shard_size: 4\n"});
+  expect_all(text_of("accelerate", meshed(2, 2, 2)), {"num_processes: 2\n", "this run is without"});
+}
+
+TEST(ExplainAs, OlderProgramsHaveALineEach) {
+  for (const auto& [program, says] : {std::pair{"fairscale", "moved into PyTorch"}, {"colossalai", "GeminiPlugin"}})
+    try {
+      explain_as(program, make_plan(meshed(2, 1, 1), 0));
+      ADD_FAILURE() << program;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
 }
 
 TEST(ExplainAs, AnotherProgramIsRefused) {

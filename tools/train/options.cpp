@@ -154,15 +154,16 @@ std::vector<Option> machine_options() {
 }
 
 std::vector<Option> output_options() {
-  return {{"--log-every", &R::log_every, "Steps between log lines (default: a twentieth)", Whole{1}},
-          {"--validate-every", &R::validate_every, "Steps between validations (default: a quarter)", Whole{1}},
-          {"--sample", &R::sample, "Tokens of text to generate at the end; 0: none", Whole{0}},
-          {"--prompt", &R::prompt, "Prompt of the sample (default: a line of the text)"},
-          {"--csv", &R::csv, "CSV file, one row per step"},
-          {"--json", &R::json, "JSON file with the results and their context"},
-          {"--explain-as", &R::explain_as,
-           "Run nothing: print the equivalent for torchrun (PyTorch), deepspeed or megatron, and what differs"},
-          {"--trace", &R::trace, "A timeline, for ./lab view, ./lab why and ui.perfetto.dev"}};
+  return {
+      {"--log-every", &R::log_every, "Steps between log lines (default: a twentieth)", Whole{1}},
+      {"--validate-every", &R::validate_every, "Steps between validations (default: a quarter)", Whole{1}},
+      {"--sample", &R::sample, "Tokens of text to generate at the end; 0: none", Whole{0}},
+      {"--prompt", &R::prompt, "Prompt of the sample (default: a line of the text)"},
+      {"--csv", &R::csv, "CSV file, one row per step"},
+      {"--json", &R::json, "JSON file with the results and their context"},
+      {"--explain-as", &R::explain_as,
+       "Run nothing: print complete files for torchrun (PyTorch), accelerate, deepspeed or megatron, and what differs"},
+      {"--trace", &R::trace, "A timeline, for ./lab view, ./lab why and ui.perfetto.dev"}};
 }
 
 std::vector<Option> checkpoint_options() {
