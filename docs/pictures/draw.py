@@ -30,6 +30,7 @@ FIGURES = [
     zero.activations,
     tensor.tensor_shards,
     tensor.sequence_parallel,
+    tensor.tensor_then_fsdp,
     pipeline.schedules,
     mesh.mesh,
     scaling.scaling,

@@ -156,3 +156,38 @@ def sequence_parallel():
     )
     c.legend(16, 398, [("comm", "Σ: all-reduce, AG: all-gather, RS: reduce-scatter")])
     return c
+
+
+KINDS_OF_RANK = {(0, 0): "memory", (0, 1): "second-memory", (1, 0): "compute", (1, 1): "third-memory"}  # (tp, dp)
+
+
+def shards_of(canvas, x, y, dimension, how):
+    """A weight of 8 × 8: whole, after tp, and after dp. Tensor parallelism shards `dimension`, FSDP the rows."""
+    canvas.text(x, y - 14, how, "head")
+    canvas.box(x, y, 128, 128, "paper", "8 × 8", radius=0)
+    canvas.arrow(x + 136, y + 64, x + 178, y + 64)
+    canvas.text(x + 157, y + 54, "tp", "mid small")
+    canvas.arrow(x + 322, y + 64, x + 364, y + 64)
+    canvas.text(x + 343, y + 54, "dp", "mid small")
+    w, h = (128, 64) if dimension == 0 else (64, 128)
+    for tp in range(2):
+        right, down = (0, 64 * tp) if dimension == 0 else (64 * tp, 0)
+        canvas.box(x + 186 + right, y + down, w, h, "paper", f"tp {tp}", "small", radius=0)
+        for dp in range(2):
+            place = (x + 372 + right, y + down + h // 2 * dp)
+            canvas.box(*place, w, h // 2, KINDS_OF_RANK[tp, dp], f"tp{tp} dp{dp}", "small", radius=0)
+
+
+def tensor_then_fsdp():
+    c = Canvas(
+        "tensor_then_fsdp",
+        (560, 424),
+        "One weight on a mesh: sharded by tp, then by dp",
+        "Two weights of 8 × 8 on a mesh of 2 × 2. parallelize_module shards the first by its rows and the second by "
+        "its columns, over tp. fully_shard then shards the rows of what each rank has left over dp, so that each "
+        "of four ranks stores a quarter: of the first weight 2 rows of 8, of the second 4 rows of 4.",
+    )
+    c.text(16, 52, "weights as PyTorch stores them, outputs × inputs", "small soft")
+    shards_of(c, 16, 96, 0, "ColwiseParallel: rows, and rows again")
+    shards_of(c, 16, 272, 1, "RowwiseParallel: columns, then rows")
+    return c
