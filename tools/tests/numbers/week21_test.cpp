@@ -161,6 +161,16 @@ void hierarchies(Page& page) {
   page.says("8 A100 sum {} MB in {} ms.", {fixed(500), fixed(seconds * kMilli, 2)});
   page.says("algbw = n/T, is {} GB/s.", {fixed(reached.algorithm / 1e9, 1)});
   page.says("busbw = algbw · 2(p − 1)/p, is {} GB/s.", {fixed(reached.bus / 1e9, 1)});
+  const Machine h200 = find_machine("dgx-h200", kMachines);
+  const double gib8 = 8.0 * (1 << 30), measured = library_all_reduce_seconds(h200, 8, gib8);
+  const Bandwidth switched = bandwidth(8, gib8, measured);
+  page.cites("the example's", {"8 H200, 8 GiB"});
+  page.says("8 GiB take {} ms, so busbw is {} GB/s on links of 450.",  // its data sheet
+            {fixed(measured * kMilli, 1), fixed(switched.bus / 1e9)});
+  page.says("The factor {} assumes that ranks add.", {fixed(arrays_sent(8), 2)});
+  page.says("each GPU sends n instead of {}n, and its link carries {} GB/s.",
+            {fixed(arrays_sent(8), 2), fixed(switched.algorithm / 1e9)});
+  page.says("where the flat ring sends {}n.", {fixed(arrays_sent(16), 3)});
   page.cites("docs/learn/claims.md", {"350 GB of gradients take 0.58 s on 8 GPUs, because NVLink moves 600 GB/s",
                                       "And the 600 GB/s count both directions"});
   page.says("So it takes 2 · 7/8 · 350/300 = {} s,", {fixed(arrays_sent(8) * 350e9 / 300e9, 2)});
