@@ -132,10 +132,11 @@ TEST(Lab21_6, TheGapIsRelativeToTheSecondGradient) {
         const Values& seen = outcome.values[0];
         const double expected[] = {0, 2, 1, 0.5};
         const char* pair[] = {"b and b", "3b and b", "0 and b", "b/2 and b"};
+        if (seen[4] != 1 || seen[5] != 2) return "relative_gap changed its arguments: work on a copy";
         for (int i = 0; i < 4; ++i)
           if (!(std::abs(seen[i] - expected[i]) <= 1e-6))
             return fmt::format("the gap between {} is {}, expected {} = ‖a − b‖/‖b‖", pair[i], seen[i], expected[i]);
-        return seen[4] == 1 && seen[5] == 2 ? "" : "relative_gap changed its arguments: work on a copy";
+        return "";
       },
       {.ranks = {1}, .sizes = sizes_of({1, 4, 101})});
 }
