@@ -29,8 +29,7 @@ std::vector<fs::path> files_of(const char* folder, const char* extension) {
 
 TEST(Language, TextInUtf16IsCalledSo) {
   for (const std::string mark : {"\xff\xfe", "\xfe\xff"})
-    EXPECT_EQ(said(mark + "#i"),
-              "line 1 begins text in UTF-16 (save the file as UTF-8), which no lab answer needs");
+    EXPECT_EQ(said(mark + "#i"), "line 1 begins text in UTF-16 (save the file as UTF-8), which no lab answer needs");
 }
 
 TEST(Language, ReferencesAlternativesAndPlausibleMistakesAreInIt) {
