@@ -18,7 +18,8 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-const std::vector<Part> kSent = {{"gather", 0.25, {8, 0, 1}}, {"", std::nullopt, {}}, {std::string("a\0b", 3), -0.0, {~0ull}}};
+const std::vector<Part> kSent = {
+    {"gather", 0.25, {8, 0, 1}}, {"", std::nullopt, {}}, {std::string("a\0b", 3), -0.0, {~0ull}}};
 
 std::string words(const std::string& bytes) {
   std::vector<Part> received;
