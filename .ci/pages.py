@@ -185,7 +185,10 @@ COMMANDS = "docs/use/commands.md"
 
 def wrong_progress(text, weeks):
     """What ./lab prints to somebody who has done nothing counts the exercises and points of its week."""
-    for number, exercises, points in re.findall(r"week (\d+)  .*: 0 of (\d+) exercises pass, 0 of (\d+) points", text):
+    lines = re.findall(r"week (\d+)  .*: 0 of (\d+) exercises pass, 0 of (\d+) points", text)
+    if not lines:
+        yield f"{COMMANDS} does not show what ./lab prints of a week"
+    for number, exercises, points in lines:
         week = next(w for w in weeks if w["number"] == int(number))["exercises"]
         should = len(week), sum(e["points"] for e in week)
         if (int(exercises), int(points)) != should:

@@ -127,6 +127,7 @@ class Progress(unittest.TestCase):
         self.assertEqual(list(pages.wrong_progress(line.format(2, 11), weeks)), [])
         for numbers in ((3, 11), (2, 12)):
             self.assertIn("2 exercises and 11 points", *pages.wrong_progress(line.format(*numbers), weeks))
+        self.assertIn("does not show", *pages.wrong_progress("week 7: none of 2", weeks))
 
 
 class Front(unittest.TestCase):
