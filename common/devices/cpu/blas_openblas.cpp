@@ -40,8 +40,8 @@ constexpr Vectors vectors_of_own_code() {
 }
 
 /// OpenBLAS chooses its kernels while it is loaded. If they do not fit, names a family, unless the user has, and lets
-/// it choose again, before anything is computed. Both functions are weak, because an OpenBLAS for one kind of processor
-/// lacks them.
+/// it choose again, before anything is computed. Afterwards the environment is as it was: a child process would take
+/// the family for the user's wish. Both functions are weak, because an OpenBLAS for one kind of processor lacks them.
 Choice choose() {
   const std::string version = "OpenBLAS " LOCKSTEP_OPENBLAS, first = openblas_get_corename();
   const bool asked = std::getenv("OPENBLAS_CORETYPE") != nullptr;
@@ -50,6 +50,7 @@ Choice choose() {
       setenv("OPENBLAS_CORETYPE", better.c_str(), /*overwrite=*/0) == 0) {
     gotoblas_dynamic_quit();
     gotoblas_dynamic_init();
+    unsetenv("OPENBLAS_CORETYPE");
   }
   const std::string family = openblas_get_corename();
   if (!asked && own_is_better(family, vectors_of_own_code()))

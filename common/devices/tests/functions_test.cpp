@@ -117,6 +117,7 @@ TEST(BlasKernels, AreChosenAgainWhereOpenBlasTookOthers) {
   if (name.find("kernels") == std::string::npos) GTEST_SKIP() << "no OpenBLAS with kernels to choose from: " << name;
 #ifdef __x86_64__
   if (!__builtin_cpu_supports("avx512dq")) GTEST_SKIP() << "kernels for Haswell fit this processor";
+  EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), nullptr) << "a child process would take it for the user's";
   EXPECT_TRUE(name.find("SkylakeX kernels (chosen in place of its " + first) != std::string::npos ||
               name.starts_with("own sgemm"))
       << name;
