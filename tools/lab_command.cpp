@@ -25,7 +25,7 @@ namespace {
 /// What may be asked for; exactly one command is.
 class CommandLine {
  public:
-  explicit CommandLine(const Paths& paths) : paths_(paths) {
+  CommandLine(const Paths& paths, Grader grader) : paths_(paths), grader_(std::move(grader)) {
     app_.require_subcommand(0, 1);
     app_.set_help_flag();
     add_check();
@@ -118,7 +118,7 @@ class CommandLine {
 
   void add_grade() {
     CLI::App* c = add("grade", "grade submissions, each isolated: ./lab grade SUBMISSION… --only 21 --out results.json",
-                      [this] { return grade(with_changes(), grade_); });
+                      [this] { return grader_.grade(with_changes(), grade_); });
     c->add_option("SUBMISSION", grade_.submissions,
                   "folders with lab files or one archive, or a .zip, .tar or .tar.gz of each")
         ->required();
@@ -151,7 +151,7 @@ class CommandLine {
     c->add_option("--tests", grade_.tests, "a folder of hidden tests: weekNN_topic/NAME_hidden_test.cpp");
     add_course_file(c);
     c = add("class", "a class's results on one page: ./lab class grades",
-            [this] { return class_results(with_changes(), class_); });
+            [this] { return grader_.class_results(with_changes(), class_); });
     c->add_option("FOLDER", class_.folder, "where ./lab grade wrote the results of several submissions")->required();
     c->add_option("--out", class_.out,
                   "the page, with a CSV of the same name next to it (default: class.html in the folder)");
@@ -253,7 +253,7 @@ class CommandLine {
   /// ./lab check, whose traces come into a folder.
   CheckInto check_into() const {
     return [&paths = paths_](const std::string& folder, const std::vector<std::string>& arguments) {
-      CommandLine line(paths);
+      CommandLine line(paths, {});
       line.check_.trace_folder = folder;
       std::vector<const char*> words{"lab", "check"};
       for (const std::string& argument : arguments) words.push_back(argument.c_str());
@@ -381,6 +381,7 @@ class CommandLine {
   }
 
   const Paths& paths_;
+  Grader grader_;
   CLI::App app_{"Lockstep"};
   std::function<int()> command_;
   CheckOptions check_;
@@ -398,8 +399,8 @@ class CommandLine {
 
 }  // namespace
 
-std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv) {
-  auto line = std::make_shared<CommandLine>(paths);
+std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv, const Grader& grader) {
+  auto line = std::make_shared<CommandLine>(paths, grader);
   return [line, command = line->read(argc, argv)] { return command(); };
 }
 

@@ -8,8 +8,14 @@
 
 namespace lockstep::tools {
 
+/// The commands of tools/grade, which only the program `grader` contains: ./lab builds it and hands over its words.
+struct Grader {
+  std::function<int(const Paths&, const GradeOptions&)> grade;
+  std::function<int(const Paths&, const ClassOptions&)> class_results;
+};
+
 /// What the words after ./lab ask for: a function that does it and returns the exit code; `paths` outlives it. Throws
 /// Error(usage) where they ask for nothing that there is.
-std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv);
+std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv, const Grader& grader);
 
 }  // namespace lockstep::tools

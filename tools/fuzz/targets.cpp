@@ -224,7 +224,7 @@ void read_lab(const std::string& text) {
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
   static const tools::Paths paths{.source = LOCKSTEP_SOURCE_DIR, .build = "", .labs = "", .course = {}};
-  tools::read_command(paths, static_cast<int>(arguments.size()), arguments.data());
+  tools::read_command(paths, static_cast<int>(arguments.size()), arguments.data(), {});
 }
 
 void read_trace(const std::string& text) {

@@ -35,7 +35,7 @@ void configure_tests(const Paths& paths, const std::string& folder) {
     if (!run_uninterrupted(command, "configuring for hidden tests").ok())
       throw Error(Verdict::usage, "the build cannot be configured:\n" + said);
   }
-  need_built(paths, {"lab_tool"}, "./lab itself");  // which is still current, and nobody would know
+  need_built(paths, {"lab_tool", "grader"}, "./lab itself");  // which are still current, and nobody would know
 }
 
 /// Each hidden part has tests, and the reference passes them; and there are tests of no other part.
