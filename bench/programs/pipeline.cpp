@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "bench/support/bench.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/analysis/write_trace.hpp"
 #include "common/arithmetic.hpp"
 #include "common/support/text/units.hpp"
 

@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "common/analysis/graph.hpp"
+#include "common/analysis/layout.hpp"
 #include "common/error.hpp"
-#include "common/runtime/trace/layout.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep::analysis {

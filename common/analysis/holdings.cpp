@@ -7,9 +7,9 @@
 #include <set>
 #include <tuple>
 
+#include "common/analysis/layout.hpp"
 #include "common/analysis/shares.hpp"
 #include "common/chunk.hpp"
-#include "common/runtime/trace/layout.hpp"
 
 namespace lockstep::analysis {
 namespace {

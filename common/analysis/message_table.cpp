@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/analysis/labels.hpp"
+#include "common/analysis/layout.hpp"
 #include "common/analysis/shares.hpp"
-#include "common/runtime/trace/layout.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep::analysis {

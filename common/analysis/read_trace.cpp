@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "common/analysis/layout.hpp"
 #include "common/error.hpp"
-#include "common/runtime/trace/layout.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/text/files.hpp"
 

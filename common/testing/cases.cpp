@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "common/analysis/message_table.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/runtime/trace/trace.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/testing/drawn.hpp"

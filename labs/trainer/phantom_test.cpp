@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "common/analysis/write_trace.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/worker.hpp"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/analysis/read_trace.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
 #include "common/runtime/run.hpp"

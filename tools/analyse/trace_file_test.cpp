@@ -8,6 +8,7 @@
 #include "common/analysis/diff.hpp"
 #include "common/analysis/read_trace.hpp"
 #include "common/analysis/why.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/support/tests/folder_testing.hpp"
 #include "common/support/tests/refusal_testing.hpp"
 #include "tools/analyse/random_program_testing.hpp"

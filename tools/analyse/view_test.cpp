@@ -9,6 +9,7 @@
 
 #include "common/analysis/holdings.hpp"
 #include "common/analysis/labels.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/support/json/document.hpp"
 #include "tools/analyse/random_program_testing.hpp"
 #include "tools/analyse/ring_run_testing.hpp"

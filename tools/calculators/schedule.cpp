@@ -15,6 +15,7 @@
 #include <sstream>
 #include <utility>
 
+#include "common/analysis/write_trace.hpp"
 #include "common/runtime/run.hpp"
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/runtime/trace/layout.hpp"
+#include "common/analysis/layout.hpp"
 
 namespace lockstep::bench {
 namespace {

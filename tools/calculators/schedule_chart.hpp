@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "common/runtime/trace/shades.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "labs/week24_pipeline/scripted_stage.hpp"
 
 namespace lockstep::bench {

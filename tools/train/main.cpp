@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/analysis/write_trace.hpp"
 #include "common/error.hpp"
 #include "common/runtime/device_notes.hpp"
 #include "common/support/json/whose_code.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/analysis/write_trace.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"

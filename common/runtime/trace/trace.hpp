@@ -1,8 +1,7 @@
-// A trace: one timeline per queue. Written as Chrome/Perfetto trace JSON, SVG Gantt chart or terminal text.
+// A trace: one timeline per queue. common/analysis writes it, reads it and explains it.
 #pragma once
 
 #include <cstdint>
-#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -139,13 +138,5 @@ struct Trace {
 
 /// Adds a rank's events, closures and blocks.
 void append(Trace& trace, Trace&& of_rank);
-
-/// Writes one process per rank and one thread per queue. Transfers overlap their queue's work, so each queue has a
-/// second thread for them. ./lab view animates it; ui.perfetto.dev opens it, too.
-void write_chrome_trace(const Trace& trace, std::ostream& out, const std::string& title = "");
-/// The same to a file, atomically. Throws Error(usage) as write_atomically() in common/support/text/files.hpp does.
-void write_trace(const Trace& trace, const std::string& path, const std::string& title);
-/// `columns` characters wide; letters, not colours, carry the meaning.
-void write_gantt_text(const Trace& trace, std::ostream& out, int columns);
 
 }  // namespace lockstep

@@ -10,11 +10,11 @@
 
 #include "common/analysis/graph.hpp"
 #include "common/analysis/labels.hpp"
+#include "common/analysis/layout.hpp"
 #include "common/analysis/message_table.hpp"
 #include "common/analysis/replay.hpp"
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
-#include "common/runtime/trace/layout.hpp"
 #include "common/support/text/counted.hpp"
 #include "tools/analyse/view/json_text.hpp"
 #include "tools/analyse/view/panels.hpp"

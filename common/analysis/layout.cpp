@@ -1,4 +1,4 @@
-#include "common/runtime/trace/layout.hpp"
+#include "common/analysis/layout.hpp"
 
 #include <fmt/format.h>
 

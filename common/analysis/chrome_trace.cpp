@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <ostream>
+#include <sstream>
 
-#include "common/runtime/trace/layout.hpp"
+#include "common/analysis/layout.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/escape.hpp"
 #include "common/support/json/whose_code.hpp"
+#include "common/support/text/files.hpp"
 
 namespace lockstep {
 namespace {
@@ -169,6 +172,12 @@ void write_chrome_trace(const Trace& trace, std::ostream& out, const std::string
   for (const TraceBlock& block : trace.blocks) list.block(block);
   for (const TraceStuck& stuck : trace.stuck) list.stuck(stuck, trace);
   for (const TraceRace& race : trace.races) list.race(race, trace);
+}
+
+void write_trace(const Trace& trace, const std::string& path, const std::string& title) {
+  std::ostringstream text;
+  write_chrome_trace(trace, text, title);
+  write_atomically(path, text.str());
 }
 
 }  // namespace lockstep

@@ -1,13 +1,12 @@
 // Traces: written files can be read back, events nest, and descriptions match.
-#include "common/runtime/trace/trace.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 #include <sstream>
 
-#include "common/runtime/trace/layout.hpp"
+#include "common/analysis/layout.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/support/json/document.hpp"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <ostream>
 
-#include "common/runtime/trace/layout.hpp"
-#include "common/runtime/trace/shades.hpp"
+#include "common/analysis/layout.hpp"
+#include "common/analysis/write_trace.hpp"
 #include "common/support/text/units.hpp"
 
 namespace lockstep {
