@@ -2,9 +2,9 @@
 """Who may include whom, and how large the core is.
 
 A file includes files of its own layer and of those below it, never of one above; and no folders include each other
-in a circle. Tests in common may also include common/testing, those of the labs the trainer. The core, which students
-read, has at most MOST_CORE_LINES. docs/maintain/architecture.md has the layers' map, and the lines of each part of
-the core.
+in a circle. Tests in common may also include common/testing, those of the labs the trainer; nothing else of the labs
+includes common/testing, since answers may include what is not called NAME_testing.hpp. The core, which students read,
+has at most MOST_CORE_LINES. docs/maintain/architecture.md has the layers' map, and the lines of each part of the core.
 Says what is otherwise, and ends with 1.
 
     python3 .ci/layers.py [ROOT]
@@ -107,6 +107,11 @@ def goes_up(path, target):
     return there < here
 
 
+def is_nameless_helper(path, target):
+    """Whether a helper of the labs' tests has the name of a contract."""
+    return target.startswith("common/testing/") and path.startswith(("labs/", "solutions/")) and not is_test(path)
+
+
 def circle(graph):
     """Folders that include each other in a circle, the first one twice; or nothing."""
     done, trail = set(), []
@@ -185,6 +190,9 @@ def main():
         count += 1
         if goes_up(path, target):
             print(f"{path} includes {target}, of a layer above it")
+            wrong += 1
+        if is_nameless_helper(path, target):
+            print(f"{path} includes {target}, as only tests do: call it NAME_testing.hpp")
             wrong += 1
         if not is_test(path) and os.path.dirname(path) != os.path.dirname(target):
             graph.setdefault(os.path.dirname(path), set()).add(os.path.dirname(target))

@@ -78,6 +78,15 @@ class Layers(unittest.TestCase):
         )
         self.assertEqual(code, 0, said)
 
+    def test_helpers_of_tests_are_called_so(self):
+        include = '#include "common/testing/y.hpp"\n'
+        files = {**GROUND, "common/testing/y.hpp": ""}
+        code, said = run_on({**files, "labs/week25/x.hpp": include})
+        self.assertEqual(code, 1)
+        self.assertIn("labs/week25/x.hpp includes common/testing/y.hpp, as only tests do", said)
+        code, said = run_on({**files, "labs/week25/x_testing.hpp": include})
+        self.assertEqual(code, 0, said)
+
     def test_crowd(self):
         code, said = run_on({**GROUND, **{f"bench/many/{i}/x.txt": "" for i in range(13)}})
         self.assertEqual(code, 1)

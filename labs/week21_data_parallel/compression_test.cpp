@@ -11,7 +11,7 @@
 #include "common/testing/answered.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/compression_testing.hpp"
-#include "labs/week21_data_parallel/ddp_gpt.hpp"
+#include "labs/week21_data_parallel/ddp_gpt_testing.hpp"
 
 namespace lockstep::week21::compression_test {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/testing/cases.hpp"
-#include "labs/week21_data_parallel/ddp_script.hpp"
+#include "labs/week21_data_parallel/ddp_script_testing.hpp"
 
 namespace lockstep::week21 {
 

@@ -6,7 +6,7 @@
 #include "common/testing/scripted_model.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
-#include "labs/week21_data_parallel/ddp_gpt.hpp"
+#include "labs/week21_data_parallel/ddp_gpt_testing.hpp"
 #include "labs/week21_data_parallel/ddp_testing.hpp"
 
 namespace lockstep::week21 {

@@ -10,7 +10,7 @@
 #include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/verdict.hpp"
-#include "labs/week21_data_parallel/ddp_gpt.hpp"
+#include "labs/week21_data_parallel/ddp_gpt_testing.hpp"
 
 namespace lockstep::week21::large_batch_test {
 namespace {

@@ -1,5 +1,5 @@
 // Tests of exercise 21.12 as a whole: a GPT trained with local SGD and DiLoCo, beside DDP.
-#include "labs/week21_data_parallel/ddp_gpt.hpp"
+#include "labs/week21_data_parallel/ddp_gpt_testing.hpp"
 #include "labs/week21_data_parallel/local_sgd_testing.hpp"
 
 namespace lockstep::week21::local_sgd_testing {

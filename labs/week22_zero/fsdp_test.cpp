@@ -10,8 +10,8 @@
 #include "common/testing/regions.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week22_zero/fsdp_testing.hpp"
-#include "labs/week22_zero/zero_steps.hpp"
-#include "labs/week22_zero/zero_timing.hpp"
+#include "labs/week22_zero/zero_steps_testing.hpp"
+#include "labs/week22_zero/zero_timing_testing.hpp"
 
 namespace lockstep::week22 {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "labs/week22_zero/fsdp.hpp"
-#include "labs/week22_zero/zero_gpt.hpp"
-#include "labs/week22_zero/zero_script.hpp"
+#include "labs/week22_zero/zero_gpt_testing.hpp"
+#include "labs/week22_zero/zero_script_testing.hpp"
 
 namespace lockstep::week22 {
 

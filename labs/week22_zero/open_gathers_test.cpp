@@ -8,7 +8,7 @@
 #include "common/testing/answered.hpp"
 #include "common/testing/drawn.hpp"
 #include "common/testing/verdict.hpp"
-#include "labs/week22_zero/zero_timing.hpp"
+#include "labs/week22_zero/zero_timing_testing.hpp"
 
 namespace lockstep::week22::open_gathers_test {
 namespace {

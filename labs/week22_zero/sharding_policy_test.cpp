@@ -13,7 +13,7 @@
 #include "common/testing/answered.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week22_zero/fsdp_testing.hpp"
-#include "labs/week22_zero/zero_timing.hpp"
+#include "labs/week22_zero/zero_timing_testing.hpp"
 
 namespace lockstep::week22::sharding_policy_test {
 namespace {

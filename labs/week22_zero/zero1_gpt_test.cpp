@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "labs/week22_zero/zero1.hpp"
-#include "labs/week22_zero/zero_gpt.hpp"
+#include "labs/week22_zero/zero_gpt_testing.hpp"
 
 namespace lockstep::week22 {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "common/testing/scripted_model.hpp"
-#include "labs/week22_zero/zero_gpt.hpp"
-#include "labs/week22_zero/zero_steps.hpp"
-#include "labs/week22_zero/zero_timing.hpp"
+#include "labs/week22_zero/zero_gpt_testing.hpp"
+#include "labs/week22_zero/zero_steps_testing.hpp"
+#include "labs/week22_zero/zero_timing_testing.hpp"
 
 namespace lockstep::week22 {
 namespace {

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "labs/week22_zero/zero_gpt.hpp"
-#include "labs/week22_zero/zero_script.hpp"
-#include "labs/week22_zero/zero_steps.hpp"
-#include "labs/week22_zero/zero_timing.hpp"
+#include "labs/week22_zero/zero_gpt_testing.hpp"
+#include "labs/week22_zero/zero_script_testing.hpp"
+#include "labs/week22_zero/zero_steps_testing.hpp"
+#include "labs/week22_zero/zero_timing_testing.hpp"
 
 namespace lockstep::week22 {
 namespace {

@@ -8,7 +8,7 @@
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 #include "labs/week23_tensor_parallel/sums_testing.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
-#include "labs/week23_tensor_parallel/tensor_gpt.hpp"
+#include "labs/week23_tensor_parallel/tensor_gpt_testing.hpp"
 
 namespace lockstep::week23 {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "common/testing/cases.hpp"
 #include "labs/week23_tensor_parallel/tensor_block_testing.hpp"
-#include "labs/week23_tensor_parallel/tensor_gpt.hpp"
+#include "labs/week23_tensor_parallel/tensor_gpt_testing.hpp"
 
 namespace lockstep::week23::tensor_block_test {
 namespace {

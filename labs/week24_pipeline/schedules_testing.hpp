@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "common/testing/drawn.hpp"
-#include "labs/week24_pipeline/scripted_stage.hpp"
+#include "labs/week24_pipeline/timed_stage.hpp"
 
 namespace lockstep::week24 {
 

@@ -12,6 +12,7 @@
 #include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/drawn.hpp"
+#include "labs/week24_pipeline/counting_stage_testing.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
 namespace lockstep::week24::stages_test {

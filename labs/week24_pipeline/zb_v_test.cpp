@@ -9,6 +9,7 @@
 #include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/verdict.hpp"
+#include "labs/week24_pipeline/counting_stage_testing.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 #include "labs/week24_pipeline/zero_bubble.hpp"

@@ -12,7 +12,7 @@
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week24_pipeline/gpipe.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
-#include "labs/week24_pipeline/scripted_stage.hpp"
+#include "labs/week24_pipeline/timed_stage.hpp"
 #include "tools/calculators/schedule_chart.hpp"
 #include "tools/train/program.hpp"
 

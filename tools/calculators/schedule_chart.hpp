@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/analysis/write_trace.hpp"
-#include "labs/week24_pipeline/scripted_stage.hpp"
+#include "labs/week24_pipeline/timed_stage.hpp"
 
 namespace lockstep::bench {
 

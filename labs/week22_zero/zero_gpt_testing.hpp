@@ -13,7 +13,7 @@
 #include "common/gpt/model/units.hpp"
 #include "common/testing/cases.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
-#include "labs/week21_data_parallel/ddp_gpt.hpp"
+#include "labs/week21_data_parallel/ddp_gpt_testing.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::week22 {

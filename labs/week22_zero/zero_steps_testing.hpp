@@ -9,8 +9,8 @@
 #include <string>
 
 #include "common/arithmetic.hpp"
-#include "labs/week22_zero/zero_gpt.hpp"
-#include "labs/week22_zero/zero_script.hpp"
+#include "labs/week22_zero/zero_gpt_testing.hpp"
+#include "labs/week22_zero/zero_script_testing.hpp"
 
 namespace lockstep::week22 {
 
