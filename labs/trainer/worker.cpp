@@ -6,10 +6,11 @@
 
 #include "common/chunk.hpp"
 #include "common/support/text/nearest.hpp"
-#include "labs/trainer/block_layers.hpp"
 #include "labs/trainer/engine.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
+#include "labs/week23_tensor_parallel/model_shards.hpp"
+#include "labs/week23_tensor_parallel/sequence_layers.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::week25 {
@@ -245,7 +246,7 @@ StageSchedule forward_schedule(const PipelineShape& shape) {
 
 GptConfig Options3d::part(int tp) const {
   GptConfig own = model;
-  own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1, cut_tensor};
+  own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1, week23::cut_tensor};
   return own;
 }
 
@@ -297,6 +298,13 @@ void add_value_squares(const Worker& worker, Slice sum) {
   for (const Rank& axis : {mesh.tp, mesh.pp}) week21::ring_all_reduce(axis, own);
   if (worker.values_sharded) week21::ring_all_reduce(mesh.dp, own);
   add(me, sum, own);
+}
+
+std::shared_ptr<const Layers> make_layers(const week23::TensorParallel& tp, const GptConfig& config,
+                                          bool overlap_scatter) {
+  if (!config.tensor.sequence_parallel) return week23::make_tensor_layers(tp, config.vocabulary);
+  if (!overlap_scatter || !tp.overlap) return week23::make_sequence_layers(tp, config.vocabulary);
+  return std::make_shared<week23::SequenceLayers>(tp, config.vocabulary, week23::column_backward_behind);
 }
 
 DpGroups dp_groups(const Mesh& mesh, const Options3d& o) {

@@ -1,6 +1,7 @@
 // Makes the worker of a 3D run, and finds its part of the model.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,13 @@ PipelineShape pipeline_shape(const Options3d& options);
 /// A stage's schedule for training. forward_schedule: for a forward pass alone.
 StageSchedule stage_schedule(const Options3d& options, int stage);
 StageSchedule forward_schedule(const PipelineShape& shape);
+
+/// Returns the layers of a model with this config, those of 23.4 or, between sharded rows, of 23.5; its `tensor` is
+/// {tp.group.rank(), tp.group.size(), …}. With `overlap_scatter`, under sequence parallelism, the gradient of a
+/// column-parallel layer's input is reduce-scattered on tp.comm while main computes the weight gradient (23.1d does so
+/// with an all-reduce, 23.5 does not), like Megatron-LM since 2022.
+std::shared_ptr<const Layers> make_layers(const week23::TensorParallel& tp, const GptConfig& config,
+                                          bool overlap_scatter = false);
 
 /// Allocates memory for a replica's part of the global batch, split into microbatches; with cp, for this rank's
 /// positions in it.

@@ -45,24 +45,29 @@ class TensorRuns {
 inline std::vector<TensorRun> cut_tensor(const GptConfig& config, const Parameter& own) {
   const int r = config.tensor.rank, p = config.tensor.ranks;
   const std::size_t c = config.d_model;
+  const std::size_t mlp = config.mlp_width();
   const auto is = [&own](const char* layer) { return own.name.find(layer) != own.name.npos; };
   const bool bias = own.name.ends_with(".bias");
   TensorRuns runs;
-  const auto add_layer = [&](const LayerPart& part, std::size_t in) {
+  const auto add_layer = [&](const LayerPart& part, std::size_t in, std::size_t first = 0) {
     if (bias)
-      runs.add(part.bias.offset, part.bias.size);
+      runs.add(first + part.bias.offset, part.bias.size);
     else
-      runs.add_matrix(part.rows, part.columns, in);
+      runs.add_matrix({first + part.rows.offset, part.rows.size}, part.columns, in);
   };
-  if (is(".qkv.")) {
-    for (const RowRange& rows : qkv_rows(config.heads, config.head_size(), r, p))
-      runs.add_matrix({rows.first, rows.count}, {0, bias ? 1 : c}, bias ? 1 : c);
-  } else if (is(".up.")) {
-    add_layer(column_part(4 * c, c, r, p), c);
+  if (is(".qkv.")) {  // heads of q, and those of k and v, which may be fewer
+    const std::size_t kv_heads = config.architecture.key_value_heads(config.heads), head = config.head_size();
+    const std::size_t width = bias ? 1 : c;
+    const auto queries = qkv_rows(config.heads, head, r, p), keys = qkv_rows(kv_heads, head, r, p);
+    runs.add_matrix({queries[0].first, queries[0].count}, {0, width}, width);
+    for (const std::size_t part : {1, 2})
+      runs.add_matrix({keys[part].first + (config.heads - kv_heads) * head, keys[part].count}, {0, width}, width);
+  } else if (is(".up.")) {  // with SwiGLU first the gate, then up
+    for (std::size_t first = 0; first < config.up_width(); first += mlp) add_layer(column_part(mlp, c, r, p), c, first);
   } else if (is(".projection.")) {
     add_layer(row_part(c, c, r, p), c);
   } else if (is(".down.")) {
-    add_layer(row_part(c, 4 * c, r, p), 4 * c);
+    add_layer(row_part(c, mlp, r, p), mlp);
   } else {
     const VocabularyShard shard = vocabulary_shard(config.vocabulary, r, p);
     runs.add(shard.first * own.columns, shard.count * own.columns);

@@ -1,4 +1,4 @@
-// Given: the layers of 23.5, made of its linear layers between sharded rows.
+// Given: the layers of 23.5, made of its linear layers between sharded rows, around any block.
 #pragma once
 
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
@@ -13,7 +13,10 @@ void column_backward_behind(const TensorParallel& tp, Slice dx, const LinearTens
 
 class SequenceLayers final : public ShardedLayers {
  public:
-  using ShardedLayers::ShardedLayers;
+  using ColumnBackward = decltype(&column_backward_rows);
+  SequenceLayers(const TensorParallel& tp, std::size_t vocabulary,
+                 ColumnBackward column_backward = column_backward_rows)
+      : ShardedLayers(tp, vocabulary), column_backward_(column_backward) {}
 
   void attention_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                          Slice y) const override {
@@ -27,14 +30,14 @@ class SequenceLayers final : public ShardedLayers {
   void attention_backward(Rank me, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
                           const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
                           const BlockPartReady& ready) const override {
-    const std::size_t rows = shape.rows(), own = rows * shape.own_width();
-    const Slice dqkv = scratch.wide.cut(0, 3 * own), dattention = scratch.wide.cut(3 * own, own);
+    const std::size_t rows = shape.rows(), all = rows * shape.qkv_width();
+    const Slice dqkv = scratch.wide.cut(0, all), dattention = scratch.wide.cut(all, rows * shape.own_width());
     row_backward_rows(tp_, dattention, pair(gradients, P::projection_weight, P::projection_bias), dy, saved.attention,
                       pair(values, P::projection_weight, P::projection_bias), rows, "attention backward gather");
     block_attention_backward(me, shape, dqkv, dattention, saved);
-    column_backward_rows(tp_, dx, pair(gradients, P::qkv_weight, P::qkv_bias), dqkv, saved.norm1,
-                         pair(values, P::qkv_weight, P::qkv_bias), rows, "attention input gather",
-                         "attention backward scatter");
+    column_backward_(tp_, dx, pair(gradients, P::qkv_weight, P::qkv_bias), dqkv, saved.norm1,
+                     pair(values, P::qkv_weight, P::qkv_bias), rows, "attention input gather",
+                     "attention backward scatter");
     attention_ready(ready);
   }
 
@@ -42,7 +45,7 @@ class SequenceLayers final : public ShardedLayers {
                    Slice y) const override {
     column_forward_rows(tp_, saved.up, saved.norm2, pair(values, P::up_weight, P::up_bias), shape.rows(),
                         "mlp forward gather");
-    gelu(me, saved.gelu, saved.up);
+    block_activation(me, shape, saved);
     if (y.empty()) return;
     row_forward_rows(tp_, y, saved.gelu, pair(values, P::down_weight, P::down_bias), shape.rows(),
                      "mlp forward scatter");
@@ -52,12 +55,12 @@ class SequenceLayers final : public ShardedLayers {
                     const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
                     const BlockPartReady& ready) const override {
     const std::size_t rows = shape.rows();
-    const Slice wide = scratch.wide.cut(0, 4 * rows * shape.own_width());
+    const Slice wide = scratch.wide.cut(0, rows * shape.mlp_width());
     row_backward_rows(tp_, wide, pair(gradients, P::down_weight, P::down_bias), dy, saved.gelu,
                       pair(values, P::down_weight, P::down_bias), rows, "mlp backward gather");
-    gelu_backward(me, wide, wide, saved.up);
-    column_backward_rows(tp_, dx, pair(gradients, P::up_weight, P::up_bias), wide, saved.norm2,
-                         pair(values, P::up_weight, P::up_bias), rows, "mlp input gather", "mlp backward scatter");
+    const Slice dup = block_activation_backward(me, shape, scratch.wide, saved);
+    column_backward_(tp_, dx, pair(gradients, P::up_weight, P::up_bias), dup, saved.norm2,
+                     pair(values, P::up_weight, P::up_bias), rows, "mlp input gather", "mlp backward scatter");
     mlp_ready(ready);
   }
 
@@ -80,9 +83,11 @@ class SequenceLayers final : public ShardedLayers {
   }
   void logits_backward(Rank, Slice dx, Slice dhead, Slice dlogits, Slice x, Slice head,
                        std::size_t rows) const override {
-    column_backward_rows(tp_, dx, {dhead, {}}, dlogits, x, {head, {}}, rows, "head input gather",
-                         "head backward scatter");
+    column_backward_(tp_, dx, {dhead, {}}, dlogits, x, {head, {}}, rows, "head input gather", "head backward scatter");
   }
+
+ private:
+  ColumnBackward column_backward_;
 };
 
 }  // namespace lockstep::week23

@@ -1,5 +1,6 @@
 // Given: the layers of 23.4 except the head. A block's tensors and activations, as 23.2 and 23.3 name them, and calls
-// of these; the embedding and the loss are calls of parts a and b.
+// of these; the embedding and the loss are calls of parts a and b. Other blocks than GPT-2's, and attention whose
+// probabilities stay in memory, have the same linear layers around this rank's part of the block.
 #pragma once
 
 #include "labs/week23_tensor_parallel/sharded_layers.hpp"
@@ -14,41 +15,53 @@ class TensorBlockLayers : public ShardedLayers {
 
   void attention_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                          Slice y) const override {
-    if (shape.kind == AttentionKind::materialised) return materialised_forward(me, shape, values, saved, y);
+    const AttentionTensors tensors = attention_of(values);
     AttentionSaved heads = attention_of(saved);
-    parallel_attention_forward(tp_, shape.attention(), attention_of(values), heads, y);
+    if (is_of_23_3(shape)) return parallel_attention_forward(tp_, shape.attention(), tensors, heads, y);
+    column_forward(tp_, saved.qkv, saved.norm1, tensors.qkv, shape.rows());
+    block_attention(me, shape, saved);
+    row_forward(tp_, y, saved.attention, tensors.projection, shape.rows(), "attention forward");
   }
 
   void attention_backward(Rank me, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
                           const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
                           const BlockPartReady& ready) const override {
-    const std::size_t own = shape.rows() * shape.own_width();
-    const Slice dattention = scratch.narrow.cut(0, own), dqkv = scratch.wide.cut(0, 3 * own);
+    const Slice dattention = scratch.narrow.cut(0, shape.rows() * shape.own_width());
+    const Slice dqkv = scratch.wide.cut(0, shape.rows() * shape.qkv_width());
     const AttentionTensors tensors = attention_of(values), totals = attention_of(gradients);
-    if (shape.kind == AttentionKind::materialised) {
+    if (is_of_23_3(shape)) {
+      parallel_attention_backward(tp_, shape.attention(), tensors, totals, attention_of(saved), dattention, dqkv, dx,
+                                  dy);
+    } else {
       row_backward(tp_, dattention, totals.projection, dy, saved.attention, tensors.projection, shape.rows());
       block_attention_backward(me, shape, dqkv, dattention, saved);
       column_backward(tp_, dx, totals.qkv, dqkv, saved.norm1, tensors.qkv, shape.rows(), "attention backward");
-    } else {
-      parallel_attention_backward(tp_, shape.attention(), tensors, totals, attention_of(saved), dattention, dqkv, dx,
-                                  dy);
     }
     attention_ready(ready);
   }
 
   void mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
                    Slice y) const override {
+    const MlpTensors tensors = mlp_of(values);
     MlpSaved wide = mlp_of(saved);
-    if (!y.empty()) return parallel_mlp_forward(tp_, mlp_of(values), wide, y, shape.rows());
-    column_forward(tp_, saved.up, saved.norm2, mlp_of(values).up, shape.rows());
-    gelu(me, saved.gelu, saved.up);
+    if (is_of_23_2(shape) && !y.empty()) return parallel_mlp_forward(tp_, tensors, wide, y, shape.rows());
+    column_forward(tp_, saved.up, saved.norm2, tensors.up, shape.rows());
+    block_activation(me, shape, saved);
+    if (!y.empty()) row_forward(tp_, y, saved.gelu, tensors.down, shape.rows(), "mlp forward");
   }
 
-  void mlp_backward(Rank, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
+  void mlp_backward(Rank me, const BlockShape& shape, const BlockTensors& values, const BlockTensors& gradients,
                     const BlockActivations& saved, BackwardScratch& scratch, Slice dx, Slice dy,
                     const BlockPartReady& ready) const override {
-    const Slice wide = scratch.wide.cut(0, 4 * shape.rows() * shape.own_width());
-    parallel_mlp_backward(tp_, mlp_of(values), mlp_of(gradients), mlp_of(saved), wide, dx, dy, shape.rows());
+    const MlpTensors tensors = mlp_of(values), totals = mlp_of(gradients);
+    const Slice wide = scratch.wide.cut(0, shape.rows() * shape.mlp_width());
+    if (is_of_23_2(shape)) {
+      parallel_mlp_backward(tp_, tensors, totals, mlp_of(saved), wide, dx, dy, shape.rows());
+    } else {
+      row_backward(tp_, wide, totals.down, dy, saved.gelu, tensors.down, shape.rows());
+      const Slice dup = block_activation_backward(me, shape, scratch.wide, saved);
+      column_backward(tp_, dx, totals.up, dup, saved.norm2, tensors.up, shape.rows(), "mlp backward");
+    }
     mlp_ready(ready);
   }
 
@@ -61,15 +74,10 @@ class TensorBlockLayers : public ShardedLayers {
   }
 
  private:
-  /// As 23.3, around probabilities of this rank's heads that stay in memory.
-  void materialised_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
-                            Slice y) const {
-    const AttentionTensors tensors = attention_of(values);
-    column_forward(tp_, saved.qkv, saved.norm1, tensors.qkv, shape.rows());
-    block_attention(me, shape, saved);
-    row_forward(tp_, y, saved.attention, tensors.projection, shape.rows(), "attention forward");
+  static bool is_of_23_2(const BlockShape& shape) { return shape.architecture == Architecture(); }
+  static bool is_of_23_3(const BlockShape& shape) {
+    return shape.architecture == Architecture() && shape.kind == AttentionKind::flash;
   }
-
   static AttentionTensors attention_of(const BlockTensors& tensors) {
     return {pair(tensors, P::qkv_weight, P::qkv_bias), pair(tensors, P::projection_weight, P::projection_bias)};
   }

@@ -21,7 +21,7 @@
 #include "common/support/json/document.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/files.hpp"
-#include "labs/trainer/block_layers.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "tools/plan/plan_testing.hpp"
 

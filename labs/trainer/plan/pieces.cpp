@@ -4,8 +4,8 @@
 
 #include "common/gpt/model/stage.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
-#include "labs/trainer/block_layers.hpp"
 #include "labs/trainer/engine.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
