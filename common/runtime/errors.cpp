@@ -58,6 +58,11 @@ std::string below_zero(std::uint64_t elements) {
 
 std::string in_region(std::string_view name) { return name.empty() ? "" : fmt::format(" in region \"{}\"", name); }
 
+std::string in_batch(std::uint64_t number, int group, std::size_t members, const char* region) {
+  return fmt::format(", batch {}{}{}", number, group == 0 ? "" : fmt::format(" of a group of {}", members),
+                     in_region(region ? region : ""));
+}
+
 std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
                         std::string_view where, std::string_view regions) {
   return fmt::format("rank {} {} {} {} at {}{}", rank, verb, elements, dtype, where, regions);

@@ -29,6 +29,8 @@ inline constexpr const char* kTransfersNotWaitedFor =
 // MISMATCH errors.
 /// " in region "all_reduce"", or "" if the name is empty.
 std::string in_region(std::string_view name);
+/// ", batch 3 of a group of 4 in region "all_reduce"", of a wait; a group of 0 is the world, and `region` may be null.
+std::string in_batch(std::uint64_t number, int group, std::size_t members, const char* region);
 /// "rank 1 sends 3 fp32 at ring.cpp:31 (all_gather) in region "all_reduce""; `regions` may be empty.
 std::string message_end(int rank, const char* verb, std::uint64_t elements, std::string_view dtype,
                         std::string_view where, std::string_view regions);

@@ -66,7 +66,7 @@ Found pipelined(const std::string& name, const PipelineShape& shape, const GptCo
                         GptStage stage(me, shape, config, first, make_batches(me, shape.microbatches),
                                        factor_of(shape.microbatches), 7);
                         run_schedule(pipeline, schedule[static_cast<std::size_t>(me.rank())], stage);
-                        stage.sum_tied_gradients();
+                        stage.sum_tied(stage.parameters().gradient(0));
                         Values values{to_host(me, stage.loss())[0]};
                         for (float g : to_host(me, stage.parameters().gradients)) values.push_back(g);
                         return values;

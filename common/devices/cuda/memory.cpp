@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "common/devices/cuda/status.hpp"
+#include "common/runtime/errors.hpp"
 
 namespace lockstep::cuda {
 
@@ -41,8 +42,9 @@ void* DeviceMemory::allocate(std::size_t bytes, Category category, cudaStream_t 
   if (data) return data;
   std::size_t free_bytes = 0, total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-  throw Error(Verdict::fail, fmt::format("out of memory: {} bytes for {} at {}; {} of {} bytes are free ({})", bytes,
-                                         to_string(category), describe(where), free_bytes, total_bytes, place()));
+  throw Error(Verdict::fail,
+              fmt::format("{}; {} of {} bytes are free ({})", out_of_memory(bytes, category, where).what(), free_bytes,
+                          total_bytes, place()));
 }
 
 void DeviceMemory::free(void* data, cudaStream_t stream) noexcept {

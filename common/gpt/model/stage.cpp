@@ -377,8 +377,4 @@ void GptStage::sum_tied(Slice mine) {
   add(me_, mine, theirs);
 }
 
-void GptStage::sum_tied_gradients() {
-  if (shares_embedding()) sum_tied(parameters_.gradient(0));
-}
-
 }  // namespace lockstep

@@ -1,8 +1,10 @@
 // A GPT in stages: each rank has the tensors of its own layers and nothing else. N × C numbers cross a boundary:
 // activations forward, and their gradient backward.
 //
-//   GptStage stage(me, {2, 4}, config, first, batches, 1.0f / tokens, seed);  // first = partition(gpt_piece_costs(…),
-//   2) run_schedule(pipeline, steps, stage); stage.sum_tied_gradients();
+//   const auto first = partition(gpt_piece_costs(config, length), 2);
+//   GptStage stage(me, {2, 4}, config, first, batches, 1.0f / tokens, seed);
+//   run_schedule(pipeline, steps, stage);
+//   stage.sum_tied(stage.parameters().gradient(0));
 //
 // Huang et al., "GPipe" (arXiv 1811.06965); Narayanan et al. (arXiv 2104.04473), section 2.2.
 #pragma once
@@ -81,8 +83,6 @@ class GptStage final : public StageModel {
   /// Adds the other stage's gradient to this one's, `mine`, so that both have the same bits: a tied embedding is on the
   /// first and on the last stage (unless in a V). Collective over these two; does nothing on others.
   void sum_tied(Slice mine);
-  /// The same for the whole gradient, after the last step of a schedule.
-  void sum_tied_gradients();
 
   /// The tensors of this stage, with offsets in its own flat slices, and the index of each in the whole model's table.
   Parameters& parameters() { return parameters_; }

@@ -103,13 +103,6 @@ std::string inside_queue(const std::string& queue, const Location* closure) {
   return text;
 }
 
-std::string inside_batch(std::uint64_t number, int group, std::size_t members, const char* region) {
-  std::string text = fmt::format(", batch {}", number);
-  if (group != 0) text += fmt::format(" of a group of {}", members);
-  if (region) text += fmt::format(" in region \"{}\"", region);
-  return text;
-}
-
 std::string waits_for_transfer(const Transfer& transfer, int peer, Location started, Location waited,
                                const UnmatchedHalf* astray, const std::string& queue) {
   const bool sends = transfer.kind == Transfer::Kind::send;

@@ -30,8 +30,6 @@ std::vector<TraceStuck> trace_of(const std::vector<StuckQueue>& queues);
 
 /// `inside` of a queue other than main, with its running closure, if any.
 std::string inside_queue(const std::string& queue, const Location* closure);
-/// `inside` of a wait for a batch.
-std::string inside_batch(std::uint64_t number, int group, std::size_t members, const char* region);
 
 /// A send or a receive that was started and whose other half was not, with world ranks.
 struct UnmatchedHalf {

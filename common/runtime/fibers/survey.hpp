@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/runtime/errors.hpp"
 #include "common/runtime/fibers/deadlock.hpp"
 #include "common/runtime/fibers/groups.hpp"
 #include "common/runtime/fibers/queue.hpp"
@@ -88,7 +89,7 @@ class Survey {
     const StuckBatch batch = world_.stuck_batch(queue);
     const std::vector<int>& members = world_.groups().members(batch.group);
     stuck.on = StuckQueue::On::batch;
-    stuck.inside += inside_batch(batch.number, batch.group, members.size(), batch.collective);
+    stuck.inside += in_batch(batch.number, batch.group, members.size(), batch.collective);
     if (!batch.missing) return;
     const Transfer& transfer = *batch.missing;
     stuck.needs_rank = members[transfer.peer];

@@ -48,10 +48,6 @@ double attention_seconds(const LibraryPrices& prices, const Operation& operation
                                   backward ? &AttentionPoint::backward : &AttentionPoint::forward, positions, 0);
 }
 
-}  // namespace
-
-namespace {
-
 double gpu_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation) {
   const double memory = operation.bytes / prices.memory_bytes_per_second;
   if (!operation.matmul) return memory + machine.launch;
@@ -124,9 +120,9 @@ double library_all_reduce_seconds(const Machine& machine, int ranks, double byte
            (q - 1);
   }
   const double depth = std::ceil(std::log2(group.nodes())) * group.outside + (group.in_node - 1) * group.inside;
-  double tree = 2 * depth + 2 * bytes * group.beta;
-  if (group.nodes() == 2) {  // each node is the root of one half's tree and a leaf of the other's, and sends each once
-    tree -= bytes * group.beta;
+  // Of two nodes, each is the root of one half's tree and a leaf of the other's, and sends each once.
+  double tree = 2 * depth + (group.nodes() == 2 ? 1 : 2) * bytes * group.beta;
+  if (group.nodes() == 2) {
     tree = std::max(tree, library_all_reduce_seconds(machine, static_cast<int>(group.in_node), bytes, apart));
     if (machine.library && machine.library->tree_bytes_per_second > 0)
       tree = std::max(tree, 2 * bytes / machine.library->tree_bytes_per_second);

@@ -7,10 +7,8 @@ namespace lockstep::processes {
 
 template <BackendEndpoint Endpoint>
 std::string RankCore<Endpoint>::format_outstanding(const Endpoint& endpoint, const Outstanding& outstanding) {
-  std::string text = fmt::format(", batch {}", outstanding.number);
-  if (endpoint.group() != 0) text += fmt::format(" of a group of {}", endpoint.members().size());
-  if (outstanding.region) text += fmt::format(" in region \"{}\"", outstanding.region);
-  return text + ": " + (outstanding.words.empty() ? "nothing is outstanding" : outstanding.words);
+  return in_batch(outstanding.number, endpoint.group(), endpoint.members().size(), outstanding.region) + ": " +
+         (outstanding.words.empty() ? "nothing is outstanding" : outstanding.words);
 }
 
 template <BackendEndpoint Endpoint>
