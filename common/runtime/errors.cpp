@@ -1,9 +1,13 @@
 #include "common/runtime/errors.hpp"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <limits>
 #include <new>
+#include <typeinfo>
+
+#include "common/support/text/plain_name.hpp"
 
 namespace lockstep {
 
@@ -88,16 +92,18 @@ Error out_of_memory(std::size_t bytes, Category category, Location where) {
 
 Caught caught(Location last_call) {
   const std::string after = last_call.line() == 0 ? "" : ", after its call at " + describe(last_call);
+  const std::string type = plain_name(abi::__cxa_current_exception_type()->name());
+  const std::string thrown = fmt::format("an exception of type {} was thrown", type);
   try {
     throw;
   } catch (const Error& error) {
     return {error.verdict(), error.what()};
   } catch (const std::bad_alloc&) {
-    return {Verdict::fail, "out of memory" + after};
+    return {Verdict::fail, "out of memory" + (after.empty() ? ": does a loop add to a list without end?" : after)};
   } catch (const std::exception& error) {
-    return {Verdict::fail, error.what() + after};
+    return {Verdict::fail, fmt::format("{}: {}{}", thrown, error.what(), after)};
   } catch (...) {
-    return {Verdict::fail, "threw something that is not a std::exception" + after};
+    return {Verdict::fail, thrown + after};
   }
 }
 

@@ -53,8 +53,8 @@ struct Caught {
   Verdict verdict = Verdict::fail;
   std::string what;
 };
-/// `last_call`: where its rank last called the runtime, which is said of an exception that names no place itself, as
-/// those of the standard library; line 0: nowhere.
+/// Of another exception than an Error, its type and its text. `last_call`: where its rank last called the runtime,
+/// which is said of those, as they name no place; line 0: nowhere.
 Caught caught(Location last_call);
 /// The thrower: "rank 1, in the closure run at … on queue "comm": ", or "rank 1: " without a closure.
 std::string thrower(int rank, std::string_view queue, const Location* closure);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 namespace lockstep::testing {
@@ -28,43 +29,39 @@ std::vector<std::string> notes_of(const ::testing::TestResult& result) {
   return notes;
 }
 
-/// Returns the first failed expectation's text, or the reason why the test was skipped.
-std::string first_words(const ::testing::TestResult& result) {
+/// Returns the first failed expectation, or where the test was skipped; null if there is neither.
+const ::testing::TestPartResult* first_part(const ::testing::TestResult& result) {
   for (int i = 0; i < result.total_part_count(); ++i) {
     const auto& part = result.GetTestPartResult(i);
-    if (part.failed() || part.skipped()) return sentence_first(part.message());
+    if (part.failed() || part.skipped()) return &part;
   }
-  return "";
+  return nullptr;
 }
 
-/// Removes the text that GoogleTest puts around an exception's message. Of memory that ran out in the test itself,
-/// where no rank called the answer, the C++ library says only "std::bad_alloc".
-std::string without_wrapping(std::string text) {
-  constexpr std::string_view before = "C++ exception with description \"", after = "\" thrown in ";
-  if (!text.starts_with(before)) return text;
-  text.erase(0, before.size());
-  if (auto end = text.rfind(after); end != text.npos) text.erase(end);
-  return text == "std::bad_alloc" ? "out of memory: does a loop add to a list without end?" : text;
-}
+/// True if a test's failure is not an expectation but an exception that left the test.
+bool is_exception(const ::testing::TestPartResult& part) { return part.failed() && !part.file_name(); }
 
 bool is_about_the_file(const std::string& word) {
   return word.starts_with("BLOCKED BY") || word == to_string(Verdict::not_implemented) ||
          word == to_string(Verdict::does_not_compile);
 }
 
-/// Returns the judgement of a test that failed or was skipped.
-Judgement judgement_of(const ::testing::TestInfo& test, const std::string& id) {
+/// Returns the judgement of a test that failed or was skipped; `thrown` is the exception that left it, if one did.
+Judgement judgement_of(const ::testing::TestInfo& test, const std::string& id, const std::optional<Caught>& thrown) {
   const ::testing::TestResult& result = *test.result();
   Judgement judgement{.id = id, .test = fmt::format("{}.{}", test.test_suite_name(), test.name())};
-  judgement.message = first_words(result);
+  const ::testing::TestPartResult* part = first_part(result);
+  if (part) judgement.message = sentence_first(part->message());
   if (result.Skipped()) {
     judgement.verdict = fmt::format("SKIPPED ({})", judgement.message);
   } else if (const char* word = recorded(result, kVerdictKey)) {
     judgement.message = recorded(result, kMessageKey);
     judgement.verdict = word;
+  } else if (thrown && part && is_exception(*part)) {
+    judgement.message = thrown->what;
+    judgement.verdict = word_for(id, thrown->verdict, thrown->what);
   } else {
-    judgement.message = without_wrapping(judgement.message);
-    judgement.verdict = word_for(id, verdict_of_exception(judgement.message), judgement.message);
+    judgement.verdict = word_for(id, verdict_in(judgement.message), judgement.message);
   }
   if (is_about_the_file(judgement.verdict)) judgement.message = without_rank(judgement.message);
   judgement.message = numbers_in_words(std::move(judgement.message));
@@ -121,6 +118,7 @@ Judgement& VerdictListener::row(const std::string& id) {
 }
 
 void VerdictListener::OnTestStart(const ::testing::TestInfo& test) {
+  thrown_.reset();
   std::string id = id_of_suite(test.test_suite_name());
   if (file_.empty() || id.empty()) return;
   auto rows = rows_;
@@ -129,6 +127,10 @@ void VerdictListener::OnTestStart(const ::testing::TestInfo& test) {
                   .message = place_of(test),
                   .test = fmt::format("{}.{}", test.test_suite_name(), test.name())});
   write_judgements(file_, rows);
+}
+
+void VerdictListener::OnTestPartResult(const ::testing::TestPartResult& part) {
+  if (is_exception(part) && std::current_exception()) thrown_ = caught({});
 }
 
 void VerdictListener::OnTestEnd(const ::testing::TestInfo& test) {
@@ -144,7 +146,7 @@ void VerdictListener::OnTestEnd(const ::testing::TestInfo& test) {
     if (so_far.verdict.starts_with("SKIPPED")) so_far.verdict = "PASS", so_far.message.clear(), so_far.test.clear();
     return;
   }
-  Judgement judgement = judgement_of(test, name);
+  Judgement judgement = judgement_of(test, name, thrown_);
   if (result.Failed()) {
     ++so_far.failed;
     if (print_) print_failure(test, judgement);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <vector>
 
+#include "common/runtime/errors.hpp"
 #include "common/testing/verdict.hpp"
 
 namespace lockstep::testing {
@@ -19,6 +21,8 @@ class VerdictListener : public ::testing::EmptyTestEventListener {
 
  private:
   void OnTestStart(const ::testing::TestInfo& test) override;
+  /// GoogleTest reports an exception that has left a test while it handles it, and keeps no more of it than its text.
+  void OnTestPartResult(const ::testing::TestPartResult& part) override;
   void OnTestEnd(const ::testing::TestInfo& test) override;
   void OnTestProgramEnd(const ::testing::UnitTest& program) override;
   Judgement& row(const std::string& id);
@@ -26,7 +30,8 @@ class VerdictListener : public ::testing::EmptyTestEventListener {
 
   std::filesystem::path file_;
   bool print_;
-  std::vector<Judgement> rows_;  // by suite, in the order in which they ran
+  std::optional<Caught> thrown_;  // by the running test
+  std::vector<Judgement> rows_;   // by suite, in the order in which they ran
 };
 
 }  // namespace lockstep::testing

@@ -69,7 +69,7 @@ std::string word_for(std::string_view id, Verdict verdict, std::string_view mess
   return own ? std::string(to_string(verdict)) : "BLOCKED BY " + culprit;
 }
 
-Verdict verdict_of_exception(std::string_view text) {
+Verdict verdict_in(std::string_view text) {
   if (!id_before(text, kTodo).empty()) return Verdict::not_implemented;
   if (!id_before(text, kStub).empty()) return Verdict::does_not_compile;
   if (text.find("USAGE at ") != text.npos) return Verdict::usage;

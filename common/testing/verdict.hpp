@@ -59,9 +59,9 @@ std::string exercise_of(std::string_view id);
 /// Returns the words for a test of `id` that ended with `verdict` and `message`: NOT IMPLEMENTED becomes "BLOCKED BY
 /// 21.2a" if the `todo` that was reached belongs to another exercise or part.
 std::string word_for(std::string_view id, Verdict verdict, std::string_view message);
-/// Returns the verdict of an exception that left the test's body, from its text: the message of `todo`, of a stub, of a
-/// misuse.
-Verdict verdict_of_exception(std::string_view text);
+/// Returns the verdict in the text of a failed expectation, if that is the message of `todo`, of a stub or of a misuse;
+/// else FAIL.
+Verdict verdict_in(std::string_view text);
 
 /// Removes the rank from "rank 0: exercise 21.2 does not compile: …": a missing answer concerns no particular rank.
 std::string without_rank(std::string_view message);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <thread>
 
+#include "common/runtime/errors.hpp"
 #include "labs/week21_data_parallel/restart_testing.hpp"
 
 namespace lockstep::week21::restart_test {
@@ -84,8 +85,8 @@ class Children : public Processes {
       alarm(60);
       try {
         _exit(main());
-      } catch (const std::exception& error) {
-        fmt::print(stderr, "process {}: {}\n", id_in_job, error.what());
+      } catch (const std::exception&) {
+        fmt::print(stderr, "process {}: {}\n", id_in_job, caught({}).what);
         _exit(98);
       }
     }

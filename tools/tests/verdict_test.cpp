@@ -42,7 +42,7 @@ TEST(Verdict, AMissingPartBlocksOthersAndNotItself) {
   const char* stub = "exercise 21.2 does not compile: f.cpp:3: error";
   EXPECT_EQ(testing::word_for("21.2b", Verdict::does_not_compile, stub), "DOES NOT COMPILE");
   EXPECT_EQ(testing::word_for("21.7a", Verdict::does_not_compile, stub), "BLOCKED BY 21.2");
-  EXPECT_EQ(testing::verdict_of_exception(stub), Verdict::does_not_compile);
+  EXPECT_EQ(testing::verdict_in(stub), Verdict::does_not_compile);
 }
 
 TEST(Verdict, WhatIsMissingInAFileIsNoRanks) {

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <set>
+#include <stdexcept>
 
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
@@ -402,6 +403,9 @@ TEST(WatchDeathTest, ACrashSaysWhy) {
 // For suite.cases.chosen: an exercise of two parts, of which a filter chooses one.
 TEST(Lab1_1a, Passes) {}
 TEST(Lab1_1b, Passes) {}
+
+// For suite.cases.thrown: what was thrown, where no rank calls the answer.
+TEST(Lab1_2, DISABLED_Throws) { throw std::out_of_range("oops"); }
 
 TEST(Cases, ATimelineThatCannotBeWrittenIsNotSaidToBe) {
   const AskedFor trace(2, 3, "/dev/null/trace.json");

@@ -1,6 +1,8 @@
 // Exceptions of a rank in the simulator: they end the run, unwind the other ranks, and leave nothing behind.
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "common/backends/tests/simulator/expect.hpp"
 
@@ -15,7 +17,7 @@ TEST(Exception, OfOneRankEndsTheRun) {
            if (me.rank() == 700) throw std::runtime_error("the dog ate it");
            receive_first(me);
          },
-         Verdict::fail, {"rank 700: the dog ate it"});
+         Verdict::fail, {"rank 700: an exception of type std::runtime_error was thrown: the dog ate it"});
 }
 
 TEST(Exception, OfTheLibraryNamesTheLastCall) {
@@ -25,6 +27,13 @@ TEST(Exception, OfTheLibraryNamesTheLastCall) {
            if (me.rank() == 0) (void)buffer(me), throw std::bad_alloc();
          },
          Verdict::fail, {"rank 0: out of memory, after its call at expect.hpp:"});
+}
+
+TEST(Exception, OfAnyTypeIsNamed) {
+  expect(ranks(1), [](Rank) { (void)std::vector<int>(3).at(3); }, Verdict::fail,
+         {"rank 0: an exception of type std::out_of_range was thrown: vector::"});
+  expect(ranks(1), [](Rank) { throw "no std::exception"; }, Verdict::fail,
+         {"rank 0: an exception of type char const* was thrown"});
 }
 
 TEST(Exception, UnwindsTheOthers) {
@@ -54,7 +63,7 @@ TEST(Exception, IsToldEvenIfADestructorWaits) {
            Waits waits{me, me.start({receive(1 - me.rank(), buffer(me))})};
            if (me.rank() == 0) throw std::runtime_error("the real reason");
          },
-         Verdict::fail, {"rank 0: the real reason"});
+         Verdict::fail, {"rank 0: ", "the real reason"});
 }
 
 TEST(Exception, HandlersOfTwoRanksMayInterleave) {
