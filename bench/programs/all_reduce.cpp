@@ -323,11 +323,11 @@ int main(int argc, char** argv) {
   int per_node = 0;
   auto declare = [&](CommandLine& line) {
     line.add("--bytes", bytes, "size of the array: one, several separated by commas, or FIRST:LAST doubling");
-    line.add("--algorithm", names,
-             "naive, recursive_doubling, rabenseifner, ring, pipelined (segments of a ring), hierarchical, library "
-             "(MPI's or NCCL's own), gloo (on MPI, where it is installed), auto (the fastest of ours by the machine "
-             "file, not NCCL's choice), all "
-             "(except auto, and pipelined without MPI); separate several with commas; default all");
+    line.add(
+        "--algorithm", names,
+        "naive, recursive_doubling, rabenseifner, ring, pipelined (segments of a ring), hierarchical, library (MPI's "
+        "or NCCL's own), gloo (on MPI, where it is installed), auto (the fastest of ours by the machine file, not "
+        "NCCL's choice), all (except auto, and pipelined without MPI); separate several with commas; default all");
     line.add("--ranks-per-node", per_node, "for hierarchical; default: as in the machine file; without --machine all");
   };
   const auto body = [&](bench::Bench& bench) {

@@ -146,8 +146,7 @@ std::string format_why(const Why& w) {
     text += fmt::format("{:<46}  {:>10}  {:>7}%\n", subject(g.cost), format_seconds(g.seconds), gained(g.gained));
   const double path = w.path_transfer + w.path_arithmetic + w.path_launch + w.path_host;
   text += fmt::format(
-      "\ncritical path of a step: arithmetic {:.1f}%, launch {:.1f}%, transfers {:.1f}%, host {:.1f}%; it goes "
-      "from "
+      "\ncritical path of a step: arithmetic {:.1f}%, launch {:.1f}%, transfers {:.1f}%, host {:.1f}%; it goes from "
       "rank to rank {} times in {} step{}\n",
       percent(w.path_arithmetic, path), percent(w.path_launch, path), percent(w.path_transfer, path),
       percent(w.path_host, path), w.path_hops, w.steps, w.steps == 1 ? "" : "s");

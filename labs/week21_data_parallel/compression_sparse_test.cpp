@@ -171,8 +171,7 @@ TEST(Lab21_9b, WhatIsNotSentIsOwedAndNothingIsLost) {
                   if (sent[i] + owed == wanted[i]) continue;
                   return fmt::format(
                       "after step {}, element {}: the ranks' gradients came to {} so far, the sums to {}, and the "
-                      "errors hold "
-                      "{}: {} {}",
+                      "errors hold {}: {} {}",
                       step, i, wanted[i], sent[i], owed, std::abs(sent[i] + owed - wanted[i]),
                       owed == 0 ? "are lost; what is not sent must stay in `error`"
                                 : "too many or too few; error = error + gradient − what is sent, each exactly once");
@@ -198,7 +197,7 @@ TEST(Lab21_9b, WhatIsOwedLongestIsSent) {
             largest = std::max(largest, std::abs(errors[i]));
           }
           if (chosen > (c.size + 4) / 5)
-            return fmt::format("step {}: {} elements were sent, k is {}", step, chosen, (c.size + 4) / 5);
+            return fmt::format("step {}: k is {}, and more elements were sent: {}", step, (c.size + 4) / 5, chosen);
           if (smallest < largest)
             return fmt::format(
                 "step {}: {} was sent while {} stays in `error`: choose the largest of error + gradient, not of the "
@@ -241,13 +240,11 @@ TEST(Lab21_9b, MemoryRemovesTheBias) {
         if (!(seen[0] >= 0.5 && std::abs(seen[1] - seen[0]) <= 1e-3))
           return fmt::format(
               "without error feedback the mean of 20 sums lies {:.3f} and of 80 sums {:.3f} from the true sum "
-              "(relative); "
-              "only the same tenth of each rank's elements is ever sent, so both must be equal, and large",
+              "(relative); only the same tenth of each rank's elements is ever sent, so both must be equal, and large",
               seen[0], seen[1]);
         if (seen[2] < 0.5 * seen[0] && seen[3] < 0.35 * seen[2]) return "";
         return fmt::format(
             "with error feedback the mean of 20 sums lies {:.3f} and of 80 sums {:.3f} from the true sum (relative): "
-            "what "
             "what is not sent yet is bounded, so the distance must fall as 1/steps",
             seen[2], seen[3]);
       },

@@ -254,9 +254,8 @@ TEST(Lab21_7c, CommunicationHidesBehindTheBackward) {
       if (exposed <= 1.05 * one && step <= (1.25 * kLayers + 1.1) * one) continue;
       return fmt::format(
           "rank {}: {:.2f} ms of communication in a step of {:.2f} ms, and main waited for {:.2f} ms of it: too little "
-          "is "
-          "hidden. One bucket of {} should show. Is each bucket launched on comm as soon as it is complete, the last "
-          "layers' first, and does main wait only in finish()?",
+          "is hidden. One bucket of {} should show. Is each bucket launched on comm as soon as it is complete, the "
+          "last layers' first, and does main wait only in finish()?",
           rank, total * 1e3, step * 1e3, exposed * 1e3, kLayers);
     }
     return "";

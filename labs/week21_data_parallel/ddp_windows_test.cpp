@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/support/text/counted.hpp"
 #include "common/testing/options.hpp"
 #include "common/testing/scripted_model.hpp"
 #include "common/testing/verdict.hpp"
@@ -35,7 +36,7 @@ TEST(Lab21_7d, PassesRunInOrderAndOnlyTheLastOneCommunicates) {
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Values& seen = outcome.values[rank];
       if (seen.size() != c.size + 1)
-        return fmt::format("rank {} ran {} passes of a window of {}", rank, seen.size() - 1, c.size);
+        return fmt::format("rank {} ran {} of a window of {}", rank, counted(seen.size() - 1, "pass"), c.size);
       for (std::size_t pass = 0; pass < c.size; ++pass) {
         const bool quiet = pass + 1 < c.size;
         if (seen[pass] == 10.0 * static_cast<double>(pass) + quiet) continue;
@@ -70,8 +71,8 @@ TEST(Lab21_7d, FinishComesInTheBlockOfItsPass) {
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     for (const Values& inside : outcome.values) {
       if (inside.size() != c.size)
-        return fmt::format("finish() was called {} times in a window of {} passes: it belongs after each",
-                           inside.size(), c.size);
+        return fmt::format("finish() was called {} in a window of {}: it belongs after each",
+                           counted(inside.size(), "time"), counted(c.size, "pass"));
       for (std::size_t pass = 0; pass + 1 < c.size; ++pass)
         if (inside[pass] == 0)
           return fmt::format(

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/arithmetic.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/inputs.hpp"
 
@@ -82,8 +83,8 @@ TEST(Lab21_0a, OneMessageEach) {
     const std::uint64_t expected = c.ranks == 1 ? 0 : 2;
     for (int rank = 0; rank < c.ranks; ++rank)
       if (outcome.ledgers[rank].traffic.messages_sent != expected)
-        return fmt::format("rank {} sent {} messages in two calls, expected {}", rank,
-                           outcome.ledgers[rank].traffic.messages_sent, expected);
+        return fmt::format("rank {} sent {} in two calls, expected {}", rank,
+                           counted(outcome.ledgers[rank].traffic.messages_sent, "message"), expected);
     return "";
   });
 }
@@ -161,8 +162,7 @@ TEST(Lab21_0c, NobodyLeavesBeforeTheLastHasEntered) {
         if (left < entered)
           return fmt::format(
               "rank {} left the barrier at {:.2f} µs, before rank {} entered it at {:.2f} µs: it has not heard from "
-              "it, "
-              "neither directly nor through others",
+              "it, neither directly nor through others",
               rank, left * 1e6, late, entered * 1e6);
       }
     }

@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "common/support/text/counted.hpp"
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
 namespace lockstep::week21 {
@@ -44,7 +45,7 @@ std::string wrong_steps(const Case& c, const Outcome& outcome, const std::functi
                         const char* words) {
   for (int rank = 0; rank < c.ranks; ++rank)
     if (outcome.ledgers[rank].batches != static_cast<std::uint64_t>(expected(rank)))
-      return fmt::format("rank {} made {} exchanges, expected {}: {}", rank, outcome.ledgers[rank].batches,
+      return fmt::format("rank {} made {}, expected {}: {}", rank, counted(outcome.ledgers[rank].batches, "exchange"),
                          expected(rank), words);
   return "";
 }

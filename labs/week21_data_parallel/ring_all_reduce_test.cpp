@@ -2,6 +2,7 @@
 // neighbours only, 2(p − 1) steps, 2(p − 1)/p·n bytes sent, one chunk of scratch, and the time of the formula.
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
+#include "common/support/text/counted.hpp"
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
 namespace lockstep::week21::ring_all_reduce_test {
@@ -59,8 +60,8 @@ std::string wrong_steps(const Case& c, const Outcome& outcome, int trips) {
     const std::uint64_t steps = outcome.ledgers[rank].batches;
     const bool some_empty = c.size < static_cast<std::size_t>(c.ranks);
     if (steps > expected || (steps < expected && !some_empty))
-      return fmt::format("rank {} made {} exchanges, expected {}: {}(p − 1), each a send and a receive", rank, steps,
-                         expected, trips == 1 ? "" : "2");
+      return fmt::format("rank {} made {}, expected {}: {}(p − 1), each a send and a receive", rank,
+                         counted(steps, "exchange"), expected, trips == 1 ? "" : "2");
   }
   return "";
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/support/text/counted.hpp"
 #include "common/testing/regions.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week22_zero/fsdp_testing.hpp"
@@ -33,8 +34,8 @@ void values_are_there(FsdpOptions options) {
     const std::vector<Unit> units = scripted_units(scripted_table(c.size));
     for (int rank = 0; rank < c.ranks; ++rank)
       if (outcome.values[rank].size() != share_elements(units, rank, c.ranks))
-        return fmt::format("rank {} keeps {} elements, expected {}: its chunk of each unit", rank,
-                           outcome.values[rank].size(), share_elements(units, rank, c.ranks));
+        return fmt::format("rank {} keeps {}, expected {}: its chunk of each unit", rank,
+                           counted(outcome.values[rank].size(), "element"), share_elements(units, rank, c.ranks));
     return "";
   };
   run_cases(program, judge, {.sizes = sizes_of(scripted_sizes()), .unit = "tensor"});

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/support/text/counted.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/zero_gpt_testing.hpp"
 #include "labs/week22_zero/zero_script_testing.hpp"
@@ -61,8 +62,8 @@ class ScriptedFsdp {
       check_values("backward", v);
       for (std::size_t i : usage_order_[v])
         if (bound_.gradients[i].size() != table_[i].size)
-          complain(fmt::format("backward piece {} uses {}, of {} elements, but was bound to {} for its gradient", v,
-                               table_[i].name, table_[i].size, bound_.gradients[i].size()));
+          complain(fmt::format("backward piece {} uses {}, of {}, but was bound to {} for its gradient", v,
+                               table_[i].name, counted(table_[i].size, "element"), bound_.gradients[i].size()));
       add_scripted_piece(dp_, table_, usage_order_, v, bound_, window, pass);
     }
     fsdp_->end(Pass::backward);
@@ -82,8 +83,8 @@ class ScriptedFsdp {
   void check_values(const char* pass, std::size_t piece) const {
     for (std::size_t i : usage_order_[piece]) {
       if (bound_.values[i].size() != table_[i].size)
-        complain(fmt::format("{} piece {} uses {}, of {} elements, but was bound to {}", pass, piece, table_[i].name,
-                             table_[i].size, bound_.values[i].size()));
+        complain(fmt::format("{} piece {} uses {}, of {}, but was bound to {}", pass, piece, table_[i].name,
+                             counted(table_[i].size, "element"), bound_.values[i].size()));
       const std::vector<float> seen = to_host(dp_, bound_.values[i]);
       for (std::size_t e = 0; e < seen.size(); ++e)
         if (seen[e] != value(i, e))

@@ -22,9 +22,10 @@ TEST(Lab22_8b, BytesAreThoseOfTheLedgers) {
                    const double seen = total(outcome, level) / k, formula = level == 0 ? said.inside : said.across;
                    if (!(std::abs(seen - formula) <= 1e-9 * seen))
                      return fmt::format(
-                         "{} bytes of parameters, {} microbatches: a node's ranks sent {} bytes {}, and "
+                         "{} bytes of parameters, {}: a node's ranks sent {} bytes {}, and "
                          "hybrid_bytes says {} (This ran your part a: if it fails, begin there)",
-                         bytes, passes, seen, level == 0 ? "inside the node" : "to other nodes", formula);
+                         bytes, counted(passes, "microbatch"), seen, level == 0 ? "inside the node" : "to other nodes",
+                         formula);
                  }
                  return "";
                },
@@ -75,7 +76,8 @@ TEST(Lab22_8c, TheFormulaEqualsTheSimulator) {
 TEST(Lab22_8c, TheFormulaCountsMessagesBytesAndAdditions) {
   for (const Hybrid shape : {Hybrid{1, 4, 2}, Hybrid{4, 1, 2}, Hybrid{2, 4, 1}, Hybrid{3, 3, 5}}) {
     const double k = shape.nodes, g = shape.ranks_per_node, m = shape.microbatches, n = 1e6 * k * g;
-    const std::string of = fmt::format("{} nodes of {}, {} microbatches, n = {} bytes, ", k, g, m, n);
+    const std::string of = fmt::format("{} of {}, {}, n = {} bytes, ", counted(shape.nodes, "node"), g,
+                                       counted(shape.microbatches, "microbatch"), n);
     const std::string wrong =
         week21::wrong_counts([&](week21::CostModel cost) { return hybrid_seconds(shape, cost, {}, n); },
                              {3 * m * (g - 1), 3 * m * (g - 1) / g * n, m * (g - 1) / g * n, m * (g - 1)},

@@ -54,8 +54,8 @@ void shares_are_averages_over_all(const FsdpOptions& options, Across when) {
                  const Values& seen = outcome.values[rank];
                  const std::vector<std::size_t> elements = elements_of_shares(units, rank % g, g);
                  if (seen.size() != 2 * elements.size())
-                   return fmt::format("rank {} keeps {} elements, expected {}: its chunk of each unit, of {}", rank,
-                                      seen.size() / 2, elements.size(), g);
+                   return fmt::format("rank {} keeps {}, expected {}: its chunk of each unit, of {}", rank,
+                                      counted(seen.size() / 2, "element"), elements.size(), g);
                  for (std::size_t i = 0; i < seen.size(); ++i) {
                    const int window = i < elements.size() ? 0 : 1;
                    const std::string wrong =

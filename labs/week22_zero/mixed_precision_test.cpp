@@ -92,8 +92,7 @@ TEST(Lab22_5b, SumsInTheTypeOfThePolicy) {
                     if (types.reduce == DType::f32 && seen[i] != exact)
                       return fmt::format(
                           "rank {}, {} gradients summed in fp32: element {} is {}, expected {}. If rounded on the way, "
-                          "each 1 "
-                          "is lost against 256",
+                          "each 1 is lost against 256",
                           rank, to_string(types.data), i, seen[i], exact);
                     if (seen[i] != outcome.values[0][i]) return fmt::format("ranks 0 and {} hold different sums", rank);
                   }

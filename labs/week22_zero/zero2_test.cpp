@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/support/text/counted.hpp"
 #include "labs/week22_zero/zero_gpt_testing.hpp"
 #include "labs/week22_zero/zero_script_testing.hpp"
 #include "labs/week22_zero/zero_steps_testing.hpp"
@@ -49,8 +50,9 @@ class ScriptedZero2 {
   void check_bound(std::size_t piece) const {
     for (std::size_t i : usage_order_[piece])
       if (bound_.gradients[i].size() != table_[i].size)
-        throw Error(Verdict::fail, fmt::format("piece {} uses {}, of {} elements, but was bound to {} for its gradient",
-                                               piece, table_[i].name, table_[i].size, bound_.gradients[i].size()));
+        throw Error(Verdict::fail,
+                    fmt::format("piece {} uses {}, of {}, but was bound to {} for its gradient", piece, table_[i].name,
+                                counted(table_[i].size, "element"), bound_.gradients[i].size()));
   }
 
   Rank dp_;

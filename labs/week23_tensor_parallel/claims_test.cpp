@@ -71,8 +71,7 @@ Machine pcie_of_the_text() {
 TEST(ClaimsWeek23, TwentyFourSumsOfFourMegabytes) {
   const Seen seen = forward(pcie_of_the_text(), 2, course_model());
   say("12 layers, d_model 512, 8 × 512 tokens, bf16, p = 2: {} sums, {:.1f} MB, {:.2f} ms at 32 GB/s; {:.1f}% of a 50 "
-      "ms pass, "
-      "{:.0f}% of the {:.2f} ms that this pass takes on an A100",
+      "ms pass, {:.0f}% of the {:.2f} ms that this pass takes on an A100",
       seen.sums, static_cast<double>(seen.bytes) / 1e6, seen.communication * 1e3, seen.communication / 50e-3 * 100,
       seen.communication / seen.pass * 100, seen.pass * 1e3);
   EXPECT_EQ(seen.sums, 24u);

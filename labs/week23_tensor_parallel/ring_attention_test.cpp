@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/support/text/counted.hpp"
 #include "common/testing/answered.hpp"
 #include "common/testing/expect_near.hpp"
 #include "labs/week23_tensor_parallel/ring_attention_testing.hpp"
@@ -39,7 +40,7 @@ PartialRow row_of(const Values& scores, double first, double lift = 0) {
 /// "" where `is`, of a and b, is `exact`; else what is wrong, and why where that can be told.
 std::string wrong_merge(const PartialRow& is, const PartialRow& a, const PartialRow& b, const PartialRow& exact) {
   const auto near = [](double x, double y) { return x == y || std::abs(x - y) <= 1e-9 * (1 + std::abs(y)); };
-  if (is.y.size() != 2) return fmt::format("y has {} elements, expected 2, as both have", is.y.size());
+  if (is.y.size() != 2) return fmt::format("y has {}, expected 2, as both have", counted(is.y.size(), "element"));
   if (!near(is.log_sum, exact.log_sum))
     return fmt::format("the log-sum-exp is {:.6g}, expected {:.6g}{}", is.log_sum, exact.log_sum,
                        near(is.log_sum, a.log_sum + b.log_sum) ? ": yours is ℓ_A + ℓ_B, not ln(e^ℓ_A + e^ℓ_B)" : "");
@@ -55,8 +56,7 @@ std::string wrong_merge(const PartialRow& is, const PartialRow& a, const Partial
           : weights(0.5, 0.5) ? ": yours is the mean of y_A and y_B, whose weights are e^(ℓ_A − ℓ) and e^(ℓ_B − ℓ)"
           : weights(std::exp(a.log_sum - most), std::exp(b.log_sum - most))
               ? ": your weights are e^(ℓ_A − max) and e^(ℓ_B − max), more than 1 together: ℓ, the new log-sum-exp, "
-                "makes "
-                "them 1"
+                "makes them 1"
               : "");
   return "";
 }

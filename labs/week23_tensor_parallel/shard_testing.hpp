@@ -244,8 +244,7 @@ inline std::string explain_cut(const Outcome& outcome, const Part& part, std::si
   for (const Values& values : outcome.values)
     if (!std::equal(first.begin(), first.end(), values.begin() + static_cast<std::ptrdiff_t>(at))) return "";
   return ". Every rank holds the same, a sum over the ranks (g_forward, or row_forward, which ends with one), where "
-         "each "
-         "has a part of its own: is the layer before it column-parallel?";
+         "each has a part of its own: is the layer before it column-parallel?";
 }
 
 /// What ranks returned, part after part, against the serial run's. Ranks add in another order than one matrix product:

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/runtime/run.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/regions.hpp"
 
@@ -54,8 +55,8 @@ inline std::string not_two_sums(const Outcome& outcome, const std::string& forwa
   const std::uint64_t most = 4 * (outcome.ledgers.size() - 1);
   for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
     if (outcome.ledgers[rank].batches > most)
-      return fmt::format("rank {} made {} exchanges: two ring all-reduces have {}", rank, outcome.ledgers[rank].batches,
-                         most);
+      return fmt::format("rank {} made {}: two ring all-reduces have {}", rank,
+                         counted(outcome.ledgers[rank].batches, "exchange"), most);
   return more_than_sums(outcome, 2 * bytes);
 }
 
@@ -130,6 +131,7 @@ inline testing::CasePlan timed_plan(double flop, double bytes) {
   testing::CasePlan timed;
   timed.ranks = {2, 4, 8};
   timed.sizes = testing::sizes_of({1});
+  timed.unit = "";
   timed.simulator_only = "overlap is measured in virtual time";
   timed.adjust = [=](const testing::Case& c, RunOptions& options) {
     options.phantom = true;

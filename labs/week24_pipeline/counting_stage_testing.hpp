@@ -9,6 +9,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
+#include "common/support/text/counted.hpp"
 #include "labs/week24_pipeline/stages.hpp"
 
 namespace lockstep::week24 {
@@ -112,8 +113,8 @@ class CountingStage final : public StageModel {
     if (slice.size() == expected) return;
     throw Error(
         Verdict::fail,
-        fmt::format("stage {} gives {} {} of {} elements, expected {}{}", me_.rank(), to_string(step, shape_.chunks),
-                    what, slice.size(), expected,
+        fmt::format("stage {} gives {} {} of {}, expected {}{}", me_.rank(), to_string(step, shape_.chunks), what,
+                    counted(slice.size(), "element"), expected,
                     wanted ? "" : ": at the ends of the model, and for the weights alone, that slice is empty"));
   }
 

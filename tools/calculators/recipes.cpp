@@ -16,8 +16,7 @@ const std::vector<ToolRecipe>& tool_recipes() {
        {{"parameters, 16 bits", 2, 3}, {"gradients, fp32", 4, 2}, copy, moments},
        "",
        "With 16-bit gradients it is 16 bytes per parameter. ./lab train and plan have these gradients in stages 0 and "
-       "1 "
-       "(--fp32-gradients)."},
+       "1 (--fp32-gradients)."},
       {"megatron",
        "Megatron-LM in bf16 (Megatron Core, Distributed Optimizer: 18, and 6 + 12/d with it)",
        {0, 1},
@@ -39,8 +38,7 @@ const std::vector<ToolRecipe>& tool_recipes() {
        {{"parameters, fp32", 4, 3}, {"gradients, fp32", 4, 3}, moments},
        "16-bit parameters and gradients of the largest layer",
        "The sharded parameters are their own fp32 copy. What is gathered is a unit, usually a block, which is more "
-       "than "
-       "the largest layer."},
+       "than the largest layer."},
       {"nanotron",
        "nanotron's FP32GradientAccumulator",
        {0, 1},

@@ -27,8 +27,7 @@ constexpr const char* kViewHelp =
     "./lab view pipeline --schedule 1f1b …          a schedule\n"
     "Each writes one HTML page to outputs/view/, which any browser opens from disk. --out FILE.html: another file.\n"
     "With --backend mpi, --predicted shows the simulated run beside the measured one: on the machine that it emulates, "
-    "or "
-    "on\n"
+    "or on\n"
     "--machine NAME, or on this computer as ./lab calibrate has measured it.\n";
 
 /// In the order in which they were written.

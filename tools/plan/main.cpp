@@ -109,8 +109,7 @@ Task task_of(const PlanOptions& o) {
     const bool long_ones = least.memory.activation_bytes > least.memory.total_bytes() / 2 && task.cps.size() == 1;
     refuse(fmt::format(
         "nothing fits in {:.3g} GB per GPU: the least of {} strategies is {:.3g} GB ({}); use more memory, more GPUs "
-        "or "
-        "a smaller model{}.",
+        "or a smaller model{}.",
         task.memory_bytes / 1e9, found.rated, least.memory.total_bytes() / 1e9, format_strategy(least.strategy),
         long_ones ? ", or split sequences over ranks (--cp 1,2,4,8), since most of it is activations" : ""));
   }
@@ -126,8 +125,7 @@ Task task_of(const PlanOptions& o) {
   if (replicas > 0)
     refuse(
         fmt::format("{} heads and {} layers need at least {} replicas on {} GPUs, and {} sequences do not divide over "
-                    "any possible number of "
-                    "replicas: try a global batch of {}.",
+                    "any possible number of replicas: try a global batch of {}.",
                     task.model.heads, task.model.layers, replicas, task.cluster.gpus, task.global_batch,
                     (task.global_batch + replicas - 1) / replicas * replicas));
   refuse(fmt::format("{} cannot be divided over {} GPUs: {} heads and {} layers allow no dp × tp × pp of that many.",

@@ -69,8 +69,7 @@ Explanation explain_as(const std::string& program, const TrainPlan& plan) {
   if (program == "colossalai")
     refuse(
         "--explain-as colossalai: Colossal-AI has the same strategies (GeminiPlugin is ZeRO-3, HybridParallelPlugin "
-        "the "
-        "mesh), and its files are not printed here; take torchrun.");
+        "the mesh), and its files are not printed here; take torchrun.");
   refuse(unknown_name("--explain-as", program,
                       std::array<std::string, 4>{"torchrun", "accelerate", "deepspeed", "megatron"}));
 }

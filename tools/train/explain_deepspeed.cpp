@@ -162,8 +162,7 @@ Explanation as_deepspeed(const TrainPlan& plan) {
     if (so) e.differs.push_back(sentence);
   };
   say(o.mesh.tp > 1, fmt::format("--tp {}: DeepSpeed takes tensor parallelism from the model (Megatron's mpu), not "
-                                 "from this file; this run is "
-                                 "without.",
+                                 "from this file; this run is without.",
                                  o.mesh.tp));
   say(o.cp > 1,
       fmt::format(

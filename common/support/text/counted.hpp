@@ -13,7 +13,7 @@ namespace lockstep {
 std::string counted(std::integral auto count, std::string unit) {
   if (count != 1) {
     const std::size_t noun = std::min({unit.find(" per "), unit.find(" of "), unit.size()});
-    unit.insert(noun, unit.substr(0, noun).ends_with("ch") ? "es" : "s");
+    unit.insert(noun, unit.substr(0, noun).ends_with("ch") || unit.substr(0, noun).ends_with("ss") ? "es" : "s");
   }
   return fmt::format("{} {}", count, unit);
 }

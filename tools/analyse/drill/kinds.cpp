@@ -18,14 +18,12 @@ constexpr Kind kKinds[] = {
      "Every rank but the slow one waits for it: a rank that waits least is late, not idle. ./lab why names "
      "it, because all ranks should compute equally long; ./lab diff with the good run names the operation.",
      "torch.profiler on two ranks: the straggler has long kernels and short nccl kernels, the others the reverse, "
-     "since "
-     "an NCCL kernel lasts until the last rank has arrived. Causes: a GPU that throttles (nvidia-smi -q -d "
+     "since an NCCL kernel lasts until the last rank has arrived. Causes: a GPU that throttles (nvidia-smi -q -d "
      "PERFORMANCE), another process on it, uneven shards."},
     {"slow-loader", "one rank's data arrive late", "the one that loads", "data, the region that loads",
      "seconds that it loads per step", Unit::seconds, kSeconds,
      "All ranks compute equally long, but all except one wait: the one that does not wait is loading data. Its region "
-     "\"data\" "
-     "lasts, and ./lab why says so.",
+     "\"data\" lasts, and ./lab why says so.",
      "The profiler shows a gap without kernels in enqueuing DataLoader.__next__ on one rank, and long all-reduces on "
      "the others. Causes: too few workers, one slow disk or file server, a shard with longer samples."},
     {"flipped-bit", "one rank's all-reduce result has a wrong number in it", "the one with the wrong sum",
@@ -59,8 +57,7 @@ constexpr Kind kKinds[] = {
      "the first step of its schedule that is not the good run's: B0", "microbatches in flight there, at most",
      Unit::count, 0,
      "The losses are right, one stage holds one microbatch less, and every stage waits: that stage waits for a "
-     "gradient "
-     "before it has sent the activations that others need meanwhile.",
+     "gradient before it has sent the activations that others need meanwhile.",
      "A bubble larger than (p − 1)/m. Draw the schedule, or look at the profiler for a stage that waits between two "
      "forwards of its warm-up."},
     {"crossed-microbatches", "a stage does two microbatches' forwards in the wrong order", "the stage",
@@ -82,8 +79,7 @@ constexpr Kind kKinds[] = {
      "the collective that it slows down, as traces name it",
      "bytes that all ranks together send to other nodes in the whole run", Unit::bytes, 0,
      "The losses are right, and every step is slow: the tensor-parallel all-reduces, four per block and microbatch, "
-     "cross the "
-     "link between nodes. All ranks' traffic to other nodes is many times the good run's.",
+     "cross the link between nodes. All ranks' traffic to other nodes is many times the good run's.",
      "init_device_mesh(\"cuda\", (pp, dp, tp)): the last dimension is the innermost, neighbouring ranks in one node. "
      "Megatron's --tp-pp-dp order does the same; NCCL_DEBUG=INFO says which transport each group has."},
     {"norm-not-summed", "each rank clips by the norm of its own shards", "all",
@@ -91,8 +87,7 @@ constexpr Kind kKinds[] = {
      "The gradient norm is one number, the same on every rank. Here ranks that differ on one axis have different ones, "
      "whose squares add up to the good run's: clipping is weaker, and not the same everywhere.",
      "torch.nn.utils.clip_grad_norm_ on FSDP1 parameters sees only the local shard: model.clip_grad_norm_ sums over "
-     "the "
-     "ranks. With DTensor (FSDP2) the sum is built in. Its symptom is a norm that differs by rank, or falls when "
+     "the ranks. With DTensor (FSDP2) the sum is built in. Its symptom is a norm that differs by rank, or falls when "
      "ranks are added."},
     {"sync-in-no-sync", "gradients are averaged after every microbatch", "all",
      "the collective that runs too often, as traces name it", "bytes that rank 0 sends in the whole run", Unit::bytes,

@@ -84,8 +84,7 @@ constexpr Step kSteps[] = {
     {"NOT SUBMITTED", "hand the file in, with this name in this folder, however much of it works."},
     {kNoVerdict,
      "its results do not pass where they are judged without it: does it write beyond the end of an array, or through "
-     "an "
-     "iterator? If not, ask for another grade.",
+     "an iterator? If not, ask for another grade.",
      "not when judged"},
     {kNoVerdict, "the tests did not reach their end: an answer must return to them, and not print without end."},
     {"DEADLOCK",
@@ -213,8 +212,7 @@ std::vector<fs::path> pages_in(const fs::path& folder) {
 
 constexpr const char* kAboutTheSeed =
     "<p>SEED in a <code>replay</code> line is the number from which grading drew its inputs, and your instructor has "
-    "it. "
-    "Without <code>--seed SEED</code>, the same command replays the case with the usual inputs.</p>\n";
+    "it. Without <code>--seed SEED</code>, the same command replays the case with the usual inputs.</p>\n";
 
 }  // namespace
 

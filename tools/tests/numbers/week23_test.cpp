@@ -120,8 +120,7 @@ TEST_F(Week23, Theory) {
     return fixed(100 * step.at("communication_share").get<double>());
   };
   page.says(
-      "For C = {} all-reduces are {}% of a step on two A100 with NVLink and {}% on eight, {} and {}% on two and "
-      "four "
+      "For C = {} all-reduces are {}% of a step on two A100 with NVLink and {}% on eight, {} and {}% on two and four "
       "GPUs of a PCIe box, and {}% on sixteen A100 in two nodes",
       {fixed(4096), share("dgx-a100", 2), share("dgx-a100", 8), share("pcie-box", 2), share("pcie-box", 4),
        share("dgx-a100-hdr", 16)});

@@ -107,11 +107,9 @@ void choosing(Page& page) {
   const week25::StepTime best = time({.dp = 32, .tp = 4, .pp = 8, .schedule = "interleaved", .chunks = 6, .zero = 1});
   page.says(
       "dp 8, tp 8 and pp 16 with 1F1B and recomputation take {} s per step, and the best plan, 32 × 4 × 8, {} s. Of "
-      "the "
-      "difference {} s are the recomputed forward, {} s the bubble that six chunks per stage avoid. Without "
+      "the difference {} s are the recomputed forward, {} s the bubble that six chunks per stage avoid. Without "
       "recomputation and with chunks 8 × 8 × 16 takes {} s. The rest is tp = 8, whose shards are so thin that products "
-      "run {}% slower and "
-      "all-reduces take {} s more.",
+      "run {}% slower and all-reduces take {} s more.",
       {fixed(plain.total(), 1), fixed(best.total(), 1), fixed(plain.recomputed, 1),
        fixed(plain.bubble - best.bubble, 1), fixed(chunks.total(), 1), percent(chunks.compute / best.compute - 1, 0),
        fixed(chunks.tensor - best.tensor, 1)});
@@ -154,8 +152,7 @@ void a_step_by_hand(Page& page) {
   const week25::Decomposition d = decompose(step), serial{.compute = 18, .launch = 1};
   page.says(
       "Compute is the mean of 7 and 11, {} ms. Launch is {} ms. Imbalance is 12 − 10, {} ms. The second rank waits for "
-      "{} "
-      "ms, of which {} ms are exposed and {} ms are the bubble. Together they are the {} ms.",
+      "{} ms, of which {} ms are exposed and {} ms are the bubble. Together they are the {} ms.",
       {fixed(d.compute), fixed(d.launch), fixed(d.imbalance), fixed(d.exposed + d.bubble), fixed(d.exposed),
        fixed(d.bubble), fixed(d.seconds())});
   const week25::Diagnosis named = name_limit(d, serial, 2, week25::Scaling::strong);
@@ -163,8 +160,7 @@ void a_step_by_hand(Page& page) {
   page.says(
       "Their share is {} ms, so they lose {} ms. Compute loses nothing, since {} ms is its share. Launch loses {} ms, "
       "imbalance {} ms, the bubble {} ms, and exposed communication {} ms, which is the limit. The messages are {} ms "
-      "on "
-      "the wire, and compute and launch take {} ms",
+      "on the wire, and compute and launch take {} ms",
       {fixed(named.ideal, 1), fixed(named.lost, 1), fixed(serial.compute / 2), fixed(d.launch - serial.launch / 2, 1),
        fixed(d.imbalance), fixed(d.bubble), fixed(named.most), fixed(d.wire), fixed(d.compute + d.launch)});
 }
@@ -195,8 +191,7 @@ void how_often_to_save(Page& page) {
   const auto lost = [&](double interval) { return interval / 2 / example.mtbf; };
   page.says(
       "The root of 2 · 50 · {} is {} s. We lose {}% of the work to saves, {}% to failures and {}% to restarts, "
-      "together {}%. With half the interval it is {} and {}%, with twice the interval the other way round, so {}% "
-      "with "
+      "together {}%. With half the interval it is {} and {}%, with twice the interval the other way round, so {}% with "
       "restarts. Exactly, and as a share of all the time, we waste {}% at {} s.",
       {fixed(example.mtbf), fixed(tau), percent(saves(tau), 0), percent(lost(tau), 0), percent(restarts, 0),
        percent(saves(tau) + lost(tau) + restarts, 0), percent(saves(tau / 2), 0), percent(lost(tau / 2), 1),
