@@ -249,17 +249,6 @@ VARIANTS = {
 NO_FIGURES = {"drill"}
 # Linked, since what is linked names it, and never called there.
 UNREACHED = {
-    *(
-        ("21.1", program)
-        for program in (
-            "bench_compression_sim",
-            "bench_ddp_sim",
-            "bench_overhead_sim",
-            "bench_scaling_sim",
-            "bench_tp_sim",
-            "plan_sim",
-        )
-    ),  # a need of 21.5
     ("21.2", "bench_activations_sim"),  # one rank
     ("23.6", "scale_sim"),
     ("23.6", "drill"),
@@ -267,17 +256,15 @@ UNREACHED = {
     ("21.12", "scale_sim"),
     ("22.8", "bench_zero_sim"),  # no --cp there, no groups, no outer steps
     *(
-        (need, program) for need in ("21.1", "21.4", "21.5") for program in ("bench_zero_sim", "scale_sim", "train_sim")
+        (need, program) for need in ("21.4", "21.5") for program in ("bench_zero_sim", "scale_sim", "train_sim")
     ),  # needs of 22.8 and 21.12
     ("21.4", "plan_sim"),  # groups alone
     ("24.8", "plan_sim"),  # the planner refuses it
-    *((need, "bench_gpt_sim") for need in ("21.1", "21.2", "21.5", "21.7")),  # one rank
+    *((need, "bench_gpt_sim") for need in ("21.2", "21.5", "21.7")),  # one rank
     ("21.7", "bench_compression_sim"),  # compresses one array, no model's
-    ("21.1", "bench_hsdp_sim"),
     ("21.4", "bench_hsdp_sim"),
     ("21.7", "bench_hsdp_sim"),
     *((stage, "bench_hsdp_sim") for stage in ("22.2", "22.3", "22.5")),  # of the engine: other stages, no rates
-    ("21.1", "bench_local_sgd_sim"),  # needs of needs; groups alone
     ("21.8", "bench_local_sgd_sim"),  # the schedule, and one batch
     ("25.4", "bench_scaling_sim"),  # its laws are in the context
     ("21.8", "scale_sim"),

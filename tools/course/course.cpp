@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "common/error.hpp"
@@ -41,6 +42,7 @@ Exercise read_exercise(const Json& j, const Week& week) {
   e.reference_lines = j.value("reference_lines", 0);
   e.points = j.value("points", 0);
   e.needs = j.value("needs", std::vector<std::string>{});
+  e.only_tests_need = j.value("only_tests_need", std::vector<std::string>{});
   e.hints = j.value("hints", std::vector<std::string>{});
   if (j.contains("parts"))
     for (const Json& part : j.at("parts")) e.parts.push_back(read_part(part));
@@ -212,14 +214,15 @@ const Exercise& Course::exercise(std::string_view id) const {
 
 std::vector<Exercise> Course::all_needs(std::string_view id) const {
   std::vector<Exercise> result;
-  auto add = [&result](const Exercise& e) {
-    bool there = std::any_of(result.begin(), result.end(), [&](const Exercise& other) { return other.id == e.id; });
-    if (!there) result.push_back(e);
+  const auto has = [](const auto& all, const auto& is) { return std::any_of(all.begin(), all.end(), is); };
+  const std::function<void(const Exercise&, bool)> add_needs_of = [&](const Exercise& e, bool tests_too) {
+    for (const std::string& need : e.needs) {
+      if (!tests_too && has(e.only_tests_need, [&](const std::string& other) { return other == need; })) continue;
+      add_needs_of(exercise(need), false);
+      if (!has(result, [&](const Exercise& other) { return other.id == need; })) result.push_back(exercise(need));
+    }
   };
-  for (const std::string& need : exercise(id).needs) {
-    for (const Exercise& deeper : all_needs(need)) add(deeper);
-    add(exercise(need));
-  }
+  add_needs_of(exercise(id), true);
   return result;
 }
 

@@ -51,7 +51,8 @@ struct Exercise {
   int minutes = 0;
   int reference_lines = 0;
   int points = 0;
-  std::vector<std::string> needs;  ///< ids of exercises that this one's answer calls
+  std::vector<std::string> needs;            ///< ids of exercises that this one's answer or tests call
+  std::vector<std::string> only_tests_need;  ///< those that the answer does not
   std::vector<Part> parts;
   std::vector<std::string> hints;
   std::vector<Question> questions;
@@ -117,7 +118,7 @@ class Course {
   /// The id of the exercise whose name is `word`, begins with it or has it in it: "ring" for ring_all_reduce. `word`
   /// itself where there is none. Of several, the one that is of the core; else Error(usage) with their names.
   std::string id_of(std::string_view word) const;
-  /// The exercises that `id` needs, directly or not, in an order in which each comes after its own needs.
+  /// The exercises that `id` needs, or that answers to these call, in an order in which each comes after its own needs.
   std::vector<Exercise> all_needs(std::string_view id) const;
 
  private:

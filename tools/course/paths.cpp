@@ -123,18 +123,19 @@ RunFolder::RunFolder(const Paths& paths) {
   if (!mkdtemp(name.data()))
     throw Error(Verdict::usage, fmt::format("cannot make a folder in {}: {}", all.string(), std::strerror(errno)));
   path_ = name;
+  lock_.emplace(path_, "running a program");
 }
 RunFolder::~RunFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }
 
-/// What was killed a day ago and more has left its folder there.
+/// What was killed has left its folder there, which nobody has locked. One that is being made has no lock yet.
 void RunFolder::remove_old(const std::filesystem::path& all) {
-  const auto yesterday = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
+  const auto made = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(10);
   std::error_code gone;  // another process may be cleaning up as well
   for (const auto& entry : std::filesystem::directory_iterator(all, gone))
-    if (std::filesystem::last_write_time(entry, gone) < yesterday && !gone)
+    if (std::filesystem::last_write_time(entry, gone) < made && !gone && FolderLock::is_free(entry))
       std::filesystem::remove_all(entry.path(), gone);
 }
 

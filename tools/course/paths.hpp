@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,7 @@ class RunFolder {
  private:
   static void remove_old(const std::filesystem::path& all);
   std::filesystem::path path_;
+  std::optional<FolderLock> lock_;
 };
 
 struct Built {

@@ -32,12 +32,12 @@ std::optional<Exercise> last_edited(const Paths& paths) {
   return last;
 }
 
-std::optional<Exercise> next_exercise(const Paths& paths) {
+std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Exercise>& from) {
   std::vector<Exercise> all;
   for (const Exercise& exercise : paths.course.select("").exercises)
     if (paths.has(exercise)) all.push_back(exercise);
-  if (const auto last = last_edited(paths))
-    std::rotate(all.begin(), std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.id == last->id; }),
+  if (from)
+    std::rotate(all.begin(), std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.id == from->id; }),
                 all.end());
   for (const bool core : {true, false})
     for (const Exercise& exercise : all)

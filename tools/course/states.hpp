@@ -23,9 +23,10 @@ State state_of(const Paths& paths, const Exercise& exercise);
 /// The exercise whose answer was written last, of those that were begun.
 std::optional<Exercise> last_edited(const Paths& paths);
 
-/// The exercise to go on with: of the core, in the course's order and beginning with the one that was edited last, the
-/// first that neither passes nor is borrowed; then the first extra one. Empty where all pass.
-std::optional<Exercise> next_exercise(const Paths& paths);
+/// The exercise to go on with: of the core, in the course's order and beginning with `from`, the first that neither
+/// passes nor is borrowed; then the first extra one. Empty where all pass. Where `from` is empty, it begins with the
+/// course.
+std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Exercise>& from);
 
 /// Lists are at most so wide; in a narrower terminal, as wide as that.
 inline constexpr std::size_t kListColumns = 80;

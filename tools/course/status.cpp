@@ -27,10 +27,11 @@ std::string in_words(const Count& count) {
   return fmt::format("{} of {} exercises pass, {} of {} points", count.pass, count.all, count.points, count.all_points);
 }
 
-Count count_of(const Paths& paths, const Week& week) {
+/// Of `exercises`, those of this week.
+Count count_of(const Paths& paths, const std::vector<Exercise>& exercises, int week) {
   Count count;
-  for (const Exercise& exercise : week.exercises)
-    if (paths.has(exercise)) count.add(exercise, state_of(paths, exercise).passes);
+  for (const Exercise& exercise : exercises)
+    if (exercise.week == week && paths.has(exercise)) count.add(exercise, state_of(paths, exercise).passes);
   return count;
 }
 
@@ -49,13 +50,13 @@ void print_what_to_do(const Paths& paths, const Exercise& exercise) {
 
 int status(const Paths& paths) {
   for (const Week& week : paths.weeks())
-    fmt::print("week {}  {}: {}\n", week.number, week.title, in_words(count_of(paths, week)));
+    fmt::print("week {}  {}: {}\n", week.number, week.title, in_words(count_of(paths, week.exercises, week.number)));
   if (const std::string drills = count_drills(paths); !drills.empty()) fmt::print("drills   {}: ./lab drill\n", drills);
-  if (const auto last = last_edited(paths))
-    fmt::print("last   {} {}: {}\n", last->id, last->title, state_of(paths, *last).words);
+  const auto last = last_edited(paths);
+  if (last) fmt::print("last   {} {}: {}\n", last->id, last->title, state_of(paths, *last).words);
   const auto drill = next_drill(paths);
   if (drill) fmt::print("next   {}\n", describe_next(*drill));
-  if (const auto next = next_exercise(paths))
+  if (const auto next = next_exercise(paths, last))
     print_what_to_do(paths, *next);
   else if (!drill)
     fmt::print("All exercises pass: ./lab train --mine trains with your own code.\n");
@@ -85,8 +86,8 @@ int list(const Paths& paths, const std::string& what) {
     if (exercise.week != week) {
       print_drills(week);
       week = exercise.week;
-      fmt::print("Week {}: {}\n  {} (labs/{})\n{}", week, found->title, in_words(count_of(paths, *found)),
-                 exercise.folder, head_of_list());
+      fmt::print("Week {}: {}\n  {} (labs/{})\n{}", week, found->title,
+                 in_words(count_of(paths, selection.exercises, week)), exercise.folder, head_of_list());
     }
     const State state = state_of(paths, exercise);
     std::string words = paths.has(exercise) ? state.words : why_missing(paths);

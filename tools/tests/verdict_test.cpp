@@ -313,6 +313,20 @@ TEST(Verdict, OfTwoRunsAtATimeAreApart) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Locks, AFolderThatWasLeftIsRemovedOnceNobodyUsesIt) {
+  const auto build = std::filesystem::temp_directory_path() / fmt::format("lockstep_left_{}", getpid());
+  const Paths paths{.source = {}, .build = build, .labs = {}, .course = {}};
+  const auto left = paths.mine() / "running" / "left", used = paths.mine() / "running" / "used";
+  const FolderLock lock(used, "running");
+  write_text(left / "program", "");
+  for (const auto& folder : {left, used})
+    std::filesystem::last_write_time(folder, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(1));
+  const RunFolder mine(paths), other(paths);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  for (const auto& folder : {used, mine.path(), other.path()}) EXPECT_TRUE(std::filesystem::exists(folder)) << folder;
+  std::filesystem::remove_all(build);
+}
+
 TEST(Locks, WhoWaitsIsToldForWhom) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_lock_{}", getpid());
   auto first = std::make_unique<FolderLock>(folder, "building 21.2");
@@ -374,6 +388,10 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   const std::string rest = R"("name": "n", "title": "t", "minutes": 1, "needs": [)";
   EXPECT_EQ(with("{\"id\": \"1.1\", " + rest + "\"1.2\"]}, {\"id\": \"1.2\", " + rest + "]}").all_needs("1.1").size(),
             1u);
+  const std::string chain = "{\"id\": \"1.1\", " + rest + "\"1.2\"]}, {\"id\": \"1.3\", " + rest +
+                            "]}, {\"id\": \"1.2\", \"only_tests_need\": [\"1.3\"], " + rest + "\"1.3\"]}";
+  EXPECT_EQ(with(chain).all_needs("1.1").size(), 1u) << "1.2's answer does not call 1.3";
+  EXPECT_EQ(with(chain).all_needs("1.2").size(), 1u) << "but its tests do";
   EXPECT_THROW(with("{\"id\": \"1.1\", " + rest + "\"1.2\"]}, {\"id\": \"1.2\", " + rest + "\"1.1\"]}"), Error);
   EXPECT_THROW(with("{\"id\": \"1.1\", " + rest + "\"1.3\"]}"), Error);
   EXPECT_THROW(with("{\"id\": \"1.1\", " + rest + "]}, {\"id\": \"1.1\", " + rest + "]}"), Error);
