@@ -122,6 +122,7 @@ cp "$root/solutions/$week/naive_all_reduce.cpp" labs/$week/
 sed -n 's/^ *run: //p' "$root/launch/classroom/workflow.yml" | sed 's/grade\.sh 21$/grade.sh 21.1,21.2/' > "$work/runs"
 grep -q 'grade\.sh 21\.1,21\.2' "$work/runs" || fail 'the workflow grades nothing'
 GITHUB_OUTPUT=$work/github sh -e "$work/runs" > "$work/log" 2>&1 || fail 'what the workflow runs'
+! grep -q 'not for students' "$work/log" || fail 'the workflow prints the seed'
 sed -n 's/^result=//p' "$work/github" | base64 -d > "$work/log"
 wants '"status": "fail", "max_score": 30' 'what can be had'
 wants '"name": "21.1 [^"]*", "status": "pass", "score": 5' 'the points of 21.1'

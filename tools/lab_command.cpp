@@ -146,6 +146,7 @@ class CommandLine {
     c->add_flag("--resume", grade_.resume, "skip what this commit has already graded and what has not changed since");
     c->add_option("--seed", grade_.seed,
                   "draw inputs and sizes as an earlier grading did (default: a new, secret seed)");
+    c->add_flag("--hide-seed", grade_.hide_seed, "do not print the seed, where students see what is printed");
     c->add_flag("!--without-language", grade_.check_language)->group("");
     c->add_flag("!--without-look", grade_.look_at_objects)->group("");
     c->add_option("--tests", grade_.tests, "a folder of hidden tests: weekNN_topic/NAME_hidden_test.cpp");

@@ -7,11 +7,8 @@ from prices import machine_named
 
 
 def price(text):
-    """2.50 or 2.50/h, as ./lab plan takes it."""
-    value = float(text.removesuffix("/h"))
-    if not 1e-6 <= value <= 1e9:
-        raise ValueError
-    return value
+    """2.50 or 2.50/h, as ./lab plan takes it; report.sh has checked it."""
+    return float(text.removesuffix("/h"))
 
 
 def arguments(words):

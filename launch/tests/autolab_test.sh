@@ -17,7 +17,8 @@ cat > "$work/suite/lab" <<'LAB'
 #!/bin/sh
 echo "$*" > "${0%/*}/asked"
 [ "$2" != "${2%good.zip}" ] || exit 2
-echo '14 of 17 points in 3 s: results.json (seed 12345, not for students)'
+case $* in *' --hide-seed '*) seed='' ;; *) seed=' (seed 12345, not for students)' ;; esac
+echo "14 of 17 points in 3 s: results.json$seed"
 while [ "$1" != --out ]; do shift; done
 cat > "$2" <<'RESULTS'
 {
@@ -56,7 +57,7 @@ graded '{"scores": {}}'
 touch "$work/job/good.zip" "$work/job/autograde.tar"
 graded '{"scores": {"21.1": 5, "21.2": 9}}'
 grep -q '14 of 17 points in 3 s: results.json$' "$work/out" || fail 'the points are not printed, or the seed is'
-grep -q -- "grade .*/job/good.zip --only 21:core --out " "$work/suite/asked" || fail 'another submission, or other exercises'
+grep -q -- "grade .*/job/good.zip --only 21:core --hide-seed --out " "$work/suite/asked" || fail 'another submission, or other exercises'
 touch "$work/job/more.zip"
 graded '{"scores": {}}'
 rm "$work/job/good.zip" # what cannot be graded has no points, also where points of another are left

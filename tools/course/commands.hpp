@@ -43,8 +43,9 @@ struct GradeOptions {
   /// Draws the tests' inputs and sizes. Without one, a secret one is drawn for all submissions; only the summary and
   /// the terminal tell it.
   std::optional<std::uint64_t> seed;
-  int jobs = 1;         ///< exercises of a submission that are compiled and run at a time
-  bool resume = false;  ///< of several: those that were graded as they are stay as they are
+  int jobs = 1;            ///< exercises of a submission that are compiled and run at a time
+  bool resume = false;     ///< of several: those that were graded as they are stay as they are
+  bool hide_seed = false;  ///< what the terminal shows is for students
   /// False only to test what comes after such a look.
   bool check_language = true, look_at_objects = true;
 };

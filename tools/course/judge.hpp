@@ -12,23 +12,17 @@
 
 #include "common/testing/verdict.hpp"
 #include "tools/course/paths.hpp"
+#include "tools/course/process.hpp"
 #include "tools/course/record.hpp"
 
 namespace lockstep::tools {
-
-/// Of address space, as in a grade: a list that grows without end must not take a laptop's. A sanitizer needs far more.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kMemoryOfTests = 0;
-#else
-constexpr std::uint64_t kMemoryOfTests = std::uint64_t{4} << 30;
-#endif
 
 struct JudgeOptions {
   std::string backend = "sim";
   int processes = 4;                   ///< MPI and NCCL
   std::vector<std::string> arguments;  ///< for the test program: --ranks 3 --size 7 …
   double timeout_seconds = 60;
-  std::uint64_t memory_bytes = kMemoryOfTests;       ///< on the simulator
+  std::uint64_t memory_bytes = memory_of_tests();    ///< on the simulator
   std::function<void(std::string_view)> on_line;     ///< gets what the tests printed, once they ended; may be empty
   std::function<void(const std::string&)> on_still;  ///< gets what runs, in words, now and then; may be empty
   std::function<void(const Exercise&)> on_judging;   ///< before an exercise that is only needed is judged; may be empty

@@ -132,6 +132,8 @@ double runnable_processes() {
 
 }  // namespace
 
+std::uint64_t memory_of_tests() { return LOCKSTEP_SANITIZED ? 0 : std::uint64_t{4} << 30; }
+
 double slowdown(double runnable, int cores, int processes) {
   return std::clamp(runnable / std::max({cores, processes, 1}), 1.0, 10.0);
 }

@@ -43,6 +43,10 @@ struct Command {
   std::function<void()> on_silence{};  ///< with on_line: called many times a second while no line comes; may be empty
 };
 
+/// Of address space, for tests and what they call: a list that grows without end must not take a laptop's. Under a
+/// sanitizer, which needs far more, 0.
+std::uint64_t memory_of_tests();
+
 /// Ctrl-C has ended what a command ran, so the command ends as well, whatever else it would go on with.
 class Interrupted : public Error {
  public:

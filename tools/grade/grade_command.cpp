@@ -25,8 +25,9 @@ namespace fs = std::filesystem;
 
 void report(const GradeOptions& options, const Grading& grading, const fs::path& out) {
   write_results(out, grading, options.visibility);
-  fmt::print("{}{} of {} points in {:.0f} s: {} (seed {}, not for students)\n", grading.graded ? grading.remarks : "",
-             grading.points(), grading.most(), grading.seconds, out.string(), grading.seed);
+  fmt::print("{}{} of {} points in {:.0f} s: {}{}\n", grading.graded ? grading.remarks : "", grading.points(),
+             grading.most(), grading.seconds, out.string(),
+             options.hide_seed ? "" : fmt::format(" (seed {}, not for students)", grading.seed));
 }
 
 std::uint64_t new_seed() {

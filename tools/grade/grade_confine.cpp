@@ -206,7 +206,7 @@ void forbid_calls(const Calls& calls, bool may_start_processes) {
 
 void limit(const Limits& limits) {
   set_limit(RLIMIT_CPU, limits.cpu_seconds, 1);  // first SIGXCPU, which says why; SIGKILL could be anybody's
-  set_limit(RLIMIT_AS, limits.memory_bytes);
+  if (limits.memory_bytes > 0) set_limit(RLIMIT_AS, limits.memory_bytes);
   set_limit(RLIMIT_FSIZE, limits.file_bytes);
   set_limit(RLIMIT_CORE, 0);
 }

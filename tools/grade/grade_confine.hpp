@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "tools/course/process.hpp"
+
 namespace lockstep::tools {
 
 /// Limits of one process (setrlimit), beside its time by the clock, which its parent watches.
 struct Limits {
   double wall_seconds = 60;
   std::uint64_t cpu_seconds = 60;
-  std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< of address space
+  std::uint64_t memory_bytes = memory_of_tests();       ///< of address space; 0: as much as it likes
   std::uint64_t file_bytes = std::uint64_t{64} << 20;   ///< of each file it writes
   std::uint64_t output_bytes = std::uint64_t{8} << 20;  ///< of what it prints; checked by its parent
   /// Of all files below the folder that it writes to, of which there may be kMostFiles; checked by its parent.

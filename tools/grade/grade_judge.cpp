@@ -96,6 +96,19 @@ std::string how_it_died(const Sayings& said, const fs::path& program, const Exer
                      said.options().empty() ? "" : " ", said.options());
 }
 
+int signal_of(const ConfinedEnd& end) { return end.exit_code > 128 ? end.exit_code - 128 : 0; }
+
+bool ran_out_of_time(const ConfinedEnd& end) { return end.timed_out || signal_of(end) == SIGXCPU; }
+
+/// Of tests that did not end by themselves; "" of others. `seconds`: what they had.
+std::string how_they_were_ended(const ConfinedEnd& end, double seconds) {
+  if (ran_out_of_time(end)) return fmt::format("its tests were still running after {:.0f} s", seconds);
+  if (end.printed_too_much) return "its tests printed without end";
+  if (end.wrote_too_much) return "its tests wrote more files than they need";
+  const int signal = signal_of(end);
+  return signal == 0 ? "" : fmt::format("its tests were killed by signal {} ({})", signal, strsignal(signal));
+}
+
 /// PASS only if everything says so: the program's end, the seal and the counts under it, and the verdict's words.
 /// The words alone are worth nothing; a student's code could have written them.
 GradedRow verdict(const Exercise& exercise, const std::string& id, const ConfinedEnd& end, const fs::path& words,
@@ -106,21 +119,19 @@ GradedRow verdict(const Exercise& exercise, const std::string& id, const Confine
     row.verdict = kNoVerdict, row.reason = why + printed;
     return row;
   };
-  int signal = end.exit_code > 128 ? end.exit_code - 128 : 0;
-  if (end.timed_out || signal == SIGXCPU) {
+  const std::string ended = how_they_were_ended(end, seconds);
+  if (ran_out_of_time(end)) {
     row.verdict = to_string(Verdict::timeout);
-    row.reason = fmt::format("its tests were still running after {:.0f} s", seconds);
+    row.reason = ended;
     if (!sayings.the_case().empty()) row.reason += " " + sayings.the_case();
     if (!sayings.last_call().empty()) row.reason += ": " + sayings.last_call();
     row.reason += printed;
     return row;
   }
-  if (end.printed_too_much) return no_verdict("it printed without end");
-  if (end.wrote_too_much) return no_verdict("it wrote more files than a test needs");
-  if (signal) {
+  if (end.printed_too_much || end.wrote_too_much) return no_verdict(ended);
+  if (!ended.empty()) {
     row.verdict = to_string(Verdict::crash);
-    row.reason = fmt::format("its tests were killed by signal {} ({})", signal, strsignal(signal)) +
-                 how_it_died(sayings, program, exercise, id) + printed;
+    row.reason = ended + how_it_died(sayings, program, exercise, id) + printed;
     return row;
   }
   if (!end.sealed) return no_verdict(fmt::format("{} (exit code {})", end.without_seal, end.exit_code));
@@ -141,13 +152,6 @@ GradedRow verdict(const Exercise& exercise, const std::string& id, const Confine
   }
   row.verdict = said.verdict, row.reason = said.ok() ? scores_of(said) : said.test + ": " + said.message + printed;
   return row;
-}
-
-/// Of a process that judges and did not end by itself.
-std::string how_it_was_ended(const ConfinedEnd& end, double seconds) {
-  if (end.timed_out) return fmt::format("that process was still running after {:.0f} s", seconds);
-  if (end.printed_too_much || end.wrote_too_much) return "that process wrote without end";
-  return fmt::format("that process was ended by signal {} ({})", end.exit_code - 128, strsignal(end.exit_code - 128));
 }
 
 /// Of all runs that a program's tests have judged, by its report.
@@ -234,10 +238,10 @@ void AnswerJudge::judge_apart(const Exercise& exercise, const std::string& id, c
     row.virtual_seconds = virtual_seconds_in(report), row.reason = scores_of(said);
     return;
   }
+  const std::string ended = how_they_were_ended(end, command.limits.wall_seconds);
   row.verdict = kNoVerdict;
-  row.reason =
-      "its tests pass in its own process, but not when judged from the outcomes that it handed over: " +
-      (end.exit_code > 128 ? how_it_was_ended(end, command.limits.wall_seconds) : said.message + "\n" + end.output);
+  row.reason = "its tests pass in its own process, but not when judged from the outcomes that it handed over: " +
+               (ended.empty() ? said.message + "\n" + end.output : ended);
 }
 
 GradedRow AnswerJudge::part(const Exercise& exercise, const std::string& id, const fs::path& program,

@@ -116,7 +116,7 @@ CHEAT
 } | answer writes naive_all_reduce
 grade 'files without end' "$work/writes" --only 21.1 --without-look
 row 21.1 0/5 'NO VERDICT'
-says 'it wrote more files than a test needs'
+says 'its tests wrote more files than they need'
 
 # -- Honest files, and files that are no answers; in an archive.
 reference naive_all_reduce | answer mixed naive_all_reduce
@@ -223,7 +223,8 @@ for words in '^"anna",5,15,' '^"bob",5,15,.*"PASS","NOT SUBMITTED",' '^"nothing"
 done
 # A class of one: its results are in a folder too, which has a page.
 name='a class of one'
-"$lab" grade "$work/anna.zip" --only 21.1 --out "$work/one" > "$work/out" 2>&1 || fail "$name: not graded"
+"$lab" grade "$work/anna.zip" --only 21.1 --hide-seed --out "$work/one" > "$work/out" 2>&1 || fail "$name: not graded"
+grep -q 'seed' "$work/out" && fail "$name: --hide-seed"
 "$lab" class "$work/one" >> "$work/out" 2>&1 || fail "$name: no page"
 grep -q '^"anna",5,5,' "$work/one/summary.csv" || fail "$name: no row"
 # Whatever else is in it. What was handed in is no place for results, and NAME.json is one submission's.
