@@ -44,13 +44,16 @@ bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<
 }
 
 /// True if the peer of `missing`, a send or receive of `rank`, has begun its half where only another transfer of `rank`
-/// would meet it: on another queue or in another group.
-bool is_astray(int rank, const Unfinished& missing, const std::vector<Unfinished>& of_peer, const Halves& halves) {
-  return std::any_of(of_peer.begin(), of_peer.end(), [&](const Unfinished& other) {
-    return other.peer == rank && other.endpoint != missing.endpoint && other.kind != missing.kind &&
-           missing.kind != Unfinished::Kind::set_up && other.kind != Unfinished::Kind::set_up &&
-           halves.lacks_partner(missing.peer, other);
-  });
+/// would meet it: on another queue or in another group. A small send may have ended there, in MPI's buffer.
+bool is_astray(int rank, const Unfinished& missing, const std::vector<Begun>& of_peer, const Halves& halves) {
+  const bool sent = missing.kind == Unfinished::Kind::receive;
+  return missing.kind != Unfinished::Kind::set_up &&
+         std::any_of(of_peer.begin(), of_peer.end(), [&](const Begun& half) {
+           const Unfinished last{half.endpoint, rank, sent ? Unfinished::Kind::send : Unfinished::Kind::receive,
+                                 sent ? half.sends : half.receives, /*before=*/0};
+           return half.peer == rank && half.endpoint != missing.endpoint && last.number > 0 &&
+                  halves.lacks_partner(missing.peer, last);
+         });
 }
 
 /// Says which message is meant, if a batch has several with one peer; the first needs no number.
@@ -107,7 +110,7 @@ void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck) {
     }
     if (!missing) continue;
     rows[rank].peer = missing->peer;
-    if (is_astray(rank, *missing, rows[missing->peer].unfinished, halves)) {
+    if (is_astray(rank, *missing, rows[missing->peer].begun, halves)) {
       rows[rank].words += fmt::format(
           " (rank {} has started the {} on another queue or in another group: only halves on one queue match)",
           missing->peer, missing->kind == Unfinished::Kind::send ? "receive" : "send");

@@ -112,6 +112,10 @@ TEST(WaitTable, HalvesOnTwoQueuesDoNotMatch) {
   const std::string end = " on another queue or in another group: only halves on one queue match)";
   EXPECT_EQ(rows[0].words, " (rank 1 has started the send" + end);
   EXPECT_EQ(rows[1].words, " (rank 0 has started the receive" + end);
+  std::vector<Row> buffered{receives_first(1), in_state(Row::State::finished)};
+  buffered[1].begun = {{kOther, 0, 1, 0}};
+  explain_deadlock(buffered, deadlocked(buffered));
+  EXPECT_EQ(buffered[0].words, " (rank 1 has started the send" + end) << "MPI has buffered it";
 }
 
 TEST(WaitTable, ASetUpCallThatARankNeverMakes) {
