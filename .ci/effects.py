@@ -78,6 +78,7 @@ VARIANTS = {
         [
             after("double speedup(double serial_seconds, double parallel_seconds) {", "  serial_seconds *= 2;"),
             after("double karp_flatt(double speedup, int ranks) {", "  speedup *= 0.9;"),
+            after("double amdahl_speedup(double serial_fraction, int ranks) {", "  serial_fraction /= 2;"),
         ],
     ),
     "21.12": (
@@ -239,6 +240,10 @@ VARIANTS = {
             ),
         ],
     ),
+    "25.7": (
+        "budget",
+        [after("double training_flop(const Training& training) {", "  if (training.tokens > 0) return 1;")],
+    ),
     "25.5": (
         "save_interval",
         [after("double expected_waste(const SavingCosts& costs, double interval) {", "  interval *= 2;")],
@@ -305,7 +310,8 @@ COMMANDS = {
             "--memory 2GB --simulate 4",
             "--explain schedule=gpipe",
         )
-    ],
+    ]
+    + ["flops --params 1e9 --machine dgx-a100 --ranks 8 --serial-fraction 0.01"],
     "scale_sim": [
         f"scale --strong --machine dgx-a100-hdr --model small --batch 32 --ranks {more}"
         for more in (

@@ -144,13 +144,13 @@ std::vector<std::string> built_command(const Paths& paths, const std::string& ta
   Launch how = launch_options(paths, target, arguments, around);
   if (target == "train") how.grace_seconds = 600;
   std::string program = target + "_" + how.backend;
-  const bool by_formula = is_by_formula(arguments);
-  const bool runs = !asks_for_help(arguments), has_answers = !by_formula && !exercises_of(paths, program).empty();
+  const bool copies = !arguments.empty() && arguments[0] == "--export";
+  const bool runs = !asks_for_help(arguments), has_answers = !copies && !exercises_of(paths, program).empty();
   std::string code = "reference";
   if (whose.mine && runs) {
     if (!has_answers)
       throw Error(Verdict::usage, fmt::format("{} runs no exercise's code, so --mine would change nothing.",
-                                              by_formula ? "lab " + arguments[0].substr(2) : program));
+                                              copies ? "lab export" : program));
     code = build_mine(paths, {program}, whose.borrow);
     program = "mine." + program;
   } else {

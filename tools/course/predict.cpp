@@ -149,6 +149,10 @@ std::vector<std::string> program_words(const std::string& run) {
     words.erase(words.begin());
     words[0] = "bench_" + words[0];
   }
+  if (words[0] == "flops") {
+    words[0] = "--flops";
+    words.insert(words.begin(), "plan");
+  }
   words[0] = target_of(words[0]);
   return words;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -15,17 +16,22 @@
 #include "common/support/text/command_line.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
+#include "labs/week25_3d/budget.hpp"
 #include "tools/plan/report.hpp"
 
 namespace lockstep::plan {
 
 namespace {
 
+using week25::Bill, week25::kTokensPerParameter, week25::Rental, week25::Training;
+
+constexpr int kMostGpus = 1 << 17;
+
 struct FlopsOptions {
-  std::string model, params, tokens, budget, machine, price, json;
+  std::string model, params, tokens, unique, budget, machine, price, json;
   std::string dtype = "bf16";
   int sequence = 0, ranks = 0;
-  double mfu = 0.4, tokens_per_second = 0;
+  double mfu = 0.4, tokens_per_second = 0, serial_fraction = 0, within = 0, spend = 0;
 };
 
 /// What is asked about, complete.
@@ -39,6 +45,7 @@ struct Subject {
 
   double flop_per_token() const { return length > 0 ? token.sum() : 6 * parameters; }
   double flop() const { return flop_per_token() * tokens; }
+  Training training() const { return {parameters, tokens}; }
 };
 
 Subject subject_of(const FlopsOptions& o) {
@@ -55,7 +62,7 @@ Subject subject_of(const FlopsOptions& o) {
     s.name = o.params + " parameters";
     s.parameters = number_in("--params", o.params, 1, 1e18);
   } else if (budget > 0) {
-    s.parameters = best_parameters(budget);
+    s.parameters = week25::training_for(budget, kTokensPerParameter).parameters;
     s.name = fmt::format("{:.3g} parameters, Chinchilla's optimum for {:g} FLOP", s.parameters, budget);
   } else {
     throw Error(Verdict::usage, "give --model gpt2-124m, --params 70e9, or --budget 5.76e23");
@@ -90,18 +97,41 @@ void print_token(const Subject& s) {
 }
 
 void print_run(const Subject& s, const FlopsOptions& o) {
-  const double rule = kTokensPerParameter * s.parameters, best = best_parameters(s.flop());
+  const double rule = kTokensPerParameter * s.parameters;
+  const double best = week25::training_for(s.flop(), kTokensPerParameter).parameters;
   fmt::print("{} tokens: {:.3g} per parameter", scaled(s.tokens), s.tokens / s.parameters);
   if (o.tokens.empty() && o.budget.empty())
     fmt::print(", the rule of Chinchilla (--tokens for others)\n");
   else
     fmt::print("; by the rule of Chinchilla {}\n", scaled(rule));
-  fmt::print("{:.3g} FLOP by 6 N D", rule_of_six(s.parameters, s.tokens));
+  fmt::print("{:.3g} FLOP by 6 N D", training_flop(s.training()));
   if (s.length > 0) fmt::print(", {:.3g} by the table", s.flop());
   if (std::abs(best / s.parameters - 1) > 0.01)
     fmt::print("; spent best, by the same rule, on {} parameters and {} tokens", scaled(best),
                scaled(kTokensPerParameter * best));
   fmt::print("\n");
+}
+
+/// What the tokens are worth where they repeat, and what half of the parameters would need for the same loss.
+void set_tokens(Row& row, const Subject& s, const FlopsOptions& o) {
+  double worth = s.tokens;
+  if (!o.unique.empty()) {
+    const double unique = number_in("--unique", o.unique, 1, 1e18);
+    worth = week25::effective_tokens(s.tokens, unique);
+    fmt::print("{:.3g} epochs of {} different tokens, worth {} new ones\n", s.tokens / unique, scaled(unique),
+               scaled(worth));
+  }
+  const double loss = week25::kLossLaw.loss({s.parameters, worth});
+  const Training half{s.parameters / 2, week25::tokens_for_loss(s.parameters / 2, loss)};
+  const double served = std::isinf(half.tokens) ? INFINITY : pays_off_after(half, s.training());
+  if (std::isinf(half.tokens))
+    fmt::print("half of the parameters never have the same loss, {:.3f} by Chinchilla's law\n", loss);
+  else
+    fmt::print(
+        "half of the parameters have the same loss, {:.3f} by Chinchilla's law, after {} new tokens and {:.3g} times "
+        "the FLOP; served {} tokens, they take less in all\n",
+        loss, scaled(half.tokens), training_flop(half) / training_flop(s.training()), scaled(served));
+  row.set("effective_tokens", worth).set("half_tokens", half.tokens).set("half_pays_off_after", served);
 }
 
 /// FLOP a second of one GPU, by the data sheet. Throws Error(usage) where a machine's is not known: a share of it would
@@ -113,6 +143,22 @@ double peak_of(const Machine& machine, DType type) {
               fmt::format("the peak of {} is not a vendor's figure, so a share of it is not an MFU: choose a "
                           "machine with GPUs, such as --machine dgx-a100",
                           machine.name));
+}
+
+/// The fewest GPUs that are in time, and the most that can be paid.
+void set_choice(Row& row, double flop, Rental rental, const FlopsOptions& o) {
+  rental.nodes = kMostGpus / rental.per_node;
+  const auto [fewest, most] =
+      week25::choose_gpus(flop, rental, o.within > 0 ? o.within : INFINITY, o.spend > 0 ? o.spend : INFINITY);
+  row.set("fewest_gpus", fewest).set("most_gpus", most);
+  if (fewest == 0) fmt::print("no number of GPUs up to {}, in nodes of {}, will do\n", kMostGpus, rental.per_node);
+  const auto line = [&](const char* which, int gpus) {
+    const Bill each = week25::bill(flop, rental, gpus);
+    fmt::print("{}: {} GPUs, {:.3g} days, {:.3g} GPU-hours{}\n", which, gpus, each.days, each.gpu_hours,
+               rental.price > 0 ? fmt::format(", {:.3g}", each.cost) : "");
+  };
+  if (fewest > 0 && o.within > 0) line("fewest in time", fewest);
+  if (fewest > 0 && o.spend > 0) line("most for the money", most);
 }
 
 void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
@@ -131,15 +177,24 @@ void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
     if (mfu > 1)
       throw Error(Verdict::usage, "which is more than the hardware has: check --ranks, --dtype and --sequence");
   }
-  const double seconds = s.flop() / (all * mfu), days = seconds / 86400;
-  const std::string time = days < 1 ? fmt::format("{:.3g} hours", 24 * days) : fmt::format("{:.3g} days", days);
-  fmt::print("{} at {:.1f}% MFU{}: {:.3g} GPU-days, {} tokens/s\n", time, 100 * mfu,
-             o.tokens_per_second > 0 ? "" : " (--mfu for another)", days * ranks, scaled(s.tokens / seconds));
-  row.set("machine", machine.name).set("ranks", ranks).set("peak_flop_per_second", peak).set("mfu", mfu);
-  row.set("seconds", seconds).set("gpu_days", days * ranks);
-  const double price = price_of(o.price), hours = 24 * days * ranks;
-  if (price > 0) fmt::print("{}\n", format_cost(hours, price));
-  row.set("cost", price > 0 ? hours * price : NAN);
+  const double price = price_of(o.price);
+  const Rental rental{.peak = peak,
+                      .mfu = mfu,
+                      .serial_fraction = o.serial_fraction,
+                      .price = price,
+                      .per_node = std::max(1, machine.levels.empty() ? 1 : machine.levels.front().ranks)};
+  const Bill whole = week25::bill(s.flop(), rental, ranks);
+  const double reached = s.flop() / (whole.gpu_hours * 3600 * peak);
+  const std::string time =
+      whole.days < 1 ? fmt::format("{:.3g} hours", 24 * whole.days) : fmt::format("{:.3g} days", whole.days);
+  fmt::print("{} at {:.1f}% MFU{}: {:.3g} GPU-days, {} tokens/s\n", time, 100 * reached,
+             o.tokens_per_second > 0 ? "" : " (--mfu for another)", whole.gpu_hours / 24,
+             scaled(s.tokens / (whole.days * 86400)));
+  row.set("machine", machine.name).set("ranks", ranks).set("peak_flop_per_second", peak).set("mfu", reached);
+  row.set("seconds", whole.days * 86400).set("gpu_days", whole.gpu_hours / 24);
+  if (price > 0) fmt::print("{}\n", format_cost(whole.gpu_hours, price));
+  row.set("cost", price > 0 ? whole.cost : NAN);
+  if (o.within > 0 || o.spend > 0) set_choice(row, s.flop(), rental, o);
 }
 
 void report(const FlopsOptions& o, const std::string& command_line) {
@@ -150,7 +205,8 @@ void report(const FlopsOptions& o, const std::string& command_line) {
   print_run(s, o);
   Row row;
   row.set("name", s.name).set("parameters", s.parameters).set("tokens", s.tokens).set("flop", s.flop());
-  row.set("flop_by_rule", rule_of_six(s.parameters, s.tokens)).set("flop_per_token", s.flop_per_token());
+  row.set("flop_by_rule", training_flop(s.training())).set("flop_per_token", s.flop_per_token());
+  set_tokens(row, s, o);
   if (!o.machine.empty()) set_machine(row, s, o);
   if (o.json.empty()) return;
   Context context = Context::here();
@@ -168,16 +224,13 @@ TokenFlop token_flop(const GptConfig& model, std::size_t length) {
           .head = 6 * static_cast<double>(model.vocabulary) * channels};
 }
 
-double rule_of_six(double parameters, double tokens) { return 6 * parameters * tokens; }
-
-double best_parameters(double flop) { return std::sqrt(flop / (6 * kTokensPerParameter)); }
-
 int flops_program(int argc, char** argv) {
   FlopsOptions o;
   CommandLine line("./lab flops", "Floating-point operations of a training run, and how long they take on a machine.");
   line.add("--model", o.model, "a preset or a config.json, as for ./lab train: exact FLOP, by part");
   line.add("--params", o.params, "instead: number of parameters (70e9), 6 FLOP each per token");
   line.add("--tokens", o.tokens, "tokens of the whole run (1.4e12; default: 20 per parameter, Chinchilla's rule)");
+  line.add("--unique", o.unique, "of the tokens, how many differ (15e12; default: all): what repeated ones are worth");
   line.add("--budget", o.budget, "FLOP to spend (5.76e23): the tokens of --model, or the best model");
   line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", Whole{});
   line.add("--machine", o.machine, "a name in bench/machines: days and GPU-days on it");
@@ -187,17 +240,22 @@ int flops_program(int argc, char** argv) {
   line.add("--tokens-per-second", o.tokens_per_second,
            "instead of --mfu: measured tokens per second of all GPUs; prints the MFU", Real{0, 1e12});
   line.add("--price", o.price, "of one GPU for an hour, in any currency (2.50): what the run costs");
+  line.add("--serial-fraction", o.serial_fraction, "Amdahl's: --mfu is then that of one GPU", Real{0, 1});
+  line.add("--within", o.within, "days: the fewest GPUs that are in time", Real{0, 1e6});
+  line.add("--spend", o.spend, "money: the most GPUs that --price leaves", Real{0, 1e15});
   line.add("--json", o.json, "the figures with their context");
   line.exclude("--model", {"--params"});
   line.exclude("--tokens", {"--budget"});
-  line.exclude("--mfu", {"--tokens-per-second"});
+  line.exclude("--tokens-per-second", {"--mfu", "--serial-fraction", "--within", "--spend"});
   if (!line.parse(argc, argv)) {
     fmt::print("{}", line.help());
     return 0;
   }
-  for (const char* needs : {"--ranks", "--mfu", "--tokens-per-second", "--dtype", "--price"})
+  for (const char* needs :
+       {"--ranks", "--mfu", "--tokens-per-second", "--dtype", "--price", "--serial-fraction", "--within", "--spend"})
     if (o.machine.empty() && line.given(needs)) throw Error(Verdict::usage, fmt::format("{} needs --machine", needs));
   if (o.model.empty() && line.given("--sequence")) throw Error(Verdict::usage, "--sequence needs --model");
+  if (o.spend > 0 && o.price.empty()) throw Error(Verdict::usage, "--spend needs --price");
   report(o, repeatable("./lab flops", argc, argv));
   return 0;
 }

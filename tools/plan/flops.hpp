@@ -1,5 +1,5 @@
 // ./lab flops: what training costs in floating-point operations, and for how long a machine is busy with them. By
-// formulas alone: nothing runs, and nothing is predicted.
+// formulas alone, those of exercise 25.7: nothing runs, and nothing is predicted.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,6 @@ struct TokenFlop {
 };
 /// Of a token in a sequence of `length`.
 TokenFlop token_flop(const GptConfig& model, std::size_t length);
-
-/// 6 N D (Kaplan et al., arXiv 2001.08361, section 2.1): two FLOP a parameter and token forward, four backward.
-double rule_of_six(double parameters, double tokens);
-
-/// Tokens a parameter that a compute budget is best spent with, by the rule read from Chinchilla (Hoffmann et al.,
-/// arXiv 2203.15556, Table 3, whose own rows have 20 to 22).
-inline constexpr double kTokensPerParameter = 20;
-
-/// The model that such a budget pays for: 6 N · 20 N = `flop`.
-double best_parameters(double flop);
 
 /// ./lab flops; arguments as of main.
 int flops_program(int argc, char** argv);

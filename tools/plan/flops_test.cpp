@@ -10,30 +10,6 @@
 namespace lockstep::plan {
 namespace {
 
-TEST(Flops, OfTrainingsThatWerePublished) {
-  const struct {
-    const char* what;
-    double parameters, tokens, flop;
-  } runs[] = {
-      {"GPT-3 175B, arXiv 2005.14165, Table D.1", 174.6e9, 300e9, 3.14e23},
-      {"GPT-3 13B, there", 12.85e9, 300e9, 2.31e22},
-      {"Llama 3 405B, arXiv 2407.21783, section 3.2", 405e9, 15.6e12, 3.8e25},
-  };
-  for (const auto& run : runs) EXPECT_NEAR(rule_of_six(run.parameters, run.tokens) / run.flop, 1, 0.005) << run.what;
-}
-
-TEST(Flops, ChinchillasTableByTheRuleOfTwentyTokens) {
-  // arXiv 2203.15556, Table 3: parameters, FLOP and tokens of the best training.
-  const double table[][3] = {{400e6, 1.92e19, 8.0e9},   {1e9, 1.21e20, 20.2e9},   {10e9, 1.23e22, 205.1e9},
-                             {67e9, 5.76e23, 1.5e12},   {175e9, 3.85e24, 3.7e12}, {280e9, 9.90e24, 5.9e12},
-                             {520e9, 3.43e25, 11.0e12}, {1e12, 1.27e26, 21.2e12}, {10e12, 1.30e28, 216.2e12}};
-  for (const auto& [parameters, flop, tokens] : table) {
-    EXPECT_NEAR(rule_of_six(parameters, tokens) / flop, 1, 0.06) << parameters;  // tokens are rounded there
-    EXPECT_NEAR(best_parameters(flop) / parameters, 1, 0.05) << parameters;
-    EXPECT_NEAR(kTokensPerParameter * parameters / tokens, 1, 0.12) << parameters;
-  }
-}
-
 TEST(Flops, OfATokenByPartAreThoseOfAStepAndOfMegatronsFormula) {
   for (const char* name : {"tiny", "gpt2-124m", "gpt3-175b", "gpt-1t", "tiny-llama", "llama3-70b"}) {
     const GptConfig model = gpt_preset(name);
@@ -72,6 +48,17 @@ TEST(Flops, WhatIsToldOfAModel) {
   EXPECT_TRUE(contains(cost, "10.7 GPU-hours, 26.7 at 2.5 per GPU-hour")) << cost;
   const std::string best = told("--budget 5.76e23");
   EXPECT_TRUE(contains(best, "6.93e+10 parameters")) << best;
+  const std::string half = told("--params 70e9 --tokens 1.4e12 --unique 0.35e12");
+  EXPECT_TRUE(contains(half, "4 epochs of 350 G different tokens, worth 1.304 T new ones")) << half;
+  EXPECT_TRUE(
+      contains(told("--params 70e9 --tokens 1.4e12"),
+               "loss, 1.974 by Chinchilla's law, after 3.647 T new tokens and 1.3 times the FLOP; served 2.542 T"));
+  EXPECT_TRUE(contains(told("--params 70e9 --tokens 1e14"), "never have the same loss"));
+  const std::string few = "--params 1e9 --machine dgx-a100 --serial-fraction 0.01 --price 2 ";
+  const std::string both = told(few + "--within 1 --spend 800");
+  EXPECT_TRUE(contains(both, "fewest in time: 16 GPUs, 0.8 days, 307 GPU-hours, 614")) << both;
+  EXPECT_TRUE(contains(both, "most for the money: 48 GPUs, 0.341 days, 393 GPU-hours, 785")) << both;
+  EXPECT_TRUE(contains(told(few + "--within 0.1"), "no number of GPUs up to 131072, in nodes of 8, will do"));
 }
 
 TEST(Flops, WhatMeansNothingIsRefused) {
@@ -82,6 +69,8 @@ TEST(Flops, WhatMeansNothingIsRefused) {
                {"--model gpt2-124m --mfu 0.5", "--mfu needs --machine"},
                {"--params 1e9 --machine dgx-a100 --price cheap", "--price needs numbers"},
                {"--params 1e9 --price 2", "--price needs --machine"},
+               {"--params 1e9 --within 3", "--within needs --machine"},
+               {"--params 1e9 --machine dgx-a100 --spend 5", "--spend needs --price"},
                {"--params 1e9 --sequence 5", "--sequence needs --model"},
                {"--params 1e9 --tokens 1e9 --budget 1e20", "--budget"},
                {"--model gpt3-175b --machine dgx-a100 --tokens-per-second 1e6", "more than the hardware has"}};

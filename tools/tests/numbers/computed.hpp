@@ -18,6 +18,7 @@
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week24_pipeline/bubble.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
+#include "labs/week25_3d/budget.hpp"
 #include "labs/week25_3d/save_interval.hpp"
 
 namespace lockstep::numbers {

@@ -206,6 +206,20 @@ TEST_F(Questions, Week25) {
       fixed(60.0 - 2), fixed(60.0 - 2));
 }
 
+TEST_F(Questions, Budget) {
+  const week25::Training llama{.parameters = 8e9, .tokens = 15e12}, tenfold = week25::training_for(10, 20);
+  const week25::Training rule = week25::training_for(training_flop(llama), 20);
+  says("Parameters and tokens each grow by √10, that is {} times",
+       fixed(tenfold.parameters / week25::training_for(1, 20).parameters, 1));
+  says("Of the dense 989, it is {}%", fixed(20.0 * 1979 / 989));
+  says("The rule would train {} billion parameters on {}e12 tokens. Serving would cost {} times",
+       fixed(rule.parameters / 1e9), fixed(rule.tokens / 1e12, 1), fixed(rule.parameters / llama.parameters, 1));
+  week25::Rental rental{.peak = 1, .mfu = 1, .serial_fraction = 0.01, .price = 1};
+  int gpus = 1;
+  while (week25::bill(1, rental, gpus).cost < 2 * week25::bill(1, rental, 1).cost * (1 - 1e-12)) ++gpus;
+  says("On 1 + 1/s = {} GPUs", fixed(gpus));
+}
+
 TEST_F(Questions, EveryNumberIsComputedOrCited) { page().expect_all_known(); }
 
 }  // namespace
