@@ -108,6 +108,7 @@ class Maker {
     const RankTrace& first = matched_.ranks[0];
     const std::string library = first.backend.empty() ? "collectives" : first.backend;
     trace.title = "PyTorch";
+    trace.backend = "pytorch";
     trace.code = fmt::format("PyTorch, {} on {}", library, first.gpu ? "GPUs" : "the CPU");
     trace.queues = {"main"};
     std::map<std::string, int> queues;

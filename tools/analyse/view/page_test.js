@@ -45,6 +45,12 @@ const checks = {
     say(/A step takes .* in A and .* in B \(the mean of steps 1 to 3\)/.test(element('diff').innerHTML), 'steps are compared with steps');
     say(page.look.end <= 1.05 * Math.max(...page.runs.map(run => run.steps[2][1])), 'both open at their steps');
   },
+  /** The profiler knows of no ledger, message or allocation: the page shows no empty tables of them. */
+  pytorch() {
+    say(/Where the time goes/.test(element('legend').innerHTML), 'the legend has its sums');
+    say(!/ledger/i.test(element('legend').innerHTML), 'and nothing about ledgers');
+    for (const id of ['links', 'memory']) say(element(id).innerHTML === '', `nothing in ${id}: ${element(id).innerHTML}`);
+  },
   narrow() {
     for (const width of [90, 118, 119, 130]) {
       for (const id of ['lanes', 'frame']) element(id).clientWidth = width;

@@ -14,3 +14,5 @@ done
 "$why" view 0.json 3.json --together --out both.html
 node "$here/page_test.js" one.html steps narrow
 node "$here/page_test.js" both.html together narrow
+"$why" view "$here"/../pytorch/samples/ddp-rank?.json --out pytorch.html
+node "$here/page_test.js" pytorch.html pytorch narrow

@@ -33,6 +33,9 @@ bool agrees(const Trace& trace, const analysis::Shares& shares) {
   return most <= 1e-12;
 }
 
+/// PyTorch's profiler has no ledgers, and of a collective neither messages nor memory: the page leaves those out.
+bool has_ledgers(const Trace& trace) { return trace.backend != "pytorch"; }
+
 }  // namespace
 
 std::string share_json(const analysis::TimeShare& s) {
@@ -45,8 +48,12 @@ std::string legend_json(const Trace& trace, const analysis::Shares& shares) {
     return fmt::format("[{},{},{},{},{},{},{}]", t.rank, ns(t.seconds), ns(t.busy), ns(t.waiting), ns(t.busy_elsewhere),
                        t.messages_sent, t.bytes_sent);
   });
-  return fmt::format(R"("legend":{{"all":{},"ranks":{}}},"ledger":{},"agrees":{})", share_json(shares.all),
-                     list(shares.ranks, share_json), ledger,
+  const std::string none =
+      trace.totals.empty() && has_ledgers(trace)
+          ? "This trace has no ledgers to hold the sums beside: it is a part of a run, or an older one."
+          : "";
+  return fmt::format(R"("legend":{{"all":{},"ranks":{}}},"no_ledger":{},"ledger":{},"agrees":{})",
+                     share_json(shares.all), list(shares.ranks, share_json), text(none), ledger,
                      trace.totals.empty()    ? "null"
                      : agrees(trace, shares) ? "true"
                                              : "false");
@@ -75,6 +82,7 @@ std::string why_json(const Trace& trace, bool whole) {
 }
 
 std::string traffic_json(const Trace& trace, const std::vector<analysis::Flight>& flights) {
+  if (!has_ledgers(trace)) return R"("links":null)";
   struct Link {
     int from, to;
     std::uint64_t messages = 0, bytes = 0;
@@ -112,8 +120,9 @@ std::string memory_json(const Trace& trace) {
       by_rank[block.rank].push_back({block.end, block.category, -static_cast<long long>(block.bytes)});
   }
   const std::string none =
-      trace.blocks.empty() ? "This trace does not say when memory was taken: a GPU's order of work is not its host's."
-                           : "";
+      trace.blocks.empty() && has_ledgers(trace)
+          ? "This trace does not say when memory was taken: a GPU's order of work is not its host's."
+          : "";
   std::string out = fmt::format("\"no_memory\":{},\"memory\":[", text(none));
   std::size_t samples = 0;
   for (auto& [rank, changes] : by_rank) {

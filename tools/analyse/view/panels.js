@@ -84,7 +84,7 @@ function legend() {
 }
 
 function ledger(run, i) {
-  if (run.ledger.length === 0) return `<p class="note">${look.shown.length > 1 ? 'AB'[i] + ': ' : ''}This trace has no ledgers to hold the sums beside: it is a part of a run, or an older one.</p>`;
+  if (run.ledger.length === 0) return run.no_ledger && `<p class="note">${look.shown.length > 1 ? 'AB'[i] + ': ' : ''}${escaped(run.no_ledger)}</p>`;
   const sum = at => run.ledger.reduce((total, row) => total + row[at], 0);
   const says = run.agrees ? '<span class="good" data-agrees="true">The sums above are those of the ledgers.</span>'
     : '<span class="bad" data-agrees="false">The sums above are not those of the ledgers: the trace lacks something.</span>';
@@ -108,7 +108,9 @@ function why() {
 
 function links() {
   show('links', look.shown.map((r, i) => {
-    const l = runs[r].links, rows = l.most.map(([from, to, count, size]) => `<tr><td class="n">${from} → ${to}</td><td class="n">${count}</td><td class="n">${bytes(size)}</td></tr>`).join('');
+    const l = runs[r].links;
+    if (!l) return '';
+    const rows = l.most.map(([from, to, count, size]) => `<tr><td class="n">${from} → ${to}</td><td class="n">${count}</td><td class="n">${bytes(size)}</td></tr>`).join('');
     return `<h2>Bytes from rank to rank${look.shown.length > 1 ? ': ' + 'AB'[i] : ''}</h2><p data-sent="${l.messages} ${l.bytes}">${l.messages} messages, ${bytes(l.bytes)}, between ${l.all} pairs${l.most.length < l.all ? `; the ${l.most.length} with the most bytes:` : ''}</p>
       <div class="scroll"><table><tr><th class="n">from → to</th><th class="n">messages</th><th class="n">bytes</th></tr>${rows}</table></div>`;
   }).join(''));
