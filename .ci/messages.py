@@ -4,7 +4,8 @@
   python3 .ci/messages.py --check    fails where it is not what the sources say
 
 A message is a string literal with two words or more, of C++ that users run. Adjacent literals are one. Tests are left
-out, and so are literals in another language. Braces and printf's % stand where the program puts a value.
+out, and so are literals in another language: Python is written R"py(…)py". Braces and printf's % stand where the
+program puts a value.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def literals(text):
     """The string literals of a C++ text, as they are written; adjacent ones are one."""
     joined = None
     for token in TOKEN.finditer(text):
-        piece = token["raw"] if token["raw"] is not None else token["text"]
+        piece = "" if token["mark"] == "py" else token["raw"] if token["raw"] is not None else token["text"]
         if piece is not None:
             joined = (joined or "") + piece
         elif token["code"] and joined is not None:

@@ -49,48 +49,60 @@ std::string accelerate_config(const TrainPlan& plan, const Facts& f) {
 std::string accelerate_program(const TrainPlan& plan, const Facts& f) {
   const week25::Options3d& o = f.o;
   std::string text =
-      "import os\n\nimport torch\nfrom accelerate import Accelerator\n"
-      "from accelerate.utils import GradientAccumulationPlugin\n"
-      "from torch.utils.data import DataLoader, DistributedSampler\n\nimport gpt\n\n";
+      R"py(import os
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import GradientAccumulationPlugin
+from torch.utils.data import DataLoader, DistributedSampler
+
+import gpt
+
+)py";
   text += fmt::format(
-      "accumulation = GradientAccumulationPlugin(num_steps={}, sync_with_dataloader=False)\n"
-      "accelerator = Accelerator(gradient_accumulation_plugin=accumulation)\n"
-      "gpt.positions = gpt.positions.to(accelerator.device)\n"
-      "model = gpt.Model()\noptimizer = {})\n"
-      "sampler = DistributedSampler(gpt.Text(), 1, 0, seed=gpt.SEED)  # only for its order\n"
-      "loader = DataLoader(sampler.dataset, batch_size={}, sampler=sampler, drop_last=True)\n"
-      "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)  # each rank its own batches\n\n",
+      R"py(accumulation = GradientAccumulationPlugin(num_steps={}, sync_with_dataloader=False)
+accelerator = Accelerator(gradient_accumulation_plugin=accumulation)
+gpt.positions = gpt.positions.to(accelerator.device)
+model = gpt.Model()
+optimizer = {})
+sampler = DistributedSampler(gpt.Text(), 1, 0, seed=gpt.SEED)  # only for its order
+loader = DataLoader(sampler.dataset, batch_size={}, sampler=sampler, drop_last=True)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)  # each rank its own batches
+
+)py",
       o.microbatches, optimizer_call(f, "gpt.groups_of(model)"), f.micro);
   text +=
-      "begin = max((int(name) for name in os.listdir(\"checkpoint\")), default=0) if os.path.isdir(\"checkpoint\") "
-      "else 0\n"
-      "if begin:\n    accelerator.load_state(f\"checkpoint/{begin}\")\n";
+      R"py(begin = max((int(name) for name in os.listdir("checkpoint")), default=0) if os.path.isdir("checkpoint") else 0
+if begin:
+    accelerator.load_state(f"checkpoint/{begin}")
+)py";
   text += fmt::format("feed = gpt.batches(loader, sampler, begin * {})\n", o.microbatches);
   text += fmt::format(
-      "for step in range(begin, gpt.STEPS):\n"
-      "    for group in optimizer.param_groups:\n"
-      "        group[\"lr\"] = {} * gpt.factor(step)\n"
-      "    for _ in range({}):\n"
-      "        inputs, targets = next(feed)\n"
-      "        with accelerator.accumulate(model):  # sums gradients over ranks in the last microbatch only\n"
-      "            loss = gpt.loss_of(model(inputs), targets)\n"
-      "            accelerator.backward(loss)\n",
+      R"py(for step in range(begin, gpt.STEPS):
+    for group in optimizer.param_groups:
+        group["lr"] = {} * gpt.factor(step)
+    for _ in range({}):
+        inputs, targets = next(feed)
+        with accelerator.accumulate(model):  # sums gradients over ranks in the last microbatch only
+            loss = gpt.loss_of(model(inputs), targets)
+            accelerator.backward(loss)
+)py",
       f.r.learning_rate, o.microbatches);
   if (f.r.clip > 0 && o.zero != 1)
     text += fmt::format(
-        "            if accelerator.sync_gradients:\n"
-        "                accelerator.clip_grad_norm_(model.parameters(), {})\n",
+        R"py(            if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), {})
+)py",
         f.r.clip);
   text += fmt::format(
-      "            optimizer.step()\n            optimizer.zero_grad()\n"
-      "    mean = accelerator.reduce(loss.detach(), \"mean\")\n"
-      "    if (step + 1) % {} == 0:\n"
-      "        accelerator.print(f\"step {{step + 1}}, loss {{mean.item():.4f}} of the last microbatch\", "
-      "flush=True)\n",
+      R"py(            optimizer.step()
+            optimizer.zero_grad()
+    mean = accelerator.reduce(loss.detach(), "mean")
+    if (step + 1) % {} == 0:
+        accelerator.print(f"step {{step + 1}}, loss {{mean.item():.4f}} of the last microbatch", flush=True)
+)py",
       std::max(1, plan.log_every));
-  text += f.r.checkpoint_every > 0
-              ? fmt::format("    if (step + 1) % {} == 0 or step + 1 == gpt.STEPS:\n", f.r.checkpoint_every)
-              : "    if step + 1 == gpt.STEPS:\n";
+  text += if_it_saves(f);
   return text + "        accelerator.save_state(f\"checkpoint/{step + 1}\")\naccelerator.end_training()\n";
 }
 

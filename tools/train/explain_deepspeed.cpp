@@ -74,58 +74,73 @@ _, kept = engine.load_checkpoint("checkpoint") if os.path.isdir("checkpoint") el
 begin = kept["step"] if kept else 0
 )py";
 
+std::string deepspeed_model(const week25::Options3d& o) {
+  if (o.mesh.pp > 1)
+    return fmt::format(
+        R"py(kinds = [gpt.Embedding, *[gpt.Block] * gpt.LAYERS, gpt.Head]
+layers = [gpt.seeded(i, kind) for i, kind in enumerate(kinds)]
+model = deepspeed.pipe.PipelineModule(layers, num_stages={}, loss_fn=gpt.loss_of)
+)py",
+        o.mesh.pp);
+  if (!o.is_hybrid()) return "model = gpt.Model()\n";
+  return R"py(with deepspeed.zero.MiCS_Init(config_dict_or_path="ds_config.json"):
+    model = gpt.Model()
+with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):
+    gpt.initialise(model)  # each layer was sharded before its turn came
+)py";
+}
+
 std::string deepspeed_program(const Facts& f) {
   const week25::Options3d& o = f.o;
   const bool pipeline = o.mesh.pp > 1;
   std::string text =
-      "import os\n\nimport deepspeed\nimport torch\nimport torch.distributed as dist\n"
-      "from torch.utils.data import DataLoader, DistributedSampler\n\nimport gpt\n\n"
-      "deepspeed.init_distributed()\n";
-  if (pipeline)
-    text += fmt::format(
-        "kinds = [gpt.Embedding, *[gpt.Block] * gpt.LAYERS, gpt.Head]\n"
-        "layers = [gpt.seeded(i, kind) for i, kind in enumerate(kinds)]\n"
-        "model = deepspeed.pipe.PipelineModule(layers, num_stages={}, loss_fn=gpt.loss_of)\n",
-        o.mesh.pp);
-  else if (o.is_hybrid())
-    text +=
-        "with deepspeed.zero.MiCS_Init(config_dict_or_path=\"ds_config.json\"):\n"
-        "    model = gpt.Model()\n"
-        "with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):\n"
-        "    gpt.initialise(model)  # each layer was sharded before its turn came\n";
-  else
-    text += "model = gpt.Model()\n";
+      R"py(import os
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+import gpt
+
+deepspeed.init_distributed()
+)py";
+  text += deepspeed_model(o);
   text +=
-      "engine, *_ = deepspeed.initialize(\n"
-      "    model=model, model_parameters=gpt.groups_of(model), config=\"ds_config.json\"\n)\n"
-      "gpt.positions = gpt.positions.to(engine.device)\n"
-      "text = gpt.Text()\n";
+      R"py(engine, *_ = deepspeed.initialize(
+    model=model, model_parameters=gpt.groups_of(model), config="ds_config.json"
+)
+gpt.positions = gpt.positions.to(engine.device)
+text = gpt.Text()
+)py";
   text += pipeline ? "replicas, replica = engine.dp_world_size, engine.grid.get_data_parallel_rank()\n"
                    : "replicas, replica = dist.get_world_size(), dist.get_rank()\n";
   text += fmt::format(
-      "sampler = DistributedSampler(text, replicas, replica, seed=gpt.SEED, drop_last=True)\n"
-      "loader = DataLoader(text, batch_size={}, sampler=sampler, drop_last=True)\n",
+      R"py(sampler = DistributedSampler(text, replicas, replica, seed=gpt.SEED, drop_last=True)
+loader = DataLoader(text, batch_size={}, sampler=sampler, drop_last=True)
+)py",
       f.micro);
   text += kLoop;
-  text += fmt::format("feed = gpt.batches(loader, sampler, begin * {})\nfor step in range(begin, gpt.STEPS):\n",
+  text += fmt::format(R"py(feed = gpt.batches(loader, sampler, begin * {})
+for step in range(begin, gpt.STEPS):
+)py",
                       o.microbatches);
   text += pipeline ? "    engine.train_batch(data_iter=feed)  # all microbatches, and a step of the optimizer\n"
                    : fmt::format(
-                         "    for _ in range({}):\n"
-                         "        inputs, targets = (x.to(engine.device) for x in next(feed))\n"
-                         "        loss = gpt.loss_of(engine(inputs), targets)\n"
-                         "        engine.backward(loss)\n"
-                         "        engine.step()  # steps the optimizer after the last\n"
-                         "    if dist.get_rank() == 0:\n"
-                         "        print(f\"step {{step + 1}}, loss {{loss.item():.4f}} of rank 0's last microbatch\", "
-                         "flush=True)\n",
+                         R"py(    for _ in range({}):
+        inputs, targets = (x.to(engine.device) for x in next(feed))
+        loss = gpt.loss_of(engine(inputs), targets)
+        engine.backward(loss)
+        engine.step()  # steps the optimizer after the last
+    if dist.get_rank() == 0:
+        print(f"step {{step + 1}}, loss {{loss.item():.4f}} of rank 0's last microbatch", flush=True)
+)py",
                          o.microbatches);
-  text += f.r.checkpoint_every > 0
-              ? fmt::format("    if (step + 1) % {} == 0 or step + 1 == gpt.STEPS:\n", f.r.checkpoint_every)
-              : "    if step + 1 == gpt.STEPS:\n";
+  text += if_it_saves(f);
   return text +
-         "        engine.save_checkpoint(\"checkpoint\", client_state={\"step\": step + 1})\n"
-         "dist.destroy_process_group()\n";
+         R"py(        engine.save_checkpoint("checkpoint", client_state={"step": step + 1})
+dist.destroy_process_group()
+)py";
 }
 
 }  // namespace

@@ -103,13 +103,16 @@ void add_parallelism(Launch& launch, const week25::Options3d& o) {
 /// Numbers instead of words, which its NullTokenizer reads.
 std::string prepare_file(const TrainPlan& plan) {
   return fmt::format(
-      "# The bytes of a text, as lines of JSON of numbers. The last one ends a document.\n"
-      "import json\nimport os\n\n"
-      "with open(os.environ.get(\"TEXT\", {}), \"rb\") as file:\n"
-      "    text = file.read()\n"
-      "with open(\"text.jsonl\", \"w\") as lines:\n"
-      "    for first in range(0, len(text), 100000):\n"
-      "        lines.write(json.dumps({{\"text\": \" \".join(map(str, text[first : first + 100000]))}}) + \"\\n\")\n",
+      R"py(# The bytes of a text, as lines of JSON of numbers. The last one ends a document.
+import json
+import os
+
+with open(os.environ.get("TEXT", {}), "rb") as file:
+    text = file.read()
+with open("text.jsonl", "w") as lines:
+    for first in range(0, len(text), 100000):
+        lines.write(json.dumps({{"text": " ".join(map(str, text[first : first + 100000]))}}) + "\n")
+)py",
       Json::of(std::string_view(text_file(plan))).dump());
 }
 

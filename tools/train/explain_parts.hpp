@@ -38,6 +38,8 @@ Explanation::File gpt_file(const TrainPlan& plan);
 std::string optimizer_call(const Facts& facts, const char* parameters);
 /// Which device is this rank's: `kind` and `device`.
 std::string place_lines();
+/// The condition, in the loop over steps, for saving a checkpoint: every --checkpoint-every steps, and after the last.
+std::string if_it_saves(const Facts& facts);
 /// ds_config.json.
 Explanation::File deepspeed_config(const TrainPlan& plan);
 

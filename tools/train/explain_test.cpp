@@ -125,6 +125,18 @@ TEST(ExplainAs, DeepSpeedsFileIsJsonAndItsBatchIsOurs) {
     }
 }
 
+TEST(ExplainAs, TheModelsFileHasTheRunsNumbers) {
+  TrainRequest options = meshed(2, 1, 1);
+  options.model = "tiny-llama";
+  options.steps = 7;
+  const std::string text = file_of(explain_as("torchrun", make_plan(options, 0)), "gpt.py");
+  expect_all(text,
+             {"# The model and the text: put your own here.\nimport itertools\n",
+              "\nfrom torch import nn\n\nTEXT = ", "\nRMS_NORM, SWIGLU, BIAS, ROPE_BASE = True, True, False, 500000\n",
+              "\nSTEPS, WARMUP, WEIGHT_DECAY, SEED = 7, ", "\n\npositions = torch.arange(SEQUENCE)"});
+  expect_none(text.substr(text.find("SEED = 7") + 1), {"SEED = "});
+}
+
 TEST(ExplainAs, MegatronsLine) {
   TrainRequest options = meshed(2, 2, 2);
   options.layers = 8;

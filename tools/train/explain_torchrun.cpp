@@ -36,40 +36,53 @@ bool with_fsdp(const Facts& f) {
   return o.data_ranks() > 1 && f.r.outer_steps == 0 && (o.zero >= 2 || o.mesh.tp > 1 || (o.zero == 1 && o.mesh.pp > 1));
 }
 
+/// Which parts of each block are sharded how.
+std::string tensor_parallel(const week25::Options3d& o) {
+  const char* rows = o.sequence_parallel ? "RowwiseParallel(output_layouts=Shard(1))" : "RowwiseParallel()";
+  std::string text =
+      R"py(    plan = {name: ColwiseParallel() for name in ("attention.q", "attention.k", "attention.v", "mlp.up", "mlp.gate")}
+)py";
+  text += fmt::format("    plan |= {{name: {} for name in (\"attention.projection\", \"mlp.down\")}}\n", rows);
+  if (o.sequence_parallel)
+    text +=
+        R"py(    whole = {"input_layouts": Shard(1), "desired_input_layouts": Replicate()}
+    plan |= {name: PrepareModuleInput(**whole) for name in ("attention", "mlp")}
+    plan |= {name: SequenceParallel() for name in ("norm1", "norm2")}
+)py";
+  text +=
+      R"py(    for block in blocks.values():
+        names = dict(block.named_modules())
+        parallelize_module(block, mesh["tp"], {n: how for n, how in plan.items() if names.get(n)})
+)py";
+  if (o.sequence_parallel)
+    text +=
+        R"py(    if part.embedding:
+        shard = PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Shard(1))
+        parallelize_module(part, mesh["tp"], {"embedding": shard})
+    if part.head:
+        ends = {"norm": SequenceParallel(), "linear": PrepareModuleInput(**whole, use_local_output=True)}
+        parallelize_module(part.head, mesh["tp"], ends)
+)py";
+  return text;
+}
+
 /// What a part of the model goes through. `part` and its blocks are wrapped in place.
 std::string wrapped_model(const Facts& f) {
   const TrainRequest& r = f.r;
   const week25::Options3d& o = f.o;
-  std::string text = "def parallel(part):\n    part.to(device)\n    blocks = part.blocks\n";
-  if (o.mesh.tp > 1) {
-    const char* rows = o.sequence_parallel ? "RowwiseParallel(output_layouts=Shard(1))" : "RowwiseParallel()";
-    text +=
-        "    plan = {name: ColwiseParallel() for name in (\"attention.q\", \"attention.k\", \"attention.v\", "
-        "\"mlp.up\", \"mlp.gate\")}\n";
-    text += fmt::format("    plan |= {{name: {} for name in (\"attention.projection\", \"mlp.down\")}}\n", rows);
-    if (o.sequence_parallel)
-      text +=
-          "    whole = {\"input_layouts\": Shard(1), \"desired_input_layouts\": Replicate()}\n"
-          "    plan |= {name: PrepareModuleInput(**whole) for name in (\"attention\", \"mlp\")}\n"
-          "    plan |= {name: SequenceParallel() for name in (\"norm1\", \"norm2\")}\n";
-    text +=
-        "    for block in blocks.values():\n"
-        "        names = dict(block.named_modules())\n"
-        "        parallelize_module(block, mesh[\"tp\"], {n: how for n, how in plan.items() if names.get(n)})\n";
-    if (o.sequence_parallel)
-      text +=
-          "    if part.embedding:\n"
-          "        shard = PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Shard(1))\n"
-          "        parallelize_module(part, mesh[\"tp\"], {\"embedding\": shard})\n"
-          "    if part.head:\n"
-          "        ends = {\"norm\": SequenceParallel(), \"linear\": PrepareModuleInput(**whole, "
-          "use_local_output=True)}\n"
-          "        parallelize_module(part.head, mesh[\"tp\"], ends)\n";
-  }
+  std::string text = R"py(def parallel(part):
+    part.to(device)
+    blocks = part.blocks
+)py";
+  if (o.mesh.tp > 1) text += tensor_parallel(o);
   if (o.recompute == week22::Recompute::full)
-    text += "    for i, block in blocks.items():\n        blocks[i] = checkpoint_wrapper(block)\n";
+    text += R"py(    for i, block in blocks.items():
+        blocks[i] = checkpoint_wrapper(block)
+)py";
   if (o.recompute == week22::Recompute::selective)
-    text += "    for block in blocks.values():\n        block.attention = checkpoint_wrapper(block.attention)\n";
+    text += R"py(    for block in blocks.values():
+        block.attention = checkpoint_wrapper(block.attention)
+)py";
   if (with_fsdp(f)) {
     const std::string policy =
         f.half || f.brain
@@ -82,7 +95,10 @@ std::string wrapped_model(const Facts& f) {
     text +=
         fmt::format("    how = {{\"mesh\": {}, \"reshard_after_forward\": {}{}}}\n",
                     o.is_hybrid() ? "mesh[\"replicate\", \"shard\"]" : "data", o.zero == 3 ? "True" : "False", policy);
-    if (r.wrap != "model") text += "    for block in blocks.values():\n        fully_shard(block, **how)\n";
+    if (r.wrap != "model")
+      text += R"py(    for block in blocks.values():
+        fully_shard(block, **how)
+)py";
     return text + "    return fully_shard(part, **how)\n";
   }
   if (o.data_ranks() == 1 || r.outer_steps > 0) return text + "    return part\n";
@@ -122,10 +138,10 @@ std::string model_lines(const Facts& f) {
     text += o.schedule == "zb-v" ? "mine = [stage, parts - 1 - stage]\n"
                                  : fmt::format("mine = list(range(stage, parts, {}))\n", pp);
     text +=
-        "cuts = [gpt.LAYERS * i // parts for i in range(parts + 1)]\n"
-        "model = torch.nn.ModuleDict({f\"part{i}\": parallel(gpt.Model(cuts[i], cuts[i + 1])) for i in mine})\n"
-        "stages = [PipelineStage(model[f\"part{i}\"], i, parts, device, group=mesh[\"pp\"].get_group()) for i in "
-        "mine]\n";
+        R"py(cuts = [gpt.LAYERS * i // parts for i in range(parts + 1)]
+model = torch.nn.ModuleDict({f"part{i}": parallel(gpt.Model(cuts[i], cuts[i + 1])) for i in mine})
+stages = [PipelineStage(model[f"part{i}"], i, parts, device, group=mesh["pp"].get_group()) for i in mine]
+)py";
     text += fmt::format("pipeline = {}({}, n_microbatches={}, loss_fn={})\n", schedule_class(o),
                         takes_one_stage(o) ? "stages[0]" : "stages", microbatches_there(o),
                         o.loss_scale ? "lambda y, t: scaler.scale(gpt.loss_of(y, t))" : "gpt.loss_of");
@@ -142,10 +158,11 @@ std::string model_lines(const Facts& f) {
 std::string data_lines(const Facts& f) {
   const week25::Options3d& o = f.o;
   return fmt::format(
-      "replicas, replica = {}\n"
-      "text = gpt.Text()\n"
-      "sampler = DistributedSampler(text, replicas, replica, seed=gpt.SEED, drop_last=True)\n"
-      "loader = DataLoader(text, batch_size={}, sampler=sampler, drop_last=True)\n",
+      R"py(replicas, replica = {}
+text = gpt.Text()
+sampler = DistributedSampler(text, replicas, replica, seed=gpt.SEED, drop_last=True)
+loader = DataLoader(text, batch_size={}, sampler=sampler, drop_last=True)
+)py",
       o.cp == 1 ? "data.size(), data.get_local_rank()" : "mesh[\"dp\"].size(), mesh[\"dp\"].get_local_rank()",
       o.mesh.pp == 1 ? f.micro : f.micro * static_cast<std::size_t>(o.microbatches));
 }
@@ -197,14 +214,18 @@ std::string clip_lines(const Facts& f) {
   const week25::Options3d& o = f.o;
   if (f.r.clip <= 0 || (o.mesh.tp == 1 && o.mesh.pp == 1)) return "";
   std::string text =
-      "\n\ndef clip(most):  # clip_grad_norm_ wants tensors of one mesh\n"
-      "    gradients = [p.grad for p in model.parameters() if p.grad is not None]\n"
-      "    norms = [torch.linalg.vector_norm(g) for g in gradients]\n"
-      "    squared = sum((n.full_tensor() if isinstance(n, DTensor) else n) ** 2 for n in norms)\n";
+      R"py(
+
+def clip(most):  # clip_grad_norm_ wants tensors of one mesh
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norms = [torch.linalg.vector_norm(g) for g in gradients]
+    squared = sum((n.full_tensor() if isinstance(n, DTensor) else n) ** 2 for n in norms)
+)py";
   if (o.mesh.pp > 1) text += "    dist.all_reduce(squared, group=mesh[\"pp\"].get_group())\n";
   return text +
-         "    for gradient in gradients:\n        gradient.mul_(torch.clamp(most / (squared.sqrt() + 1e-6), "
-         "max=1).item())\n";
+         R"py(    for gradient in gradients:
+        gradient.mul_(torch.clamp(most / (squared.sqrt() + 1e-6), max=1).item())
+)py";
 }
 
 /// Forward and backward of all microbatches. Leaves their mean loss in `loss`.
@@ -217,9 +238,10 @@ std::string passes(const Facts& f) {
   std::string text = "    loss = torch.zeros((), device=device)\n";
   if (o.mesh.pp > 1) {
     text +=
-        "    inputs, targets = (x.to(device) for x in next(feed))\n"
-        "    losses = []\n"
-        "    ends = {\"target\": targets, \"losses\": losses} if parts - 1 in mine else {}\n";
+        R"py(    inputs, targets = (x.to(device) for x in next(feed))
+    losses = []
+    ends = {"target": targets, "losses": losses} if parts - 1 in mine else {}
+)py";
     text += cast.empty() ? "    " : "    " + cast + "        ";
     text += "pipeline.step(*([inputs] if 0 in mine else []), **ends)\n";
     return text + "    for one in losses:\n        loss += one.detach() / len(losses)" +
@@ -251,11 +273,14 @@ std::string loop_lines(const TrainPlan& plan, const Facts& f) {
   const TrainRequest& r = f.r;
   const week25::Options3d& o = f.o;
   std::string text = fmt::format(
-      "\n\nbegin = load()\n"
-      "feed = gpt.batches(loader, sampler, begin{})\n"
-      "for step in range(begin, gpt.STEPS):\n"
-      "    for group in optimizer.param_groups:\n"
-      "        group[\"lr\"] = {} * gpt.factor(step)\n",
+      R"py(
+
+begin = load()
+feed = gpt.batches(loader, sampler, begin{})
+for step in range(begin, gpt.STEPS):
+    for group in optimizer.param_groups:
+        group["lr"] = {} * gpt.factor(step)
+)py",
       o.mesh.pp == 1 ? fmt::format(" * {}", o.microbatches) : "", r.learning_rate);
   text += passes(f);
   if (r.clip > 0) {
@@ -267,19 +292,25 @@ std::string loop_lines(const TrainPlan& plan, const Facts& f) {
   text += o.loss_scale ? "    scaler.step(optimizer)\n    scaler.update()\n" : "    optimizer.step()\n";
   text += "    optimizer.zero_grad()\n";
   text += fmt::format(
-      "    dist.all_reduce(loss)  # the same on all ranks of a replica, and with a pipeline on one stage of it\n"
-      "    if rank == 0 and (step + 1) % {} == 0:\n"
-      "        print(f\"step {{step + 1}}, loss {{loss.item() / {}:.4f}}\", flush=True)\n",
+      R"py(    dist.all_reduce(loss)  # the same on all ranks of a replica, and with a pipeline on one stage of it
+    if rank == 0 and (step + 1) % {} == 0:
+        print(f"step {{step + 1}}, loss {{loss.item() / {}:.4f}}", flush=True)
+)py",
       std::max(1, plan.log_every), plan.run.ranks / o.mesh.pp);
-  text += r.checkpoint_every > 0
-              ? fmt::format("    if (step + 1) % {} == 0 or step + 1 == gpt.STEPS:\n", r.checkpoint_every)
-              : "    if step + 1 == gpt.STEPS:\n";
-  return text + "        save(step + 1)\ndist.destroy_process_group()  # everybody arrives here\n";
+  text += if_it_saves(f);
+  return text + R"py(        save(step + 1)
+dist.destroy_process_group()  # everybody arrives here
+)py";
 }
 
 std::string imports(const Facts& f) {
   const week25::Options3d& o = f.o;
-  std::string text = "import datetime\nimport os\n\nimport torch\nimport torch.distributed as dist\n";
+  std::string text = R"py(import datetime
+import os
+
+import torch
+import torch.distributed as dist
+)py";
   const auto from = [&](bool so, const char* module, const char* names) {
     if (so) text += fmt::format("from torch.{} import {}\n", module, names);
   };
@@ -304,7 +335,11 @@ std::string imports(const Facts& f) {
                              "RowwiseParallel,\n    SequenceParallel,\n    parallelize_module,\n)"
                            : "ColwiseParallel, RowwiseParallel, parallelize_module");
   from(ddp, "nn.parallel", "DistributedDataParallel");
-  text += "from torch.utils.data import DataLoader, DistributedSampler\n\nimport gpt\n\n";
+  text += R"py(from torch.utils.data import DataLoader, DistributedSampler
+
+import gpt
+
+)py";
   return text;
 }
 
@@ -314,10 +349,11 @@ Explanation as_torchrun(const TrainPlan& plan) {
   const Facts f = facts_of(plan);
   const week25::Options3d& o = f.o;
   Explanation e{{gpt_file(plan)}, torchrun(plan, "train.py"), common_differences(f)};
-  std::string text = imports(f) + place_lines() +
-                     "dist.init_process_group(\"nccl\" if kind == \"cuda\" else \"gloo\", "
-                     "timeout=datetime.timedelta(minutes=10))\n"
-                     "rank = dist.get_rank()\n";
+  std::string text =
+      imports(f) + place_lines() +
+      R"py(dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=datetime.timedelta(minutes=10))
+rank = dist.get_rank()
+)py";
   text += mesh_line(o) + "gpt.positions = gpt.positions.to(device)\n";
   if (o.loss_scale)
     text += fmt::format("scaler = torch.amp.GradScaler(kind, init_scale={}, growth_interval={})\n", *o.loss_scale,

@@ -1,0 +1,15 @@
+# lockstep_embed(parts.cpp lockstep::view Html:view.html Css:view.css): writes parts.cpp, in the build's folder of this one,
+# with the text of each file: `extern const char* const kHtml`. The files stay readable here, and other tools check them.
+function(lockstep_embed source namespace)
+  set(parts "namespace ${namespace} {\n")
+  foreach(part IN LISTS ARGN)
+    string(REPLACE ":" ";" part ${part})
+    list(GET part 0 name)
+    list(GET part 1 file)
+    file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${file} text)
+    string(APPEND parts "extern const char* const k${name};\nconst char* const k${name} = R\"lockstep(${text})lockstep\";\n")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  endforeach()
+  string(APPEND parts "}  // namespace ${namespace}\n")
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${source} CONTENT "@parts@" @ONLY)
+endfunction()
