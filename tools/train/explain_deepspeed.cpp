@@ -176,6 +176,12 @@ Explanation as_deepspeed(const TrainPlan& plan) {
   const auto say = [&](bool so, const std::string& sentence) {
     if (so) e.differs.push_back(sentence);
   };
+  // deepspeed/runtime/lr_schedules.py: WarmupCosineLR counts from −1, and steps after the optimizer.
+  say(true,
+      "--warmup: DeepSpeed's rate is two steps late. It is 0 in the first two steps, and in a later step of the "
+      "warm-up "
+      "that of our step two before. After the warm-up it is ours.");
+  say(f.r.warmup < 2, fmt::format("--warmup {}: DeepSpeed warms up for at least two steps.", f.r.warmup));
   say(o.mesh.tp > 1, fmt::format("--tp {}: DeepSpeed takes tensor parallelism from the model (Megatron's mpu), not "
                                  "from this file; this run is without.",
                                  o.mesh.tp));

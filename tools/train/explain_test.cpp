@@ -125,6 +125,16 @@ TEST(ExplainAs, DeepSpeedsFileIsJsonAndItsBatchIsOurs) {
     }
 }
 
+TEST(ExplainAs, DeepSpeedsWarmUpIsLate) {
+  TrainRequest options = meshed(2, 1, 1);
+  expect_all(text_of("deepspeed", options),
+             {"\"warmup_num_steps\": 100", "--warmup: DeepSpeed's rate is two steps late"});
+  expect_none(text_of("deepspeed", options), {"for at least two steps"});
+  options.warmup = 0;
+  expect_all(text_of("deepspeed", options),
+             {"\"warmup_num_steps\": 2", "--warmup 0: DeepSpeed warms up for at least two"});
+}
+
 TEST(ExplainAs, TheModelsFileHasTheRunsNumbers) {
   TrainRequest options = meshed(2, 1, 1);
   options.model = "tiny-llama";
