@@ -28,6 +28,7 @@
 #include "bench/programs/library_all_reduce.hpp"
 #include "bench/programs/pipelined_all_reduce.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/nccl_columns.hpp"
 #include "common/arithmetic.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/nearest.hpp"
@@ -313,12 +314,29 @@ void Contest::print_crossovers() const {
   fmt::print("  {}: {}\n", std::string_view(backend_name()) == "sim" ? "simulated" : "measured", measured);
 }
 
+/// --columns nccl.
+void beside_nccl_tests(Bench& bench, const std::vector<std::uint64_t>& sizes) {
+  std::vector<NcclTable> tables;
+  std::vector<std::unique_ptr<Contest>> contests;
+  for (const int ranks : bench.ranks()) {
+    NcclTable table{"all_reduce", ranks, bench.run_options(ranks).machine};
+    if (has_nccl()) contests.push_back(std::make_unique<Contest>(bench, ranks, 0, std::vector<std::string>{"library"}));
+    for (const std::uint64_t size : sizes) {
+      const std::uint64_t bytes = 4 * f32_elements(size);
+      table.lines.push_back({bytes, library_all_reduce_seconds(table.machine, ranks, static_cast<double>(bytes))});
+      if (has_nccl()) contests.back()->add_size(bench, bytes);
+    }
+    tables.push_back(std::move(table));
+  }
+  run_and_print(bench, tables);
+}
+
 }  // namespace
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
   using namespace lockstep;
-  std::string bytes = "1KiB:16MiB";
+  std::string bytes = "1KiB:16MiB", columns;
   std::vector<std::string> names;
   int per_node = 0;
   auto declare = [&](CommandLine& line) {
@@ -329,8 +347,11 @@ int main(int argc, char** argv) {
         "or NCCL's own), gloo (on MPI, where it is installed), auto (the fastest of ours by the machine file, not "
         "NCCL's choice), all (except auto, and pipelined without MPI); separate several with commas; default all");
     line.add("--ranks-per-node", per_node, "for hierarchical; default: as in the machine file; without --machine all");
+    line.add("--columns", columns, bench::kColumnsHelp);
+    line.exclude("--columns", {"--algorithm", "--ranks-per-node"});
   };
   const auto body = [&](bench::Bench& bench) {
+    if (bench::wants_nccl_columns(bench, columns)) return bench::beside_nccl_tests(bench, parse_byte_sizes(bytes));
     std::vector<std::unique_ptr<bench::Contest>> contests;
     std::string thresholds;
     for (int ranks : bench.ranks()) {

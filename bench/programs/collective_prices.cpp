@@ -18,6 +18,13 @@ std::vector<Hop> shift(int ranks, int distance) {
   return round;
 }
 
+std::vector<Hop> all_pairs(int ranks) {
+  std::vector<Hop> all;
+  for (int distance = 1; distance < ranks; ++distance)
+    for (const Hop& hop : shift(ranks, distance)) all.push_back(hop);
+  return all;
+}
+
 std::vector<Hop> chain_links(int ranks) {
   std::vector<Hop> round;
   for (int r = 0; r + 1 < ranks; ++r) round.push_back({r, r + 1});
@@ -128,10 +135,11 @@ int best_segments(const CollectivePrices& prices, int ranks, double bytes) {
 }
 
 double direct_seconds(const CollectivePrices& prices, int ranks, double bytes) {
-  std::vector<Hop> all;
-  for (int distance = 1; distance < ranks; ++distance)
-    for (const Hop& hop : shift(ranks, distance)) all.push_back(hop);
-  return std::max(round_seconds(prices, all, bytes / ranks), copy_seconds(prices, bytes / ranks));
+  return std::max(round_seconds(prices, all_pairs(ranks), bytes / ranks), copy_seconds(prices, bytes / ranks));
+}
+
+double all_to_all_floor_seconds(const Machine& machine, int ranks, double bytes) {
+  return busiest_port(machine, all_pairs(ranks), bytes / ranks);
 }
 
 double pairwise_seconds(const CollectivePrices& prices, int ranks, double bytes) {

@@ -19,6 +19,8 @@
 #include "bench/programs/collective_prices.hpp"
 #include "bench/programs/library_collectives.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/nccl_columns.hpp"
+#include "common/runtime/machine/library.hpp"
 #include "common/support/stats/bus_factor.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/numbers.hpp"
@@ -67,7 +69,7 @@ std::vector<Priced> algorithms_of(Collective collective, int segments) {
 }
 
 struct CollectiveOptions {
-  std::string bytes = "1KiB:16MiB";
+  std::string bytes = "1KiB:16MiB", columns;
   std::vector<std::string> collectives, algorithms;
   int segments = 0;
 };
@@ -133,10 +135,12 @@ class Collectives {
       const double copied = static_cast<double>(elements) * bus_factor(name_of(collective), ranks_);
       contenders.push_back(copying("memory_copy", static_cast<std::size_t>(copied)));
     }
+    const bool has_floor = machine_ && collective == Collective::all_to_all;
+    const double floor = has_floor ? all_to_all_floor_seconds(*machine_, ranks_, bytes) : 0;
     bench.add(fmt::format("{}/{} ranks/{}", name_of(collective), ranks_, format_bytes(bytes)),
               bench.run_options(ranks_), contenders,
               [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-                finish(collective, chosen, bytes, group, i, row);
+                finish(collective, chosen, bytes, floor, group, i, row);
               });
     return true;
   }
@@ -156,12 +160,13 @@ class Collectives {
     return contender;
   }
 
-  void finish(Collective collective, const std::vector<Priced>& chosen, double bytes,
+  void finish(Collective collective, const std::vector<Priced>& chosen, double bytes, double floor,
               const std::vector<Measurement>& group, std::size_t i, Row& row) const {
     row.set("collective", name_of(collective)).set("bytes", static_cast<std::uint64_t>(bytes));
     const double bandwidth = bytes / group[i].seconds.value;
     row.set("algbw_gb_per_s", bandwidth / 1e9);
     row.set("busbw_gb_per_s", bandwidth * bus_factor(name_of(collective), ranks_) / 1e9);
+    if (floor > 0 && i < chosen.size()) row.set("floor_seconds", floor);
     if (yardstick_) set_comparisons(row, group, i);
     if (i < chosen.size() && chosen[i].segments > 0) row.set("segments", chosen[i].segments);
   }
@@ -173,8 +178,27 @@ class Collectives {
   CollectivePrices prices_;
 };
 
+/// What NCCL is expected to take; of an all-to-all, which it leaves to sends and receives, the floor.
+std::vector<NcclTable> nccl_tables(const Bench& bench, const CollectiveOptions& o) {
+  std::vector<NcclTable> all;
+  for (const int ranks : bench.ranks())
+    for (const Collective collective : all_collectives()) {
+      if (!wanted(name_of(collective), o.collectives) || collective == Collective::broadcast) continue;
+      const bool floor = collective == Collective::all_to_all;
+      NcclTable table{name_of(collective), ranks, bench.run_options(ranks).machine, floor};
+      for (const std::uint64_t size : parse_byte_sizes(o.bytes)) {
+        const std::uint64_t bytes = 4 * divisible_elements(size, ranks);
+        const auto size_of_all = static_cast<double>(bytes);
+        table.lines.push_back({bytes, floor ? all_to_all_floor_seconds(table.machine, ranks, size_of_all)
+                                            : library_gather_seconds(table.machine, ranks, size_of_all)});
+      }
+      all.push_back(std::move(table));
+    }
+  if (all.empty()) throw Error(Verdict::usage, "--columns nccl: there is no prediction of NCCL's broadcast");
+  return all;
+}
+
 void add_all(Bench& bench, const CollectiveOptions& o, std::vector<std::unique_ptr<Collectives>>& all) {
-  check_names(o);
   bool any = false;
   for (const int ranks : bench.ranks()) {
     all.push_back(std::make_unique<Collectives>(bench, o, ranks));
@@ -201,11 +225,19 @@ int main(int argc, char** argv) {
              "ring (reduce_scatter and all_gather), star, tree, chain (broadcast), direct, pairwise ("
              "all_to_all), library (MPI's or NCCL's own); separate several with commas; default all");
     line.add("--segments", o.segments, "segments of the chain; default 0: the number predicted to be fastest");
+    line.add("--columns", o.columns, bench::kColumnsHelp);
+    line.exclude("--columns", {"--algorithm", "--segments"});
   };
   const auto body = [&](bench::Bench& bench) {
     std::vector<std::unique_ptr<bench::Collectives>> all;
-    bench::add_all(bench, o, all);
-    bench.run();
+    std::vector<bench::NcclTable> tables;
+    bench::check_names(o);
+    if (bench::wants_nccl_columns(bench, o.columns)) {
+      tables = bench::nccl_tables(bench, o);
+      o.algorithms = {"library"};
+    }
+    if (tables.empty() || bench::has_nccl()) bench::add_all(bench, o, all);
+    bench::run_and_print(bench, tables);
   };
   return bench::bench_main("collectives", "Collectives other than all-reduce: time, bandwidth and prediction.", argc,
                            argv, declare, body);

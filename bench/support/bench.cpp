@@ -66,6 +66,8 @@ std::string rate_of(const Row& row) {
     text = format_bandwidth(bandwidth * 1e9);
     if (std::isfinite(library) && library != 1) text += fmt::format(", {:.2f} × the library's", library);
     if (std::isfinite(gloo) && gloo != 1) text += fmt::format(", {:.2f} × Gloo's", gloo);
+    const double floor = number(row, "floor_seconds") / number(row, "seconds");
+    if (std::isfinite(floor)) text += fmt::format(", {:.0f}% of a perfect network's", 100 * floor);
     return text;
   }
   if (std::isfinite(tokens)) text = fmt::format("{:.0f} tokens/s  ", tokens);

@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,49 @@ TEST_F(BenchProgram, RowsHoldWhatTheDocumentationSays) {
   EXPECT_TRUE(read(file("a.csv")).starts_with("backend,machine,"));
 }
 
+/// The last number of each line of a table, by the first.
+std::map<std::uint64_t, double> busbw_by_size(const std::string& table) {
+  std::map<std::uint64_t, double> found;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty() && line[0] != '#') found[std::stoull(line)] = std::stod(line.substr(line.rfind(' ')));
+  return found;
+}
+
+TEST_F(BenchProgram, ColumnsOfNcclTestsAreNearWhatOthersPublished) {
+  // The other sizes than those that the machine files' curves were taken from.
+  for (const char* name : {"nccl-8xa100", "nccl-8xh200"}) {
+    const Json published =
+        Json::parse(read(LOCKSTEP_SOURCE_DIR "/bench/published/predict/" + std::string(name) + ".json"));
+    std::string sizes;
+    for (const Json& row : published.at("rows"))
+      sizes += (sizes.empty() ? "" : ",") + std::to_string(row[0].get<std::uint64_t>());
+    const std::string machine = published.at("machine");
+    EXPECT_EQ(start("--machine " + machine + " --ranks 8 --columns nccl --bytes " + sizes), 0) << err_;
+    const auto printed = busbw_by_size(out_);
+    EXPECT_EQ(printed.size(), 10U) << out_;
+    for (const Json& row : published.at("rows")) {
+      const std::uint64_t bytes = row[0].get<std::uint64_t>();
+      EXPECT_NEAR(printed.at(bytes) / row[1].get<double>(), 1, 0.21) << bytes << " bytes on " << machine;
+    }
+    const bool switch_adds = out_.find("the switch adds (NVLS)") != std::string::npos;
+    EXPECT_EQ(switch_adds, machine == "dgx-h200") << out_;
+  }
+}
+
+TEST_F(BenchProgram, ColumnsOfNcclTestsSayWhyBusbwExceedsTheLinks) {
+  EXPECT_EQ(start("--machine dgx-a100-100gbe --ranks 16 --columns nccl --bytes 1GiB"), 0) << err_;
+  for (const char* part :
+       {"# all_reduce_perf on 16 ranks of dgx-a100-100gbe: rings and trees", "trees connect two nodes",
+        "#       size         count      type   redop    root     time   algbw   busbw\n",
+        "  1073741824     268435456     float     sum      -1    89"})
+    EXPECT_NE(out_.find(part), std::string::npos) << part << " is not in\n" << out_;
+  EXPECT_EQ(start("--machine dgx-h100 --ranks 8 --columns nccl --bytes 8,32KiB"), 0) << err_;
+  EXPECT_NE(out_.find("smaller sizes than 32 KiB"), std::string::npos) << out_;
+  EXPECT_EQ(start("--machine dgx-a100-100gbe --ranks 24 --columns nccl --bytes 1GiB"), 0) << err_;
+  EXPECT_EQ(out_.find("trees connect"), std::string::npos) << "three nodes send it twice: " << out_;
+}
+
 TEST_F(BenchProgram, TwoRunsGiveTheSameVirtualTimes) {
   auto times = [&] {
     EXPECT_EQ(start("--ranks 7 --machine pcie-box-10gbe --bytes 1KiB:64KiB --json " + file("b.json")), 0) << err_;
@@ -66,7 +110,8 @@ TEST_F(BenchProgram, BadInputIsOneSentenceAndNothingIsWritten) {
   for (const char* arguments :
        {"--ranks -1", "--ranks two", "--ranks 0", "--ranks 1,x", "--machine dgx-h10", "--machine dgx-a100 --ranks 9",
         "--algorithm rnig", "--bytes 64k", "--bytes 6", "--bytes 0", "--samples 0", "--rank 3", "--emulate laptop",
-        "surplus", "--ranks 4 --ranks-per-node 3", "--ranks 4 --ranks-per-node -2"}) {
+        "surplus", "--columns nvcc", "--columns nccl --ranks 1", "--ranks 4 --ranks-per-node 3",
+        "--ranks 4 --ranks-per-node -2"}) {
     expect_refused(start(arguments + json_file), arguments);
   }
   EXPECT_EQ(start("--json /nowhere/x.json"), 2);

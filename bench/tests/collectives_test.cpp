@@ -220,6 +220,39 @@ TEST_F(CollectivesProgram, OnOneLargeArrayTheChainBeatsTheTreeAndTheTreeTheStar)
   EXPECT_LT(number_of(small[0], "seconds"), number_of(small[1], "seconds")) << "few messages one after the other";
 }
 
+TEST_F(CollectivesProgram, NoAllToAllIsFasterThanAPerfectNetwork) {
+  // Within a node each GPU sends (p − 1)/p of the array. Where 8 GPUs share a port, it carries what leaves their node.
+  const std::map<std::string, double> floors{{"--machine dgx-a100 --ranks 8", 7.0 / 8 / 235e9},
+                                             {"--machine dgx-a100-10gbe --ranks 16", 8.0 * 8 / 16 / 1.177e9}};
+  for (const auto& [where, per_byte] : floors)
+    for (const Json& row : rows(where + " --bytes 64MiB --collective all_to_all,all_gather --phantom")) {
+      EXPECT_EQ(row.contains("floor_seconds"), row.at("collective") == "all_to_all") << row;
+      if (!row.contains("floor_seconds")) continue;
+      EXPECT_NEAR(number_of(row, "floor_seconds") / (per_byte * number_of(row, "bytes")), 1, 1e-12) << row;
+      EXPECT_GE(number_of(row, "seconds"), number_of(row, "floor_seconds")) << row;
+      EXPECT_LT(number_of(row, "seconds"), 1.1 * number_of(row, "floor_seconds")) << row;
+    }
+  EXPECT_NE(out_.find("% of a perfect network's"), std::string::npos) << out_;
+}
+
+TEST_F(CollectivesProgram, ColumnsOfNcclTestsForWhatEachOfItsProgramsRuns) {
+  const std::string arguments = "--machine dgx-a100 --ranks 8 --bytes 512MiB --columns nccl";
+  const Json all = rows(arguments);
+  ASSERT_EQ(all.size(), 3U) << "there is no prediction of a broadcast";
+  // busbw is the all-reduce's 222.72 as published, since both take half as long and move half as much.
+  for (const char* program : {"reduce_scatter_perf on 8 ranks of dgx-a100: what NCCL reaches on such a node",
+                              "all_gather_perf on 8 ranks of dgx-a100: what NCCL reaches on such a node",
+                              "alltoall_perf on 8 ranks of dgx-a100: a perfect network's time",
+                              "\n   536870912      16777216     float     sum      -1   2109.2  254.54  222.72\n",
+                              "\n   536870912      16777216     float    none      -1   2109.2  254.54  222.72\n",
+                              "\n   536870912      16777216     float    none      -1   1999.0  268.57  235.00\n"})
+    EXPECT_NE(out_.find(program), std::string::npos) << program << " is not in\n" << out_;
+  EXPECT_EQ(out_.find("nobody published"), std::string::npos) << "512 MiB were measured";
+  EXPECT_EQ(all[2].at("collective"), "all_to_all");
+  EXPECT_NEAR(number_of(all[2], "floor_seconds") / (7.0 / 8 * (512U << 20U) / 235e9), 1, 1e-12);
+  EXPECT_NEAR(number_of(all[0], "library_seconds"), 2109.2e-6, 0.1e-6);
+}
+
 TEST_F(CollectivesProgram, SizesAreRoundedToWholeElementsForEachRank) {
   for (const Json& row : rows("--ranks 3 --bytes 64")) EXPECT_EQ(row.at("bytes"), 60) << row;
 }
@@ -231,6 +264,10 @@ TEST_F(CollectivesProgram, BadInputIsOneSentence) {
                                                  {"--ranks 8 --bytes 16", "8 ranks"},
                                                  {"--bytes 7", "4 bytes each"},
                                                  {"--segments -1", "--segments"},
+                                                 {"--columns gloo", "there is only nccl"},
+                                                 {"--columns nccl --ranks 1", "a single rank"},
+                                                 {"--columns nccl --collective broadcast", "no prediction"},
+                                                 {"--columns nccl --algorithm ring", "--algorithm"},
                                                  {"--collective broadcast --algorithm ring", "nothing to measure"}};
   for (const auto& [arguments, expected] : words) {
     expect_refused(start(arguments, "collectives"), arguments, expected);

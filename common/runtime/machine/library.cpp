@@ -130,6 +130,10 @@ double library_all_reduce_seconds(const Machine& machine, int ranks, double byte
   return std::min(2 * (p - 1) * group.hop() + moved * group.beta, tree);
 }
 
+double library_ring_bytes_per_second(const Machine& machine, int ranks, int apart) {
+  return 1 / group_of(machine, ranks, apart).beta;
+}
+
 double library_gather_seconds(const Machine& machine, int ranks, double bytes, int apart) {
   if (ranks == 1 || bytes == 0) return 0;
   const Group group = group_of(machine, ranks, apart);

@@ -70,6 +70,9 @@ double library_seconds(const LibraryPrices& prices, const Machine& machine, cons
 /// nodes, the faster of a ring and a tree, striped over the ports of all ranks in the group. On two nodes a tree sends
 /// half as much as a ring, but is never faster than an all-reduce within a node.
 double library_all_reduce_seconds(const Machine& machine, int ranks, double bytes, int apart = 1);
+/// Bandwidth per rank of these rings: what its links carry, or its part of the node's ports if that is less. The busbw
+/// of a ring approaches it for large arrays.
+double library_ring_bytes_per_second(const Machine& machine, int ranks, int apart = 1);
 /// Seconds of an all-gather or a reduce-scatter of `bytes` (the whole array): half of an all-reduce, but never faster
 /// than the links. A sum inside the switch (NVLS) relieves the links in an all-reduce, but not here.
 double library_gather_seconds(const Machine& machine, int ranks, double bytes, int apart = 1);
