@@ -94,6 +94,7 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   const bool fp32 = run.two_gradients || row.is("gradients", "fp32");
   (s.zero > 1 ? run.fp32_reduction : run.model.fp32_gradients) = fp32;
   run.copied_bytes = row.get<double>("copied_bytes", 0);
+  run.unfused = row.get<std::string>("unfused", "");
   run.buffer_bytes = row.get<double>("buffer_bytes", 0);
   s.sequence_parallel = row.get<bool>("sequence_parallel", false) && s.tp > 1;
   s.recompute = row.is("recompute", "full");

@@ -33,6 +33,7 @@ struct PublishedRun {
   bool copied_gradients = false;                         ///< the update copies its part of the 16-bit gradients to fp32
   bool fp32_reduction = false;                           ///< as Task's
   double copied_bytes = 0;                               ///< as Task's
+  std::string unfused;                                   ///< as Task's
   double buffer_bytes = 0;                               ///< that the software holds besides
   double memory_bytes = 0;                               ///< that a GPU used, published; 0: not
   double seconds = 0;                                    ///< of a step, published or from what was

@@ -7,6 +7,7 @@
 #include "common/runtime/run.hpp"
 #include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
+#include "labs/trainer/plan/unfused.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 #include "tools/plan/plan_testing.hpp"
@@ -101,6 +102,48 @@ TEST(Host, FormulasAndSimulatorAgree) {
     EXPECT_GE(seconds, before);
     before = seconds;
   }
+}
+
+TEST(Unfused, PassesOfALayerByHand) {
+  const Machine machine = find_machine("dgx-a100", kMachines).as_library();
+  GptConfig config{.layers = 1, .heads = 16, .d_model = 1024, .vocabulary = 51200, .context = 2048};
+  const double rows = 8192, values = rows * 1024, launch = machine.launch, rate = machine.memory_bytes_per_second;
+  const auto pieces = [&](const char* software, int tp, bool sequence_parallel) {
+    config.tensor = {0, tp, sequence_parallel};
+    Pieces added;
+    add_unfused(machine, unfused(software), config, rows, added);
+    EXPECT_EQ(added.rebuilt, added.block.seconds);
+    return std::array{added.block.seconds, added.block_back.seconds, added.head.seconds};
+  };
+  const auto expect = [&](const std::array<double, 3>& seconds, double forward, int passes, double backward,
+                          int passes_back, double logit) {
+    EXPECT_NEAR(seconds[0], forward * values / rate + passes * launch, 1e-12);
+    EXPECT_NEAR(seconds[1], backward * values / rate + passes_back * launch, 1e-12);
+    EXPECT_NEAR(seconds[2], logit > 0 ? logit * rows * 51200 / rate + launch : 0, 1e-12);
+  };
+  // A bias of 3 channels is added to a product, read and written in 2 bytes: 12. A copy: 4. GELU reads 4 channels: 8.
+  expect(pieces("megatron", 1, false), 12 + 4 + 8, 3, 2 * 6 + 4 + 16 + 12 + 2 * 8, 7, 48);
+  // Of 4 tensor-parallel ranks, each does all of the norms and dropouts, unless it has its tokens of the sequence.
+  expect(pieces("megatron", 4, false), (12 + 4 + 8) / 4.0, 3, 2 * 6 + (4 + 16 + 12) / 4.0 + 2 * 8, 7, 48 / 4.0);
+  expect(pieces("megatron", 4, true), (12 + 4 + 8) / 4.0, 3, (2 * 6 + 4 + 16 + 12 + 2 * 8) / 4.0, 7, 48 / 4.0);
+  expect(pieces("eager", 1, false), 8, 1, 16 + 12 + 2 * 8, 4, 0);
+  expect(pieces("autocast", 1, false), 2 * (4 + 6 + 4) + 8, 7, 4 * 6 + 2 * 24 + 16 + 12, 8, 22);
+  EXPECT_TRUE(contains(error_of([] { (void)unfused("megatorn"); }), "did you mean 'megatron'?"));
+}
+
+TEST(Unfused, EveryBlockMakesItsPassesAgainWhenItIsRecomputed) {
+  Task task = task_of("gpt2-355m", "dgx-a100-hdrx2", 64);
+  task.cluster.machine = task.cluster.machine.as_library();
+  const Strategy strategy{.dp = 16, .recompute = true};
+  const auto stage = [&](const char* software) {
+    Pricer pricer(task.model, task.cluster.machine, task.length, {.unfused = software});
+    return pricer.work(strategy, 4).stages[0];
+  };
+  const week25::StageWork fused = stage(""), eager = stage("eager");
+  const double pass = 1024.0 * 1024 / task.cluster.machine.memory_bytes_per_second,
+               launch = task.cluster.machine.launch;
+  EXPECT_NEAR(eager.forward - fused.forward, 24 * (8 * pass + launch), 1e-9);
+  EXPECT_NEAR(eager.backward - fused.backward, 24 * ((44 + 8) * pass + 5 * launch), 1e-9);
 }
 
 /// What a block's backward reads beside its input, after a forward and, from nothing, after rebuild_block.

@@ -104,6 +104,7 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   row.file = predict(task, all).seconds;
   task.cluster.machine = task.cluster.machine.as_library(run.attention, run.kernel);
   task.cluster.machine.library->host = run.host;
+  task.unfused = run.unfused;
   const Predicted library = predict(task, all);
   row.library = library.seconds;
   if (run.any_microbatch || run.any_schedule)

@@ -21,6 +21,7 @@
 #include "common/support/json/document.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/files.hpp"
+#include "labs/trainer/plan/unfused.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "tools/plan/plan_testing.hpp"
@@ -234,7 +235,8 @@ TEST(Library, HalvesOfABackwardAreTheWhole) {
   EXPECT_NEAR(apart / together, 1, 0.05);
 }
 
-/// Seconds of forward and backward of the published layer, whose scatters go on behind products for weights.
+/// Seconds of forward and backward of the published layer, whose scatters go on behind products for weights, with the
+/// passes that Megatron-LM makes.
 std::array<double, 2> layer(const Machine& machine, bool sequence_parallel) {
   DryRun dry_run(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
   Rank me = dry_run.rank();
@@ -249,12 +251,15 @@ std::array<double, 2> layer(const Machine& machine, bool sequence_parallel) {
   gpt.forward_block(me, 0, saved);
   const double middle = dry_run.seconds();
   gpt.backward_block(me, 0, saved, {});
-  return {middle - begin, dry_run.seconds() - middle};
+  Pieces passes;
+  add_unfused(machine, unfused("megatron"), config, 4 * 2048, passes);
+  return {middle - begin + passes.block.seconds, dry_run.seconds() - middle + passes.block_back.seconds};
 }
 
 TEST(Library, PredictsThePublishedLayer) {
   const Machine machine = find_machine("dgx-a100", kMachines);
   const Json table = published("calibrate/megatron-layer");
+  std::map<std::string, double> saved;  // by sequence parallelism, which divides norms and dropouts too
   for (const Json& row : table.at("rows")) {
     if (row[0] == "full") continue;
     const auto kernel = row[0] == "selective" ? AttentionKernel::materialised_again : AttentionKernel::materialised;
@@ -264,7 +269,9 @@ TEST(Library, PredictsThePublishedLayer) {
                row[1].get<bool>() ? "sequence parallel" : "", forward * 1e3, backward * 1e3, row[2].get<double>(),
                row[3].get<double>());
     EXPECT_NEAR((forward + backward) / both, 1, 0.045) << row.dump();
+    saved[row[0].get<std::string>()] += (row[1].get<bool>() ? -1 : 1) * (forward + backward);
   }
+  for (const auto& [recompute, seconds] : saved) EXPECT_NEAR(seconds, 0.6e-3, 0.2e-3) << recompute;
 }
 
 // Published tables ----------------------------------------------------------------------------------------------------
@@ -290,7 +297,9 @@ TEST(Validate, PredictsATableOfOnesOwn) {
   EXPECT_NEAR(two / one_node, 1, 0.1) << "the same work on each GPU, sums hidden";
 }
 
-TEST(Validate, PyTorchsCompiledStepsOnOurCards) {  // docs/results/gpus.md; nothing is known of them but this
+TEST(Validate, PyTorchsStepsOnOurCards) {  // docs/results/gpus.md; nothing is known of them but this
+  // PyTorch 2.11's default attention on these cards is cuDNN's. Per parameter, weights are cast to 16 bits (6 bytes)
+  // and their gradients to 32 (6), and gradients are measured and clipped (12, ours: 2).
   const std::string path = ::testing::TempDir() + "/pytorch.json";
   for (const auto& [machine, model, sizes, folder] :
        {std::array{"dgx-h100", "gpt2-124m", R"("layers": 12, "heads": 12, "d_model": 768)", "nvidia-h100-80gb-hbm3"},
@@ -298,19 +307,28 @@ TEST(Validate, PyTorchsCompiledStepsOnOurCards) {  // docs/results/gpus.md; noth
         {"dgx-h200", "gpt2-124m", R"("layers": 12, "heads": 12, "d_model": 768)", "nvidia-h200"}}) {
     const Json measured =
         Json::parse(read_file(fmt::format("{}/docs/results/{}-2026-11-27/pytorch_{}.json", kRoot, folder, model)));
-    std::map<std::string, double> error;
     for (const Json& row : measured.at("rows")) {
-      std::ofstream(path) << fmt::format(
-          R"({{"name": "x", "kind": "training", "source": "y", "machine": "{}", "zero": 0, "recompute": "none",
-          "sequence": 1024, "microbatches": 1, "attention": "flash", "columns": ["model", "gpus", "microbatch", "seconds"],
-          "models": {{"m": {{{}, "vocabulary": 50304}}}}, "rows": [["m", 1, 16, {}]]}})",
-          machine, sizes, row.at("seconds").get<double>());
-      error[row.at("algorithm").get<std::string>()] = validate(kRoot, path)[0].rows[0].error();
+      const auto error = [&](const char* software) {
+        std::ofstream(path) << fmt::format(
+            R"({{"name": "x", "kind": "training", "source": "y", "machine": "{}", "zero": 0, "recompute": "none",
+            "sequence": 1024, "microbatches": 1, "attention": "flash", "kernel": "cuDNN, heads of 64", {}
+            "columns": ["model", "gpus", "microbatch", "seconds"],
+            "models": {{"m": {{{}, "vocabulary": 50304}}}}, "rows": [["m", 1, 16, {}]]}})",
+            machine, software, sizes, row.at("seconds").get<double>());
+        return validate(kRoot, path)[0].rows[0].error();
+      };
+      const double fused = error("");
+      fmt::print("{} {} {}: {:+.1f}% as if all was fused", machine, model, row.at("algorithm").dump(), 100 * fused);
+      if (row.at("algorithm") == "eager") {
+        const double eager = error(R"("unfused": "autocast", "copied_bytes": 22,)");
+        fmt::print(", {:+.1f}% with its passes", 100 * eager);
+        EXPECT_NEAR(eager, 0, 0.08) << machine << ", " << model;
+        EXPECT_LT(fused, -0.2) << machine << ", " << model;
+      } else {
+        EXPECT_NEAR(fused, 0, 0.11) << machine << ", " << model;
+      }
+      fmt::print("\n");
     }
-    fmt::print("{} {}: compiled {:+.1f}%, eager {:+.1f}%\n", machine, model, 100 * error.at("compiled"),
-               100 * error.at("eager"));
-    EXPECT_NEAR(error.at("compiled"), 0, 0.065) << machine << ", " << model;
-    EXPECT_LT(error.at("eager"), -0.15) << "unfused operations are not counted";
   }
 }
 
@@ -383,24 +401,24 @@ TEST(Validate, PublishedRatesBecomeSeconds) {
 
 TEST(Validate, MediansDoNotWorsen) {
   // In %: what they are, rounded up. Goals: 10 of every table, and 3.65 on average of megatron-recomputation.
-  const std::map<std::string, double> most{{"bloom-february", 15},
-                                           {"bloom-fp32-gradients", 11},
-                                           {"bloom-numa", 12.5},
+  const std::map<std::string, double> most{{"bloom-february", 13},
+                                           {"bloom-fp32-gradients", 9.5},
+                                           {"bloom-numa", 11},
                                            {"fms-fsdp", 16.5},
                                            {"llama3", 12},
                                            {"llm-c", 3.5},
-                                           {"megatron-ptd", 6.5},
-                                           {"megatron-recomputation", 3.5},
-                                           {"megatron-tensor", 39.5},
-                                           {"megatron-weak-scaling", 7.5},
-                                           {"megatron-zero3", 55.5},
-                                           {"mpt-a100-40gb", 6.5},
-                                           {"mpt-a100-80gb", 5},
-                                           {"mpt-h100", 13.5},
-                                           {"mt-nlg", 23},
-                                           {"nemo-5b", 15},
-                                           {"pytorch-aws", 22.5},
-                                           {"pytorch-fsdp", 10},
+                                           {"megatron-ptd", 4},
+                                           {"megatron-recomputation", 2.5},
+                                           {"megatron-tensor", 34.5},
+                                           {"megatron-weak-scaling", 4.5},
+                                           {"megatron-zero3", 55},
+                                           {"mpt-a100-40gb", 3.5},
+                                           {"mpt-a100-80gb", 4.5},
+                                           {"mpt-h100", 9},
+                                           {"mt-nlg", 21.5},
+                                           {"nemo-5b", 11.5},
+                                           {"pytorch-aws", 22},
+                                           {"pytorch-fsdp", 9.5},
                                            {"torchtitan-a100", 10},
                                            {"nccl-8xa100", 4},
                                            {"nccl-8xh200", 2},

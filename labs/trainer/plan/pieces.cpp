@@ -5,6 +5,7 @@
 #include "common/gpt/model/stage.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/trainer/engine.hpp"
+#include "labs/trainer/plan/unfused.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
@@ -197,6 +198,8 @@ const Pieces& Pricer::pieces(const Strategy& strategy) {
   Pieces pieces =
       OneBlock(dry_run.rank(), sharers, config, sequences, length, options_).price(dry_run, options_.stops_early);
   if (strategy.tp == 1 && strategy.cp == 1) price_halves(machine_, config, sequences, length, pieces);
+  if (!options_.unfused.empty())
+    add_unfused(machine_, unfused(options_.unfused), config, number(sequences * length), pieces);
   count_parameters(config, pieces);
   count_bytes(config, sequences, length, pieces);
   return pieces_[key] = pieces;

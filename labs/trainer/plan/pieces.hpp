@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -59,6 +60,7 @@ struct PriceOptions {
   bool overlap_scatter = false;  ///< with sequence parallelism, also hide the scatter of input gradients
   bool overlap_gather = false;   ///< ZeRO-1 and 2: gather new values behind the next forward
   bool stops_early = false;      ///< recomputing a block skips its last product, which its backward does not read
+  std::string unfused;           ///< passes that software makes in addition (unfused.hpp); "": none
 };
 
 /// Fraction of a GPU that a library's collectives along the strategy's dp occupy (library_share).

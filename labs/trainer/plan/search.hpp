@@ -30,6 +30,7 @@ struct Task {
   bool stops_early = false;      ///< recomputing a block ends when all that its backward reads is there
   bool fp32_reduction = false;   ///< ZeRO-2 and 3: 16-bit gradients are cast to be reduced, as by FSDP, not by the labs
   double copied_bytes = 0;  ///< read and written per parameter and microbatch, to copy what is gathered or scattered
+  std::string unfused;      ///< passes over memory that the labs do not make (PriceOptions); "": none
   bool one_pool = false;    ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
 };
 
@@ -67,10 +68,9 @@ class Predictor {
  public:
   explicit Predictor(const Task& task)
       : task_(task),
-        pricer_(
-            task.model, task.cluster.machine, task.length,
-            {task.units == "layer", task.overlap_tensor, task.overlap_scatter, task.overlap_gather, task.stops_early}) {
-  }
+        pricer_(task.model, task.cluster.machine, task.length,
+                {task.units == "layer", task.overlap_tensor, task.overlap_scatter, task.overlap_gather,
+                 task.stops_early, task.unfused}) {}
   /// Rates a valid strategy, with gradients of the model's type.
   week25::Rated rate(const week25::Strategy& asked);
   /// Returns the reason if the strategy needs too much memory.
