@@ -57,9 +57,19 @@ std::string on_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks =
 
 constexpr const char* kRatioOfInts = ": 1 / ranks of two ints is 0 in C++";
 
-/// Whether some kind of state was multiplied by 1 / ranks of two ints.
 bool lacks_a_kind(const ModelState& state) {
   return state.parameter_bytes == 0 || state.gradient_bytes == 0 || state.optimizer_bytes == 0;
+}
+
+/// The likely mistake where the state at `stage` on `ranks` is wrong, or "". A ratio of two ints is 0 on several ranks
+/// alone, and may give the total that dividing everything gives: 4 of 16 bytes are 16 / 4.
+std::string why_wrong(double parameters, int stage, int ranks) {
+  const ModelState one = model_state(parameters, stage, 1, {}), state = model_state(parameters, stage, ranks, {});
+  if (lacks_a_kind(state) && !lacks_a_kind(one)) return kRatioOfInts;
+  const bool all_divided = std::abs(state.total_bytes() * ranks / one.total_bytes() - 1) < 1e-9;
+  if (stage == 3 || ranks == 1 || !all_divided) return "";
+  return fmt::format(": all of the 16 bytes are divided by {}, and stage {} divides {} of the three kinds", ranks,
+                     stage, stage);
 }
 
 TEST(Lab22_1a, TableOneOfTheZeroPaperToTheDigit) {
@@ -70,10 +80,9 @@ TEST(Lab22_1a, TableOneOfTheZeroPaperToTheDigit) {
         const std::string printed = row.of[model][stage - 1];
         const double value = gigabytes(kParameters[model], stage, row.ranks);
         if (as_printed(value, printed, model == 0) != printed)
-          FAIL() << fmt::format(
-              "{:g} parameters, stage {}, {}: {:.3f} GB by your formula, {} GB in the paper{}", kParameters[model],
-              stage, on_ranks(row.ranks), value, printed,
-              lacks_a_kind(model_state(kParameters[model], stage, row.ranks, {})) ? kRatioOfInts : "");
+          FAIL() << fmt::format("{:g} parameters, stage {}, {}: {:.3f} GB by your formula, {} GB in the paper{}",
+                                kParameters[model], stage, on_ranks(row.ranks), value, printed,
+                                why_wrong(kParameters[model], stage, row.ranks));
       }
 }
 
@@ -89,7 +98,8 @@ TEST(Lab22_1a, EachStageDividesOneKindMore) {
           ADD_FAILURE() << fmt::format(
               "stage {} with {}: {:.0f} bytes of {} by your formula, expected {:.0f}: 1e6 parameters, {} bytes each, "
               "divided by the ranks from stage {} on{}",
-              stage, on_ranks(ranks), seen, kind, expected, each, divided_from, seen == 0 ? kRatioOfInts : "");
+              stage, on_ranks(ranks), seen, kind, expected, each, divided_from,
+              seen == 0 && !lacks_a_kind(model_state(1e6, stage, 1, {})) ? kRatioOfInts : "");
       };
       expect("parameters", state.parameter_bytes, 2, 3);
       expect("gradients", state.gradient_bytes, 4, 2);
