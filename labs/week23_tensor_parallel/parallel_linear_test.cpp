@@ -51,6 +51,12 @@ LinearTensors layer_of_ones(Rank me, const LinearTensors& like) {
 }
 const HostMatrix kNoBias{1, 0, {}};
 
+constexpr const char* kMean = "the mean over the ranks: each has a part of the sum, so nothing is divided";
+HostMatrix mean(HostMatrix sum, int ranks) {
+  for (float& value : sum.values) value *= 1.0f / static_cast<float>(ranks);
+  return sum;
+}
+
 // Part a --------------------------------------------------------------------------------------------------------------
 
 Values sums(Rank me, const Case& c) {
@@ -79,10 +85,13 @@ TEST(Lab23_1a, FAndGAreSumsOverTheGroup) {
       for (int rank = 0; rank < c.ranks; ++rank) sum[which] = plus(sum[which], numbers(10 * which + rank, 1, c.size));
     for (int rank = 0; rank < c.ranks; ++rank) {
       Reader reader(outcome.values[rank], rank);
-      reader.expect("g's output", sum[0], {{numbers(rank, 1, c.size), "this rank's own part: nothing was summed"}});
+      reader.expect(
+          "g's output", sum[0],
+          {{numbers(rank, 1, c.size), "this rank's own part: nothing was summed"}, {mean(sum[0], c.ranks), kMean}});
       reader.expect("", {1, 1, {0}});
       reader.expect("f's gradient", sum[1],
-                    {{numbers(10 + rank, 1, c.size), "this rank's own part: nothing was summed"}});
+                    {{numbers(10 + rank, 1, c.size), "this rank's own part: nothing was summed"},
+                     {mean(sum[1], c.ranks), kMean}});
       if (!reader.complaint().empty()) return reader.complaint();
       if (outcome.values[rank].back() != 0)
         return fmt::format("rank {}: without overlap f's sum is over when f_backward returns, and its ticket empty",
