@@ -40,7 +40,8 @@ std::vector<UnmatchedHalf> World::unmatched_halves() const {
                            message->out ? message->sender->where : message->sent.where});
         for (const Message* message = peer.in.first; message; message = message->next)
           if (message->receiver)
-            all.push_back({Kind::receive, other, me, group, queue, message->bytes, message->receiver->where});
+            all.push_back(
+                {Kind::receive, other, me, group, queue, message->in->slice.bytes(), message->receiver->where});
       });
     });
   return all;

@@ -109,15 +109,23 @@ class Survey {
                           : fmt::format(" (a send above {} bytes is not buffered: it waits for its receive)", eager);
   }
 
-  /// The peer's half of what `stuck` waits for, if the peer has started it on another queue; else null.
+  /// The peer's half of what `stuck` waits for, if the peer has started it on another queue and waits there; else null.
+  /// A peer that waits elsewhere may start the right half later, and the other one may be for another message.
   const UnmatchedHalf* other_half(const Transfer& transfer, const StuckQueue& stuck, int group) const {
     const bool sends = transfer.kind == Transfer::Kind::send;
     const int from = sends ? stuck.rank : stuck.needs_rank, to = sends ? stuck.needs_rank : stuck.rank;
     const auto half = std::find_if(halves_.begin(), halves_.end(), [&](const UnmatchedHalf& each) {
       return each.kind != transfer.kind && each.from == from && each.to == to && each.group == group &&
-             each.queue != stuck.queue;
+             each.queue != stuck.queue && each.bytes == transfer.slice.bytes() && holds_main(stuck.needs_rank, each);
     });
     return half == halves_.end() ? nullptr : &*half;
+  }
+
+  /// True if the main of `rank` waits on the queue of `half`, or has ended.
+  bool holds_main(int rank, const UnmatchedHalf& half) const {
+    const Queue& main = world_.rank(rank).queue(0);
+    const bool in_closure = main.blocked.on == Blocked::On::closure;
+    return main.ended || half.queue == (in_closure ? main.blocked.which : 0);
   }
 
   /// The queue of `rank` that could start the other half: queue `index`, or main if that queue has no closure.

@@ -44,14 +44,17 @@ bool is_stuck(int rank, const Row& row, const Halves& halves, const std::vector<
 }
 
 /// True if the peer of `missing`, a send or receive of `rank`, has begun its half where only another transfer of `rank`
-/// would meet it: on another queue or in another group. A small send may have ended there, in MPI's buffer.
-bool is_astray(int rank, const Unfinished& missing, const std::vector<Begun>& of_peer, const Halves& halves) {
+/// would meet it: on another queue or in another group. A small send may have ended there, in MPI's buffer. A peer that
+/// also waits elsewhere may begin the right half later.
+bool is_astray(int rank, const Unfinished& missing, const Row& peer, const Halves& halves) {
   const bool sent = missing.kind == Unfinished::Kind::receive;
   return missing.kind != Unfinished::Kind::set_up &&
-         std::any_of(of_peer.begin(), of_peer.end(), [&](const Begun& half) {
+         std::any_of(peer.begun.begin(), peer.begun.end(), [&](const Begun& half) {
+           const auto elsewhere = [&](const Unfinished& other) { return other.endpoint != half.endpoint; };
            const Unfinished last{half.endpoint, rank, sent ? Unfinished::Kind::send : Unfinished::Kind::receive,
                                  sent ? half.sends : half.receives, /*before=*/0};
            return half.peer == rank && half.endpoint != missing.endpoint && last.number > 0 &&
+                  std::none_of(peer.unfinished.begin(), peer.unfinished.end(), elsewhere) &&
                   halves.lacks_partner(missing.peer, last);
          });
 }
@@ -110,7 +113,7 @@ void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck) {
     }
     if (!missing) continue;
     rows[rank].peer = missing->peer;
-    if (is_astray(rank, *missing, rows[missing->peer].begun, halves)) {
+    if (is_astray(rank, *missing, rows[missing->peer], halves)) {
       rows[rank].words += fmt::format(
           " (rank {} has started the {} on another queue or in another group: only halves on one queue match)",
           missing->peer, missing->kind == Unfinished::Kind::send ? "receive" : "send");

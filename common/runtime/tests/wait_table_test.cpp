@@ -116,6 +116,10 @@ TEST(WaitTable, HalvesOnTwoQueuesDoNotMatch) {
   buffered[1].begun = {{kOther, 0, 1, 0}};
   explain_deadlock(buffered, deadlocked(buffered));
   EXPECT_EQ(buffered[0].words, " (rank 1 has started the send" + end) << "MPI has buffered it";
+  rows[0].words.clear();
+  rows[1].unfinished.push_back(receives(0, 1, /*endpoint=*/3));  // rank 1 may send once that has arrived
+  explain_deadlock(rows, stuck);
+  EXPECT_EQ(rows[0].words, " (rank 1 has not started the send)");
 }
 
 TEST(WaitTable, ASetUpCallThatARankNeverMakes) {

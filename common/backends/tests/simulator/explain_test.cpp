@@ -107,6 +107,25 @@ TEST(Deadlock, ABufferedSendOnAnotherQueueIsNamed) {
          Verdict::deadlock, {"receives 64 bytes from rank 0, which has started the send on another queue, \"main\""});
 }
 
+TEST(Deadlock, AHalfForAnotherMessageIsNotTakenForTheMissingOne) {
+  RunOptions options = ranks(2);
+  options.machine.eager_bytes = 0;
+  const auto program = [](Rank me) {  // each waits for its own send, while a receive for later is posted
+    const Rank down = me.stream("down"), up = me.stream("up"), later = me.stream("later");
+    const Rank there = me.rank() == 0 ? down : up, back = me.rank() == 0 ? up : down;
+    const int other = 1 - me.rank();
+    Slice x = buffer(me), y = buffer(me), z = buffer(me);
+    Ticket early = me.run(later, [=](Rank queue) { queue.exchange({receive(other, y)}); });
+    me.wait(me.run(there, [=](Rank queue) { queue.exchange({send(other, x)}); }));
+    me.wait(me.run(back, [=](Rank queue) { queue.exchange({receive(other, z)}); }));
+    me.wait(early);
+  };
+  const Outcome outcome = run(options, program);
+  EXPECT_NE(outcome.message.find("sends 64 bytes to rank 1, which has not started the receive"), std::string::npos)
+      << outcome.message;
+  EXPECT_EQ(outcome.message.find("another queue"), std::string::npos) << outcome.message;
+}
+
 TEST(Deadlock, OfSetUpNamesTheCall) {
   expect(ranks(3),
          [](Rank me) {
