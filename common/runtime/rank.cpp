@@ -15,9 +15,21 @@ namespace lockstep {
 namespace {
 CommunicatorKey key_of(const Rank& rank) { return {rank.group(), rank.queue()}; }
 
-/// A remainder of a negative number is between −p and 0.
-const char* of_remainder(int peer, int p) {
-  return peer < 0 && peer > -p ? " (in C++ a negative number % p is not positive: add p first)" : "";
+/// Why `group` has no rank `peer`. A remainder of a negative number is between −p and 0. A closure runs when variables
+/// around it may be gone.
+std::string no_such_rank(const Rank& group, int peer) {
+  if (group.size() == 0)
+    return fmt::format("but this group has no ranks: it was {}",
+                       group.group() < 0 ? "split off with a negative colour" : "never set");
+  return fmt::format(
+      "but the ranks of this group are 0 to {}{}{}", group.size() - 1,
+      peer < 0 && peer > -group.size() ? " (in C++ a negative number % p is not positive: add p first)" : "",
+      group.queue() != 0 ? ". Does this closure capture by reference, as [&] does, what is gone when it runs?" : "");
+}
+
+Backend& needed(Backend* backend, Location where) {
+  if (!backend) usage_error("this Rank was never set: it belongs to no group", where);
+  return *backend;
 }
 }  // namespace
 
@@ -30,9 +42,7 @@ Ticket Rank::start(std::span<const Transfer> batch, Location where) {
     if (transfer.kind > Transfer::Kind::receive) usage_error("a transfer that neither sends nor receives", where);
     const char* verb = transfer.kind == Transfer::Kind::send ? "send to" : "receive from";
     if (transfer.peer < 0 || transfer.peer >= size_)
-      usage_error(fmt::format("{} rank {}, but the ranks of this group are 0 to {}{}", verb, transfer.peer, size_ - 1,
-                              of_remainder(transfer.peer, size_)),
-                  where);
+      usage_error(fmt::format("{} rank {}, {}", verb, transfer.peer, no_such_rank(*this, transfer.peer)), where);
     if (transfer.peer == rank_)
       usage_error(fmt::format("rank {} would {} itself: leave that transfer out, or use copy", rank_, verb), where);
     if (!transfer.slice.block())
@@ -48,9 +58,13 @@ void Rank::wait(Ticket ticket, Location where) {
   backend_->wait(key_of(*this), ticket, where);
 }
 
-Rank Rank::split(int color, int key, Location where) const { return backend_->split(key_of(*this), color, key, where); }
+Rank Rank::split(int color, int key, Location where) const {
+  return needed(backend_, where).split(key_of(*this), color, key, where);
+}
 
-Rank Rank::stream(std::string_view name, Location where) const { return backend_->stream(key_of(*this), name, where); }
+Rank Rank::stream(std::string_view name, Location where) const {
+  return needed(backend_, where).stream(key_of(*this), name, where);
+}
 
 Ticket Rank::run(Rank queue, std::function<void(Rank)> f, Location where) {
   if (queue_ != 0) usage_error("run can only be called on main: a closure cannot run another", where);
@@ -65,11 +79,11 @@ Slice Rank::allocate(std::size_t count, DType dtype, Category category, Location
   // A number in braces makes a value of an enumeration that it does not name, at which ledgers have no room.
   if (static_cast<int>(category) >= kCategories || bytes_of(dtype) == 0)
     usage_error(fmt::format("allocate({} elements): there is no such dtype or category", count), where);
-  return backend_->allocate(key_of(*this), count, dtype, category, where);
+  return needed(backend_, where).allocate(key_of(*this), count, dtype, category, where);
 }
 
 Scope Rank::region(const char* name, std::size_t bytes, Location where) {
-  backend_->open_region(key_of(*this), name, bytes, where);
+  needed(backend_, where).open_region(key_of(*this), name, bytes, where);
   return Scope(backend_, queue_);
 }
 

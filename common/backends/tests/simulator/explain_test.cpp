@@ -307,6 +307,34 @@ TEST(Usage, PeersAndSlices) {
   expect(ranks(1), [](Rank me) { (void)buffer(me).cut(10, 7); }, Verdict::usage, {"cut(10, 7)", "16 elements"});
 }
 
+TEST(Usage, APeerInAClosureMayBeAVariableThatIsGone) {
+  expect(ranks(2),
+         [](Rank me) {
+           me.wait(me.run(me.stream("comm"), [](Rank queue) { queue.exchange({receive(-1, buffer(queue))}); }));
+         },
+         Verdict::usage, {"the ranks of this group are 0 to 1 (in C++", "add p first). Does this closure capture by"});
+}
+
+TEST(Usage, AGroupWithoutRanksSaysSo) {
+  for (const bool is_set : {false, true})
+    expect(ranks(2),
+           [is_set](Rank me) {
+             Rank none = is_set ? me.split(-1, 0) : Rank();
+             none.exchange({send(1, buffer(me))});
+           },
+           Verdict::usage,
+           {is_set ? "send to rank 1, but this group has no ranks: it was split off with a negative colour"
+                   : "send to rank 1, but this group has no ranks: it was never set"});
+}
+
+TEST(Usage, ARankThatWasNeverSetSaysSo) {
+  const std::function<void(Rank)> uses[] = {
+      [](Rank none) { (void)none.split(0, 0); }, [](Rank none) { (void)none.stream("comm"); },
+      [](Rank none) { (void)buffer(none); }, [](Rank none) { Scope scope = none.region("all_reduce", 64); }};
+  for (const auto& use : uses)
+    expect(ranks(2), [use](Rank) { use(Rank()); }, Verdict::usage, {"this Rank was never set"});
+}
+
 TEST(Usage, APeerThatNoRemainderGivesHasNoHintOnRemainders) {
   for (const int peer : {-2, std::numeric_limits<int>::min()}) {
     const Outcome outcome = run(ranks(2), [peer](Rank me) { me.exchange({receive(peer, buffer(me))}); });
