@@ -18,6 +18,7 @@
 #include "tools/course/drill.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/predict.hpp"
+#include "tools/course/printed.hpp"
 #include "tools/course/process.hpp"
 #include "tools/course/record.hpp"
 #include "tools/course/scores.hpp"
@@ -123,29 +124,6 @@ void print_explanation(const Judged& judged) {
       fmt::print("  a hint: ./lab hint {}\n", row.id);
   }
 }
-
-/// What the tests and the answer's own show(…) print, up to a screenful or two, or what was asked for with --trace.
-class Printed {
- public:
-  explicit Printed(bool drawings) : most_(drawings ? 240 : 80) {}
-  void add(std::string_view line) {
-    if (++lines_ <= most_) text_.append(line).append("\n");
-  }
-  /// All so far, with an empty line before and after it.
-  std::string take() {
-    std::string text;
-    if (lines_ > 0) text = "\n" + indented(text_, "  ");
-    if (lines_ > most_)
-      text += fmt::format("  … and {} more; --ranks and --size ask for one case\n", counted(lines_ - most_, "line"));
-    if (lines_ > 0) text += "\n";
-    text_.clear(), lines_ = 0;
-    return text;
-  }
-
- private:
-  std::string text_;
-  int lines_ = 0, most_;
-};
 
 /// The time of an exercise begins where it is asked for, and ends once its verdict is that it passes.
 std::string keep_time(const Paths& paths, bool asked, const Exercise& exercise) {

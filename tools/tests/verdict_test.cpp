@@ -17,6 +17,7 @@
 #include "tools/course/course.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/paths.hpp"
+#include "tools/course/printed.hpp"
 #include "tools/course/process.hpp"
 #include "tools/course/sayings.hpp"
 
@@ -287,6 +288,17 @@ TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
       told.npos)
       << told;
   std::filesystem::remove_all(folder);
+}
+
+TEST(Verdict, AnExplanationIsWholeHoweverMuchTheAnswerShows) {
+  Printed printed(/*drawings=*/false);
+  for (int line = 0; line < 994; ++line)
+    printed.add("[rank 0, first_messages.cpp:10 (ring_of_hellos)] theirs (1 × f32): 1");
+  printed.add("DEADLOCK: 2 ranks wait for each other in a cycle: 0 → 1 → 0.");
+  const std::string text = printed.take();
+  EXPECT_NE(text.find("  DEADLOCK: 2 ranks wait"), text.npos) << text;
+  EXPECT_NE(text.find("… and 914 lines more; --ranks"), text.npos) << text;
+  EXPECT_EQ(printed.take(), "");
 }
 
 TEST(Verdict, OfTwoRunsAtATimeAreApart) {
