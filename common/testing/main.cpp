@@ -1,12 +1,4 @@
-// The main of every lab test. Options: GoogleTest's flags, and
-//   --ranks P --size N        only this case
-//   --perturb SEED            run queued work early or late, by this seed
-//   --seed SEED               draw inputs and sizes by this seed
-//   --trace [FILE]            record the timeline
-//   --verdict FILE            write the verdicts as JSON
-//   --outcomes-to FILE        hand over the outcomes of all runs, for
-//   --outcomes-of FILE        judge these, and run nothing in their place
-//   --say-what-runs           say every few seconds which rank computes, and of a crash where it was
+// The main of every lab test. Options: GoogleTest's flags, and those that --help lists.
 // Exit code 0: everything passed; 1: a test failed; 2: bad input, reported in one sentence, or no test matches; 77:
 // skipped, because this computer lacks what the backend needs.
 #include <fmt/format.h>
@@ -24,6 +16,17 @@
 
 namespace lockstep::testing {
 namespace {
+
+constexpr const char* kHelp =
+    "  --gtest_filter='Lab21_2a*'   only these tests, and GoogleTest's other flags\n"
+    "  --ranks P, --size N          only this case\n"
+    "  --perturb SEED               run queued work early or late, by this seed\n"
+    "  --seed SEED                  draw inputs and sizes by this seed\n"
+    "  --trace [FILE]               record the timeline\n"
+    "  --verdict FILE               write the verdicts as JSON\n"
+    "  --outcomes-to FILE           hand over the outcomes of all runs, for\n"
+    "  --outcomes-of FILE           judge these, and run nothing in their place\n"
+    "  --say-what-runs              say every few seconds which rank computes, and of a crash where it was\n";
 
 TestOptions& options() {
   static TestOptions the_options;
@@ -84,6 +87,10 @@ void listen() {
 }
 
 int run_tests(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "--help") {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
   Session session(argc, argv);
   ::testing::InitGoogleTest(&argc, argv);
   read_options(argc, argv);
