@@ -103,6 +103,11 @@ TEST_F(Questions, Week21) {
   page().cites("the interval of the question", {"\"At most 3% serial; consistent with none.\" Not \"1%\"."});
   page().cites("the question's delay", {"A lasting delay costs both methods the 10%"});
   page().cites("PyTorch's documentation", {"(10 minutes for NCCL's watchdog in PyTorch)"});
+  const float stopped = 1 << 24;
+  EXPECT_EQ(stopped + 1.0f, stopped);
+  says("A count in f32 that grows by one stops at {}.", fixed(static_cast<double>(stopped)));
+  page().cites("the question's", {"is off by 10⁻⁷"});
+  says("With one of 4 ranks left they count {}%.", fixed(100.0 / 4));
 }
 
 TEST_F(Questions, Week22) {
