@@ -43,16 +43,6 @@ struct Pieces {
   double later_bytes = 0;                // kept by a block between the halves of its backward
 };
 
-/// α, β, γ and launch of a ring over each group of an axis, all groups at once, with Megatron's placement of ranks.
-/// Takes the slowest link of any ring; ranks of a node that share a port get equal parts of it.
-week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis);
-
-/// The outermost level crossed by messages from each stage to the next, and from the last to the first.
-std::vector<int> hop_levels(const Machine& machine, const week25::MeshShape& shape);
-/// 1 / the bandwidth of a rank through `level` when every rank of a node sends and ranks at distance `apart` send to
-/// different nodes: a shared port is divided.
-double shared_beta(const Machine& machine, int level, int apart, int world);
-
 /// Options that affect the prices of pieces and stages in addition to the strategy.
 struct PriceOptions {
   bool by_layer = false;         ///< units of ZeRO-2 and 3 are layers instead of blocks
@@ -62,6 +52,22 @@ struct PriceOptions {
   bool stops_early = false;      ///< recomputing a block skips its last product, which its backward does not read
   std::string unfused;           ///< passes that software makes in addition (unfused.hpp); "": none
 };
+
+/// Prices a strategy's microbatch of sequences of `tokens` on one rank. Its tensor-parallel group has these `links`,
+/// and the ranks that share a sequence those of `round`.
+Pieces price_pieces(const GptConfig& model, const Machine& machine, std::size_t tokens,
+                    const week25::Strategy& strategy, const week21::CostModel& links, const week21::CostModel& round,
+                    const PriceOptions& options);
+
+/// α, β, γ and launch of a ring over each group of an axis, all groups at once, with Megatron's placement of ranks.
+/// Takes the slowest link of any ring; ranks of a node that share a port get equal parts of it.
+week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis);
+
+/// The outermost level crossed by messages from each stage to the next, and from the last to the first.
+std::vector<int> hop_levels(const Machine& machine, const week25::MeshShape& shape);
+/// 1 / the bandwidth of a rank through `level` when every rank of a node sends and ranks at distance `apart` send to
+/// different nodes: a shared port is divided.
+double shared_beta(const Machine& machine, int level, int apart, int world);
 
 /// Fraction of a GPU that a library's collectives along the strategy's dp occupy (library_share).
 double data_share(const Machine& machine, const week25::Strategy& strategy);

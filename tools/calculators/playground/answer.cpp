@@ -18,6 +18,7 @@ std::string answer_of(const Request& request) {
   if (request.view() == "memory") return memory(request);
   if (request.view() == "all_reduce") return all_reduce(request);
   if (request.view() == "overlap") return overlap(request);
+  if (request.view() == "plan") return plan_layouts(request);
   throw Error(Verdict::usage, fmt::format("there is no view '{}'", request.view()));
 }
 

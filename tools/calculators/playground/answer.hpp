@@ -31,6 +31,9 @@ std::string memory(const Request& request);
 std::string all_reduce(const Request& request);
 /// A step of f + b ms whose n bytes of gradients p ranks average in k buckets during the backward pass.
 std::string overlap(const Request& request);
+/// The best layout of each dp · tp · pp: a preset `model` in bf16, `batch` sequences per step of its context, on the
+/// first `gpus` of nodes of `machine`. `zero` and `again` (recomputation: 0 or 1) may be "any". Times in seconds.
+std::string plan_layouts(const Request& request);
 
 /// alpha, launch: µs; link, add: GB/s.
 week21::CostModel cost_of(const Request& request);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# browser_test.sh NATIVE [PAGE]: drives the playground in a headless Chromium, from a file: a thousand random questions
+# browser_test.sh NATIVE [PAGE]: drives the playground in a headless Chromium, from a file: 1,072 random questions
 # are answered as NATIVE answers them; guesses, sliders, schedules and addresses work, on a screen and on a phone, light
 # and dark. A PAGE must be of today's sources; without one, a new page is built. Exit code 77: there is no Chromium, or
 # no Emscripten to build with.
@@ -60,6 +60,10 @@ awk 'BEGIN {
     printf "overlap?p=%d&k=%d&f=%.3f&b=%.3f&n=%.0f&alpha=%.3f&link=%.3f&add=%.3f&launch=%.3f\n", 1 + 64 * rand(), 1 + 40 * rand(), 20 * rand(), 40 * rand(), 1 + 1e9 * rand(), 50 * rand(), 0.1 + 400 * rand(), 1 + 3000 * rand(), 5 * rand()
   for (i = 0; i < 100; ++i)
     printf "all_reduce?p=%d&alpha=%.3f&link=%.3f&add=%.3f&launch=%.3f&n=%.0f\n", 1 + 130 * rand(), 50 * rand(), 0.1 + 400 * rand(), 1 + 3000 * rand(), i % 2 ? 5 * rand() : 0, 1 + 1e9 * rand()
+  split("gpt2-355m gpt2-1.5b llama3-8b gpt3-13b gpt-22b llama3-70b", model, " ")
+  split("dgx-a100-hdr dgx-a100-10gbe hgx-a100-40gb-efa dgx-h100-ndr pcie-box-100gbe pcie-box-10gbe", machine, " ")
+  for (i = 0; i < 72; ++i)
+    printf "plan?model=%s&machine=%s&gpus=%d&batch=%d&zero=%s&again=%s\n", model[1 + i % 6], machine[1 + int(i / 6) % 6], 2 ^ int(6 * rand()), 2 ^ int(9 * rand()), i % 3 ? "any" : int(4 * rand()), i % 4 ? "any" : int(2 * rand())
 }' > "$folder/questions"
 "$native" < "$folder/questions" > "$folder/answers"
 ! grep -q '<' "$folder/answers" || fail 'an answer could close its element'

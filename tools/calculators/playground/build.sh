@@ -10,21 +10,23 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 from=$PWD
 cd "$root"
-own='answer pipeline memory all_reduce overlap exports'
+own='answer pipeline memory all_reduce overlap plan exports tabled'
 suite='tools/calculators/contest tools/calculators/recipes common/gpt/pipeline/schedule common/gpt/pipeline/bound
   common/runtime/error common/support/json/escape common/support/text/units common/runtime/machine/machine
   common/runtime/machine/library common/runtime/machine/measured_prices solutions/week21_data_parallel/cost_model
   solutions/week22_zero/memory_calculator solutions/week24_pipeline/gpipe solutions/week24_pipeline/one_f_one_b
   solutions/week24_pipeline/interleaved solutions/week24_pipeline/zero_bubble solutions/week24_pipeline/zb_v
-  solutions/week24_pipeline/bubble'
-scripts='page pipeline memory all_reduce overlap start'
+  solutions/week24_pipeline/bubble solutions/week24_pipeline/stages solutions/week25_3d/mesh solutions/week25_3d/planner
+  solutions/week25_3d/step_time labs/trainer/plan/halves labs/trainer/plan/pricer labs/trainer/plan/search
+  common/gpt/model/config common/gpt/model/stage'
+scripts='page pipeline memory all_reduce overlap plan start'
 
 # The suite's files are left out: browser_test.sh asks whether the page computes what they compute.
 sources() {
   (
     cd "$here"
     # shellcheck disable=SC2046,SC2086  # words
-    cat $(printf '%s.cpp ' $own) $(printf '%s.js ' $scripts) answer.hpp request.hpp shim/* page.html page.css build.sh inline.py ../../analyse/view/view.css
+    cat $(printf '%s.cpp ' $own) $(printf '%s.js ' $scripts) answer.hpp request.hpp planned.hpp planned.cpp shim/* page.html page.css build.sh inline.py ../../analyse/view/view.css
   ) | sha256sum | cut -c 1-16
 }
 
@@ -48,8 +50,9 @@ trap 'exit 130' INT TERM
 export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}" # where Debian has what em++ minifies with
 mkdir "$work/include"
 ln -s "$fmt/fmt" "$work/include/fmt" # and nothing else of the host's
+"$1" --pieces > "$work/include/pieces_table.inc"
 # The page names no folder of this computer, so every clone builds the same.
-flags="-std=c++20 -Os -fexceptions -ffp-contract=off -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/="
+flags="-std=c++20 -O2 -fwasm-exceptions -ffp-contract=off -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/="
 # shellcheck disable=SC2086  # words
 for file in $(printf 'tools/calculators/playground/%s ' $own) $suite; do
   em++ $flags -isystem "$here/shim" -I"$root" -isystem "$work/include" -c "$file.cpp" -o "$work/$(echo "$file" | tr / _).o"

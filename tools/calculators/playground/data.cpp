@@ -13,6 +13,7 @@
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "tools/analyse/view/json_text.hpp"
+#include "tools/calculators/playground/planned.hpp"
 
 namespace lockstep::playground {
 
@@ -89,6 +90,16 @@ std::string links() {
   });
 }
 
+/// Of plans: nodes and their network, and models.
+std::string planned() {
+  return fmt::format(R"("machines":{},"planned":{})",
+                     list(kPlannedMachines,
+                          [](const PlannedMachine& machine) {
+                            return fmt::format(R"({{"name":"{}","file":"{}"}})", machine.name, machine.file);
+                          }),
+                     list(kPlannedModels, [](const char* name) { return text(name); }));
+}
+
 using AllReduce = void (*)(Rank me, Slice data);
 
 /// [step][rank][chunk] of an all-reduce of one element for each rank: what `./lab view` calls "who holds what".
@@ -123,7 +134,8 @@ std::string plays() {
 }  // namespace
 
 std::string data() {
-  return fmt::format(R"({{"models":{},"gpus":{},"links":{},"plays":{}}})", models(), gpus(), links(), plays());
+  return fmt::format(R"({{"models":{},"gpus":{},"links":{},{},"plays":{}}})", models(), gpus(), links(), planned(),
+                     plays());
 }
 
 }  // namespace lockstep::playground

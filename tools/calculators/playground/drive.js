@@ -10,6 +10,14 @@
   const named = name => document.querySelector(`#controls [name="${name}"]`);
   const number = selector => parseFloat(document.querySelector(selector).textContent);
   const visible = id => $(id).offsetParent !== null;
+  const done = async () => { for (let i = 0; i < 1000 && $('wait').textContent === 'computing …'; ++i) await later(20); };
+  /** Pixels that a closed select lacks for its longest text. */
+  const lacks = select => {
+    const style = getComputedStyle(select), pen = document.createElement('canvas').getContext('2d');
+    pen.font = `${style.fontSize} ${style.fontFamily}`;
+    const room = select.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 18; // its arrow
+    return Math.max(...[...select.options].map(o => pen.measureText(o.text).width)) - room;
+  };
 
   try {
     for (let i = 0; i < 400 && !view; ++i) await later(50);
@@ -19,7 +27,7 @@
     const lines = id => document.getElementById(id).textContent.trim().split('\n');
     const questions = lines('questions'), answers = lines('answers');
     const differ = questions.filter((q, i) => core.ccall('playground_answer', 'string', ['string'], [q]) !== answers[i]);
-    say(questions.length === 1000 && answers.length === 1000 && differ.length === 0, `1000 answers are the native ones${differ.length > 0 ? `, but of ${differ.length}, such as ${differ[0]}` : ''}`);
+    say(questions.length === 1072 && answers.length === 1072 && differ.length === 0, `1072 answers are the native ones${differ.length > 0 ? `, but of ${differ.length}, such as ${differ[0]}` : ''}`);
     const refused = answers.filter(a => a.startsWith('{"error"')).length;
     say(refused > 50 && refused < 300, `${refused} questions are refused, in the same words`);
 
@@ -62,8 +70,9 @@
     say(state.text.startsWith('placement v\nF0.0') && $('verdict_of_own').textContent.startsWith('✓'), 'a schedule of the suite is copied, and can run');
 
     // Addresses that make no sense.
-    for (const [hash, says] of [['pipeline?p=100&show=1', /p needs numbers from 1 to 64/], ['pipeline?f=-1', /f needs numbers/], ['all_reduce?p=1&link=0', /link needs/], ['overlap?k=2000&show=1', /k needs/], ['memory?p=1.5', /p counts/]]) {
+    for (const [hash, says] of [['pipeline?p=100&show=1', /p needs numbers from 1 to 64/], ['pipeline?f=-1', /f needs numbers/], ['all_reduce?p=1&link=0', /link needs/], ['overlap?k=2000&show=1', /k needs/], ['memory?p=1.5', /p counts/], ['plan?gpus=24&show=1', /gpus is 24, not a power of two/]]) {
       await go(hash);
+      await done();
       say(says.test($('wait').textContent) && !visible('guess') && !visible('result'), `#${hash}: ${$('wait').textContent}`);
     }
     await go('pipeline?p=100&show=1');
@@ -100,12 +109,50 @@
     $('compare').click();
     say($('compared').textContent.startsWith('Right: you guessed 1.6 ms. It is 1.58 ms'), $('compared').textContent);
 
+    // Plans: 13 billion parameters on two DGX A100.
+    say(answers.filter(a => a.includes('"layouts":[{')).length === 72, 'every question for a plan has one');
+    await go('plan');
+    say(visible('guess') && !visible('result') && $('option').options.length === 16 && $('compare').textContent === 'Plan', 'fifteen layouts to guess from, or none');
+    const asked = core.ccall;
+    let questions_asked = 0;
+    core.ccall = (...all) => { ++questions_asked; return asked(...all); };
+    set(named('batch'), 5);
+    set(named('batch'), 6);
+    say(questions_asked === 0 && visible('guess'), 'sliders compute nothing');
+    set($('option'), 'dp 16 · tp 1 · pp 1', 'change');
+    $('compare').click();
+    say($('wait').textContent === 'computing …' && !visible('guess') && !visible('result'), 'it says that it computes');
+    await done();
+    say($('compared').textContent.startsWith('Not quite: you guessed dp 16 · tp 1 · pp 1. It is dp 8 · tp 1 · pp 2, 2.69 s per step'), $('compared').textContent);
+    say(document.querySelector('#figure tbody').dataset.mesh === '8,1,2' && document.querySelectorAll('#figure td.bad').length === 0, 'the fastest is first');
+    $('again').click();
+    say(visible('guess') && !visible('result'), 'and can be hidden again');
+    set($('option'), 'dp 8 · tp 1 · pp 2', 'change');
+    $('compare').click();
+    say($('compared').textContent.startsWith('Right') && questions_asked === 1, `another guess asks nothing again: ${questions_asked}`);
+    core.ccall = asked;
+    const began = performance.now();
+    await go('plan?gpus=32&batch=256&of=stage');
+    set($('option'), 'stage 1', 'change');
+    $('compare').click();
+    await done();
+    say($('compared').textContent.startsWith('Right: you guessed stage 1.'), `${$('compared').textContent} (${Math.round(performance.now() - began)} ms for 32 GPUs)`);
+    await go('plan?model=llama3-70b&gpus=8&show=1');
+    await done();
+    say(/^Nothing fits/.test($('said').textContent) && document.querySelectorAll('#figure td.bad').length > 2, $('said').textContent);
+    await go('plan?zero=3&again=0&show=1&of=loss');
+    await done();
+    say([...document.querySelectorAll('#figure .why')].some(e => /ZeRO-3 would/.test(e.textContent)), 'a wish that a layout cannot meet is explained');
+
     // Every view: labels, width, colours.
     const dark = matchMedia('(prefers-color-scheme: dark)').matches;
     say(getComputedStyle(document.body).backgroundColor === (dark ? 'rgb(22, 24, 27)' : 'rgb(255, 255, 255)'), dark ? 'dark' : 'light');
     for (const link of document.querySelectorAll('nav a')) {
       await go(`${link.hash.slice(1)}?show=1`);
+      await done();
       say(link.getAttribute('aria-current') === 'page' && document.title.endsWith($('heading').textContent), `${link.hash}: ${$('said').textContent}`);
+      const cut = [...document.querySelectorAll('#controls select')].filter(e => lacks(e) > 0);
+      say(cut.length === 0, `no closed choice cuts its text: ${cut.map(e => `${e.name} lacks ${Math.ceil(lacks(e))}`)}`);
       const bare = [...document.querySelectorAll('input, select, textarea')].filter(e => e.labels.length === 0 && !e.ariaLabel);
       say(bare.length === 0, `every control has a label: ${bare.map(e => e.id || e.name)}`);
       say(document.documentElement.scrollWidth <= window.innerWidth, `nothing is wider than the window: ${document.documentElement.scrollWidth} of ${window.innerWidth}`);

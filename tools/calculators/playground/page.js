@@ -31,6 +31,23 @@ function ask(name, fields) {
   return JSON.parse(core.ccall('playground_answer', 'string', ['string'], [`${name}?${query}`]));
 }
 
+let planned = {}; // the last answer to a question that takes long, and the fields of that question
+
+/** The view's answer. What takes long (view.asks) is null until the reader wants to see it, and undefined while it is computed. */
+function answer() {
+  if (!view.asks) return view.answer();
+  if (!state.show) return null;
+  const of = JSON.stringify(view.asks());
+  if (planned.of === of) return planned.answer;
+  setTimeout(() => { // after the browser has drawn "computing …"
+    if (!view.asks || !state.show || planned.of === of || JSON.stringify(view.asks()) !== of) return;
+    planned = { of, answer: ask(view.name, view.asks()) };
+    refresh();
+    if (document.activeElement === document.body) $('again').focus({ preventScroll: true });
+  }, 30);
+  return undefined;
+}
+
 /** An element's HTML, where it differs: what is typed in stays. */
 function put(id, html) {
   if ($(id).dataset.html === html) return;
@@ -50,7 +67,7 @@ function controlHtml(c) {
   if (c.boxes)
     return `<fieldset><legend>${c.label}</legend>${c.boxes.map(b => `<label><input type="checkbox" name="${c.id}" value="${b}">${escaped(c.names[b])}</label>`).join('')}</fieldset>`;
   if (c.options)
-    return `<label>${c.label}<select name="${c.id}">${c.options.map(([v, text]) => `<option value="${v}">${escaped(text)}</option>`).join('')}</select></label>`;
+    return `<label class="choice">${c.label}<select name="${c.id}">${c.options.map(([v, text]) => `<option value="${v}">${escaped(text)}</option>`).join('')}</select></label>`;
   const range = c.values ? `min="0" max="${c.values.length - 1}" step="1"` : `min="${c.min}" max="${c.max}" step="${c.step}"`;
   return `<label>${c.label} <b></b><input type="range" name="${c.id}" ${range}></label>`;
 }
@@ -131,20 +148,20 @@ function compared(question) {
 
 function refresh() {
   showControls();
-  const answer = view.answer(), wrong = answer.error;
-  $('wait').textContent = wrong ? `${wrong}` : '';
-  $('guess').hidden = $('result').hidden = Boolean(wrong);
-  if (!wrong) {
-    const question = view.question(answer);
+  const answered = answer(), waits = answered === undefined, wrong = answered && answered.error;
+  $('wait').textContent = waits ? 'computing …' : wrong ? `${wrong}` : '';
+  $('guess').hidden = $('result').hidden = Boolean(waits || wrong);
+  if (!waits && !wrong) {
+    const question = view.question(answered);
     showGuess(question);
     $('result').hidden = !state.show;
     if (state.show) {
       $('compared').textContent = compared(question);
-      $('said').textContent = view.says(answer);
-      put('figure', view.figure(answer));
+      $('said').textContent = view.says(answered);
+      put('figure', view.figure(answered));
     }
   }
-  if (view.beside) view.beside(answer);
+  if (view.beside) view.beside(answered);
   writeAddress();
 }
 
@@ -157,6 +174,8 @@ function open() {
   $('purpose').textContent = view.purpose;
   $('hint').textContent = '';
   $('value').value = '';
+  $('compare').textContent = view.asks ? 'Plan' : 'Compare';
+  $('skip').textContent = view.asks ? 'Plan without a guess' : 'Show without a guess';
   put('beside', view.besideHtml || '');
   refresh();
 }
@@ -164,6 +183,7 @@ function open() {
 function start() {
   $('controls').addEventListener('input', event => {
     readControls();
+    if (view.asks) state.show = false, state.guess = ''; // another question: another guess
     if (view.picked) view.picked(event.target.name);
     refresh();
   });

@@ -11,7 +11,7 @@ function timeline(name, s, longest) {
     const y = stage * (height + 2);
     out += `<text x="0" y="${y + height - 5}">${stage}</text><rect class="idle" x="${left}" y="${y}" width="${(s.makespan * unit).toFixed(1)}" height="${height}"/>`;
     for (const [step, begin, end] of steps) {
-      const x = left + begin * unit, width = (end - begin) * unit, kind = kKind[step[0]], room = width > 6.5 * step.length + 2;
+      const x = left + begin * unit, width = (end - begin) * unit, kind = kKind[step[0]], room = width > 7 * step.length + 2;
       if (end > begin) out += `<rect class="${kind}" x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.5, width - 0.7).toFixed(1)}" height="${height}"><title>${step}: ${short(begin)} to ${short(end)}</title></rect>`;
       if (room) out += `<text class="on ${kind === 'w' || kind === 'i' ? 'plain' : ''}" x="${(x + width / 2).toFixed(1)}" y="${y + height - 5}" text-anchor="middle">${step}</text>`;
     }
@@ -26,6 +26,10 @@ function stepKey(drawn) {
   const has = new Set(['idle', ...drawn.flatMap(s => s.steps.flatMap(steps => steps.map(([step]) => kKind[step[0]])))]);
   return `<p>${kLegend.filter(([kind]) => has.has(kind)).map(([kind, text]) => `<span style="white-space: nowrap; margin-right: .9rem"><svg width="22" height="13" style="display: inline; vertical-align: -2px" aria-hidden="true"><rect class="${kind}" x=".5" y=".5" width="21" height="12"/></svg> ${text}</span>`).join(' ')}</p>`;
 }
+
+const kSplit = ', whose W steps, which no other stage waits for, fill gaps';
+/** What makes a schedule the shortest. */
+const kWhy = { interleaved: ', whose short chunks reach the last stage sooner', 'zb-h1': kSplit, 'zb-h2': kSplit, 'zb-v': kSplit };
 
 /** Of chunks of 1/v of a stage each. */
 const inStages = s => Math.max(...s.peak) / s.chunks;
@@ -60,14 +64,18 @@ views.pipeline = {
   says(answer) {
     const by = Object.fromEntries(answer.schedules.map(s => [s.name, s])), fine = answer.schedules.filter(s => !s.error);
     const best = fine.reduce((a, b) => b.makespan < a.makespan - 1e-9 ? b : a), same = Math.abs(by.gpipe.makespan - by['1f1b'].makespan) < 1e-9;
-    return `${same ? `GPipe and 1F1B wait equally long, but a stage of GPipe holds up to ${inStages(by.gpipe)} microbatches and one of 1F1B ${inStages(by['1f1b'])}.` : `GPipe takes ${short(by.gpipe.makespan)} and 1F1B ${short(by['1f1b'].makespan)}: ${state.hop > 0 ? '1F1B waits for a round trip of hops again after every p microbatches' : 'their order differs'}.`} The shortest here is ${kNames[best.name]}: ${short(best.makespan)}, with ${percent(best.of_total)} bubble and up to ${short(inStages(best))} microbatches held.`;
+    const order = same
+      ? `GPipe and 1F1B wait equally long, since both fill the pipeline once and drain it once; but a stage of GPipe holds up to ${inStages(by.gpipe)} microbatches and one of 1F1B ${inStages(by['1f1b'])}.`
+      : `GPipe takes ${short(by.gpipe.makespan)} and 1F1B ${short(by['1f1b'].makespan)}: ${state.hop > 0 ? '1F1B waits for a round trip of hops again after every p microbatches' : 'their order differs'}.`;
+    const chunked = by.interleaved.error || by.interleaved.chunks < 2 ? '' : ` Interleaved, with chunks of 1/${by.interleaved.chunks} of a stage, has ${percent(by.interleaved.of_total)} bubble instead of 1F1B's ${percent(by['1f1b'].of_total)}, holds up to ${short(inStages(by.interleaved))} microbatches, and passes ${by.interleaved.chunks * state.p - 1} boundaries instead of ${state.p - 1}.`;
+    return `${order}${chunked} The shortest here is ${kNames[best.name]}${kWhy[best.name] || ''}: ${short(best.makespan)}, with ${percent(best.of_total)} bubble and up to ${short(inStages(best))} microbatches held.`;
   },
   figure(answer) {
     const rows = answer.schedules.map(s => `<tr class="${s.name === state.of ? 'asked' : ''}"><th scope="row">${kNames[s.name]}</th>${s.error ? `<td colspan="5">${escaped(s.error)}</td>` : `<td class="n" data-of="${s.name}">${percent(s.of_total)}</td><td class="n">${percent(s.of_ideal)}</td><td class="n">${short(s.makespan)}</td><td class="n">${short(s.least)}</td><td class="n" data-peak="${s.name}">${short(inStages(s))}</td>`}</tr>`).join('');
     const shown = state.shown.split(','), drawn = answer.schedules.filter(s => !s.error && shown.includes(s.name)), longest = Math.max(...drawn.map(s => s.makespan));
     return `<table><tr><th scope="col">schedule</th><th scope="col" class="n">bubble of the total</th><th scope="col" class="n">of the ideal</th><th scope="col" class="n">makespan</th><th scope="col" class="n">at least</th><th scope="col" class="n">held at most</th></tr>${rows}</table>
       <p class="note">“At least”: no schedule of this shape is shorter. “Held at most”: microbatches on a stage between F and the end of their backward; a chunk counts 1/v.</p>
-      ${drawn.length > 0 ? stepKey(drawn) : ''}${drawn.map(s => `<h3>${kNames[s.name]}</h3>${timeline(kNames[s.name], s, longest)}`).join('')}`;
+      ${drawn.length > 0 ? stepKey(drawn) : ''}${drawn.map(s => `<h3>${kNames[s.name]}</h3><p class="note">held by stage: ${s.peak.map(n => short(n / s.chunks)).join(', ')}</p>${timeline(kNames[s.name], s, longest)}`).join('')}`;
   },
 
   besideHtml: `<h2>Your own schedule</h2>
