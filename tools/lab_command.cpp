@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include "common/support/text/columns.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/option_words.hpp"
+#include "common/support/text/run_program.hpp"
 #include "tools/course/scores.hpp"
 
 namespace lockstep::tools {
@@ -403,6 +405,14 @@ class CommandLine {
 std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv, const Grader& grader) {
   auto line = std::make_shared<CommandLine>(paths, grader);
   return [line, command = line->read(argc, argv)] { return command(); };
+}
+
+int run_lab(Paths paths, int argc, const char* const* argv, const Grader& grader) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // who reads it through a pipe sees each line when it is printed
+  return run_program("", [&] {
+    paths.course = Course::read(paths.source / "labs" / "course.json");
+    return read_command(paths, argc, argv, grader)();
+  });
 }
 
 }  // namespace lockstep::tools

@@ -18,4 +18,8 @@ struct Grader {
 /// Error(usage) where they ask for nothing that there is.
 std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv, const Grader& grader);
 
+/// The main of ./lab and of the grader: reads the course of `paths.source`, then does what the words ask for. Returns
+/// the exit code.
+int run_lab(Paths paths, int argc, const char* const* argv, const Grader& grader);
+
 }  // namespace lockstep::tools
