@@ -308,7 +308,7 @@ TEST(Validate, PyTorchsStepsOnOurCards) {  // docs/results/gpus.md; nothing is k
     const Json measured =
         Json::parse(read_file(fmt::format("{}/docs/results/{}-2026-11-27/pytorch_{}.json", kRoot, folder, model)));
     for (const Json& row : measured.at("rows")) {
-      const auto error = [&](const char* software) {
+      const auto error = [&, machine = machine, sizes = sizes](const char* software) {
         std::ofstream(path) << fmt::format(
             R"({{"name": "x", "kind": "training", "source": "y", "machine": "{}", "zero": 0, "recompute": "none",
             "sequence": 1024, "microbatches": 1, "attention": "flash", "kernel": "cuDNN, heads of 64", {}
