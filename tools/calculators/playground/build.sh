@@ -50,13 +50,15 @@ trap 'exit 130' INT TERM
 export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}" # where Debian has what em++ minifies with
 mkdir "$work/include"
 ln -s "$fmt/fmt" "$work/include/fmt" # and nothing else of the host's
-"$1" --pieces > "$work/include/pieces_table.inc"
+"$1" --pieces > "$work/pieces_table.cpp"
 # The page names no folder of this computer, so every clone builds the same.
-flags="-std=c++20 -O2 -fwasm-exceptions -ffp-contract=off -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/="
+flags="-std=c++20 -O2 -fwasm-exceptions -ffp-contract=off -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/= -ffile-prefix-map=$work/="
 # shellcheck disable=SC2086  # words
 for file in $(printf 'tools/calculators/playground/%s ' $own) $suite; do
   em++ $flags -isystem "$here/shim" -I"$root" -isystem "$work/include" -c "$file.cpp" -o "$work/$(echo "$file" | tr / _).o"
 done
+# shellcheck disable=SC2086
+em++ $flags -isystem "$here/shim" -I"$root" -isystem "$work/include" -c "$work/pieces_table.cpp" -o "$work/pieces_table.o"
 # shellcheck disable=SC2086
 em++ $flags "$work"/*.o -o "$work/core.js" -sSINGLE_FILE=1 -sMODULARIZE=1 -sEXPORT_NAME=lockstepCore -sFILESYSTEM=0 -sENVIRONMENT=web \
   -sALLOW_MEMORY_GROWTH=1 -sEXPORTED_FUNCTIONS=_playground_answer -sEXPORTED_RUNTIME_METHODS=ccall

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (argc == 2 && std::string_view(argv[1]) == "--pieces") {
-      fmt::print("{}\n", playground::pieces_table());
+      fmt::print("{}\n", playground::write_pieces_table());
       return 0;
     }
     for (std::string line; std::getline(std::cin, line);) fmt::print("{}\n", playground::answer(line));

@@ -3,23 +3,20 @@
 #include <cstring>
 #include <map>
 
-#include "labs/trainer/plan/pieces.hpp"
 #include "tools/analyse/view/json_text.hpp"
 
 namespace lockstep::playground {
 
 namespace {
 
-using Values = std::array<double, sizeof(plan::Pieces) / sizeof(double)>;
-
 /// As the planner asks for them (Pricer): a microbatch on one of `tp` ranks.
-Values values_of(const Machine& machine, GptConfig model, int tp, int microbatch, bool sequence_parallel) {
+PieceValues values_of(const Machine& machine, GptConfig model, int tp, int microbatch, bool sequence_parallel) {
   model.storage = DType::bf16;
   const week21::CostModel links = plan::ring_prices(machine, {.tp = tp}, week25::Axis::tp);
   const plan::Pieces pieces =
       plan::price_pieces(model, machine, model.context,
                          {.tp = tp, .microbatch = microbatch, .sequence_parallel = sequence_parallel}, links, {}, {});
-  Values values;
+  PieceValues values;
   static_assert(sizeof values == sizeof pieces);
   std::memcpy(values.data(), &pieces, sizeof pieces);
   return values;
@@ -36,7 +33,7 @@ std::string machine_code(const Machine& m) {
 
 /// Rows that different machines share are written once.
 struct Table {
-  std::map<Values, std::size_t> known;
+  std::map<PieceValues, std::size_t> known;
   std::string values, rows;
 
   void add(const Machine& machine, const GptConfig& model, int tp, int microbatch, bool sequence_parallel) {
@@ -59,7 +56,7 @@ bool divides(const GptConfig& model, int tp) {
 
 Machine planned_machine(const std::string& file) { return find_machine(file, LOCKSTEP_SOURCE_DIR "/bench/machines"); }
 
-std::string pieces_table() {
+std::string write_pieces_table() {
   Table table;
   std::string machines;
   for (const PlannedMachine& planned : kPlannedMachines) {
@@ -72,9 +69,12 @@ std::string pieces_table() {
             table.add(machine, gpt_preset(name), tp, microbatch, parallel == 1);
   }
   return fmt::format(
-      "const Machine kMachines[] = {{\n{}}};\nconstexpr double kValues[][{}] = {{\n{}}};\n"
-      "constexpr Row kRows[] = {{\n{}}};",
-      machines, std::tuple_size_v<Values>, table.values, table.rows);
+      "#include \"tools/calculators/playground/planned.hpp\"\n\n"
+      "const lockstep::playground::PiecesTable& lockstep::playground::pieces_table() {{\n"
+      "static const Machine machines[] = {{\n{}}};\nstatic constexpr PieceValues values[] = {{\n{}}};\n"
+      "static constexpr PieceRow rows[] = {{\n{}}};\n"
+      "static const PiecesTable table{{machines, values, rows}};\nreturn table;\n}}\n",
+      machines, table.values, table.rows);
 }
 
 }  // namespace lockstep::playground

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 
 #include "common/runtime/machine/machine.hpp"
+#include "labs/trainer/plan/pieces.hpp"
 
 namespace lockstep::playground {
 
@@ -26,7 +28,24 @@ inline constexpr int kMostPlannedGpus = 32, kMostPlannedSequences = 256;  // an 
 /// One of kPlannedMachines: natively its file, in the page what a plan needs of it.
 Machine planned_machine(const std::string& file);
 
-/// C++ for tabled.cpp: the machines, and the costs of all pieces.
-std::string pieces_table();
+/// The costs of a model's pieces, number by number.
+using PieceValues = std::array<double, sizeof(plan::Pieces) / sizeof(double)>;
+struct PieceRow {
+  const char* machine;
+  std::size_t d_model;  ///< says which model
+  int tp, microbatch;
+  bool sequence_parallel;
+  std::size_t values;  ///< index into the table's
+};
+struct PiecesTable {
+  std::span<const Machine> machines;
+  std::span<const PieceValues> values;
+  std::span<const PieceRow> rows;
+};
+/// Only in the page, from a file that `playground --pieces` writes.
+const PiecesTable& pieces_table();
+
+/// That file: C++ that defines pieces_table().
+std::string write_pieces_table();
 
 }  // namespace lockstep::playground

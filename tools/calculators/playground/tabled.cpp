@@ -3,40 +3,28 @@
 #include <algorithm>
 #include <cstring>
 
-#include "labs/trainer/plan/pieces.hpp"
+#include "common/error.hpp"
 #include "tools/calculators/playground/planned.hpp"
 
 namespace lockstep {
 
-namespace {
-
-struct Row {
-  const char* machine;
-  std::size_t d_model;  // says which model
-  int tp, microbatch;
-  bool sequence_parallel;
-  int values;
-};
-
-#include "pieces_table.inc"  // kMachines, kValues, kRows
-
-}  // namespace
-
 Machine playground::planned_machine(const std::string& file) {
-  return *std::find_if(std::begin(kMachines), std::end(kMachines), [&](const Machine& m) { return m.name == file; });
+  const std::span<const Machine> machines = pieces_table().machines;
+  return *std::find_if(machines.begin(), machines.end(), [&](const Machine& m) { return m.name == file; });
 }
 
 plan::Pieces plan::price_pieces(const GptConfig& model, const Machine& machine, std::size_t,
                                 const week25::Strategy& strategy, const week21::CostModel&, const week21::CostModel&,
                                 const PriceOptions&) {
-  const Row* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) {
+  const playground::PiecesTable& table = playground::pieces_table();
+  const auto row = std::find_if(table.rows.begin(), table.rows.end(), [&](const playground::PieceRow& r) {
     return r.machine == machine.name && r.d_model == model.d_model && r.tp == strategy.tp &&
            r.microbatch == strategy.microbatch && r.sequence_parallel == strategy.sequence_parallel;
   });
-  if (row == std::end(kRows)) throw Error(Verdict::usage, "the page has no costs for this");
+  if (row == table.rows.end()) throw Error(Verdict::usage, "the page has no costs for this");
   Pieces pieces;
-  static_assert(sizeof kValues[0] == sizeof pieces);
-  std::memcpy(&pieces, kValues[row->values], sizeof pieces);
+  static_assert(sizeof(playground::PieceValues) == sizeof pieces);
+  std::memcpy(&pieces, table.values[row->values].data(), sizeof pieces);
   return pieces;
 }
 
