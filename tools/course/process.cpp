@@ -17,6 +17,7 @@
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "common/error.hpp"
@@ -132,7 +133,7 @@ double runnable_processes() {
 
 }  // namespace
 
-std::uint64_t memory_of_tests() { return LOCKSTEP_SANITIZED ? 0 : std::uint64_t{4} << 30; }
+std::uint64_t memory_of_tests() { return std::string_view{LOCKSTEP_SANITIZE}.empty() ? std::uint64_t{4} << 30 : 0; }
 
 double slowdown(double runnable, int cores, int processes) {
   return std::clamp(runnable / std::max({cores, processes, 1}), 1.0, 10.0);
