@@ -1,5 +1,6 @@
 // All-reduces: where their costs cross, and who holds what after each step.
 
+const kPlayed = { ring: 'ring', 'recursive doubling': 'doubling', Rabenseifner: 'rabenseifner' }; // as the cluster calls them
 const kColumns = ['naive', 'ring', 'recursive doubling', 'Rabenseifner'];
 const tens = (from, to, per) => Array.from({ length: per * (to - from) + 1 }, (_, k) => Number((10 ** (from + k / per)).toPrecision(2)));
 const counts = n => Array.from({ length: n }, (_, k) => k);
@@ -74,7 +75,8 @@ views.all_reduce = {
       $('ranks').addEventListener('change', anew);
       $('step').addEventListener('input', () => { state.step = Number($('step').value); refresh(); });
     }
-    const p = Number($('ranks').value), { steps } = data.plays.find(play => play.name === state.play && play.p === p), last = steps.length - 1;
+    if (!cluster) return;
+    const p = Number($('ranks').value), { steps } = ran({ program: kPlayed[state.play], p, elements: p }), last = steps.length - 1;
     const now = Math.min(state.step, last), complete = counts(p).join('+');
     $('step').max = last;
     $('step').value = now;

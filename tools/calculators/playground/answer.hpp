@@ -2,6 +2,8 @@
 // (main.cpp). JavaScript only draws it.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,13 +13,20 @@
 
 namespace lockstep::playground {
 
-/// Returns the answer in JSON; {"error": "…"} where the question makes no sense. Times are in the unit of the question.
-std::string answer(std::string_view question);
+/// Something to ask about, by the name that its questions begin with.
+struct View {
+  std::string_view name;
+  std::string (*answer)(const Request& request);
+};
+
+/// Returns the answer of one of `views` in JSON; {"error": "…"} where the question makes no sense. Times are in the
+/// unit of the question.
+std::string answer(std::string_view question, std::span<const View> views);
 
 /// An error's message, without the line of C++ that a misuse names.
 std::string sentence(const Error& error);
 
-// The views, each with its fields. They throw Error(usage).
+// The views' answers, each with its fields. They throw Error(usage).
 
 /// Every schedule of week 24 for p stages, m microbatches and v chunks (of interleaved). f, b, w, hop: times of a
 /// stage's steps and of a hop, in any unit.
@@ -34,6 +43,19 @@ std::string overlap(const Request& request);
 /// The best layout of each dp · tp · pp: a preset `model` in bf16, `batch` sequences per step of its context, on the
 /// first `gpus` of nodes of `machine`. `zero` and `again` (recomputation: 0 or 1) may be "any". Times in seconds.
 std::string plan_layouts(const Request& request);
+
+/// A `program` of cluster_programs.hpp on p ranks of the simulator, with two arrays of `elements` fp32 each. A send of
+/// more than `eager` bytes waits for its receive. Times in seconds.
+std::string cluster(const Request& request);
+
+/// Of the page's first core; the cluster is the second.
+inline constexpr std::array<View, 6> kViews{{{"pipeline", pipeline},
+                                             {"schedule", schedule},
+                                             {"memory", memory},
+                                             {"all_reduce", all_reduce},
+                                             {"overlap", overlap},
+                                             {"plan", plan_layouts}}};
+inline constexpr std::array<View, 1> kClusterViews{{{"cluster", cluster}}};
 
 /// alpha, launch: µs; link, add: GB/s.
 week21::CostModel cost_of(const Request& request);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# browser_test.sh NATIVE [PAGE]: drives the playground in a headless Chromium, from a file: 1,072 random questions
+# browser_test.sh NATIVE [PAGE]: drives the playground in a headless Chromium, from a file: 1,292 random questions
 # are answered as NATIVE answers them; guesses, sliders, schedules and addresses work, on a screen and on a phone, light
 # and dark. A PAGE must be of today's sources; without one, a new page is built. Exit code 77: there is no Chromium, or
 # no Emscripten to build with.
@@ -30,8 +30,11 @@ else
 fi
 [ "$(wc -c < "$page")" -le 2000000 ] || fail "the page has $(wc -c < "$page") bytes"
 ! grep -Eq '(src|href)="?(https?:)?//|@import|fetch\("http' "$page" || fail 'the page needs a network'
-sed -n 's/.*;base64,\([A-Za-z0-9+\/=]*\).*/\1/p' "$page" | base64 -d > "$folder/core" && [ -s "$folder/core" ] || fail 'the page has no core'
-! grep -aq '/include/fmt\|/labs/week\|/tools/calc\|/tmp/' "$folder/core" || fail 'the core names folders of the computer that built it'
+for core in core cluster; do
+  sed -n "s/.*id=\"${core}_wasm\">\([A-Za-z0-9+/=]*\)<.*/\1/p" "$page" | base64 -d | gzip -d > "$folder/$core"
+  [ -s "$folder/$core" ] || fail "the page has no $core"
+  ! grep -aq '/include/fmt\|/labs/week\|/tools/calc\|/tmp/' "$folder/$core" || fail "the $core names folders of the computer that built it"
+done
 [ -n "$browser" ] || { echo "SKIPPED: no Chromium on this computer (Debian's package is chromium)"; exit 77; }
 
 # Questions, and what is answered natively: also to schedules in which two steps have changed places.
@@ -64,6 +67,9 @@ awk 'BEGIN {
   split("dgx-a100-hdr dgx-a100-10gbe hgx-a100-40gb-efa dgx-h100-ndr pcie-box-100gbe pcie-box-10gbe", machine, " ")
   for (i = 0; i < 72; ++i)
     printf "plan?model=%s&machine=%s&gpus=%d&batch=%d&zero=%s&again=%s\n", model[1 + i % 6], machine[1 + int(i / 6) % 6], 2 ^ int(6 * rand()), 2 ^ int(9 * rand()), i % 3 ? "any" : int(4 * rand()), i % 4 ? "any" : int(2 * rand())
+  programs = split("together send_first rank_0_first even_first add_early own_chunk last_rank_leaves naive ring doubling rabenseifner", program, " ")
+  for (i = 0; i < 20 * programs; ++i)
+    printf "cluster?program=%s&p=%d&elements=%d&eager=%d&alpha=%.3f&link=%.3f&add=%.3f&launch=%.3f\n", program[1 + i % programs], 1 + 12 * rand(), 2 ^ (14 * rand()), 2 ^ (16 * rand()), 50 * rand(), 0.1 + 400 * rand(), 1 + 3000 * rand(), 5 * rand()
 }' > "$folder/questions"
 "$native" < "$folder/questions" > "$folder/answers"
 ! grep -q '<' "$folder/answers" || fail 'an answer could close its element'

@@ -10,6 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 from=$PWD
 cd "$root"
+# The first core: formulas, schedules and their checker.
 own='answer pipeline memory all_reduce overlap plan exports tabled'
 suite='tools/calculators/contest tools/calculators/recipes common/gpt/pipeline/schedule common/gpt/pipeline/bound
   common/runtime/error common/support/json/escape common/support/text/units common/runtime/machine/machine
@@ -19,14 +20,32 @@ suite='tools/calculators/contest tools/calculators/recipes common/gpt/pipeline/s
   solutions/week24_pipeline/bubble solutions/week24_pipeline/stages solutions/week25_3d/mesh solutions/week25_3d/planner
   solutions/week25_3d/step_time labs/trainer/plan/halves labs/trainer/plan/pricer labs/trainer/plan/search
   common/gpt/model/config common/gpt/model/stage'
-scripts='page pipeline memory all_reduce overlap plan start'
+# The second: the simulator, and programs for it. Asyncify lets its fibers leave a function and come back.
+cluster_own='answer all_reduce cluster cluster_programs cluster_exports page_runtime'
+cluster_suite='common/runtime/error common/runtime/errors common/runtime/slice common/runtime/rank common/runtime/run
+  common/runtime/private_data common/runtime/wait_chain common/runtime/ledger/ledger common/runtime/ledger/recorder
+  common/runtime/race/race common/runtime/machine/library common/runtime/machine/machine
+  common/runtime/machine/measured_prices common/runtime/trace/program_notes common/runtime/arithmetic
+  common/runtime/arithmetic_layers common/runtime/arithmetic_attention common/runtime/arithmetic_compression
+  common/runtime/arithmetic_optimizer common/runtime/arithmetic_shards common/runtime/fibers/arena
+  common/runtime/fibers/errors common/runtime/fibers/deadlock common/runtime/fibers/groups common/backends/sim/run
+  common/backends/sim/world common/backends/sim/endpoint common/backends/sim/peers common/backends/sim/rank
+  common/backends/sim/memory common/backends/sim/network common/backends/sim/explain common/support/json/escape
+  common/support/text/units common/analysis/holdings common/analysis/layout common/analysis/shares common/analysis/graph
+  solutions/week21_data_parallel/cost_model solutions/week21_data_parallel/naive_all_reduce
+  solutions/week21_data_parallel/ring_all_reduce solutions/week21_data_parallel/halving_doubling'
+for file in adamw attention attention_block compression cross_entropy elementwise embedding gelu layer_norm matmul philox \
+  random reductions rms_norm rotary sgemm_own sgemm_no_blas swiglu threads; do
+  cluster_suite="$cluster_suite common/devices/cpu/$file"
+done
+scripts='page pipeline memory all_reduce overlap plan cluster start'
 
 # The suite's files are left out: browser_test.sh asks whether the page computes what they compute.
 sources() {
   (
     cd "$here"
     # shellcheck disable=SC2046,SC2086  # words
-    cat $(printf '%s.cpp ' $own) $(printf '%s.js ' $scripts) answer.hpp request.hpp planned.hpp planned.cpp shim/* page.html page.css build.sh inline.py ../../analyse/view/view.css
+    cat $(printf '%s\n' $own $cluster_own | sort -u | sed 's/$/.cpp/') $(printf '%s.js ' $scripts) answer.hpp request.hpp planned.hpp planned.cpp cluster_programs.hpp shim/* page.html page.css build.sh inline.py ../../analyse/view/view.css
   ) | sha256sum | cut -c 1-16
 }
 
@@ -44,26 +63,36 @@ esac
 can_build >&2 || exit 2
 case $2 in /*) out=$2 ;; *) out=$from/$2 ;; esac
 mkdir -p "$(dirname "$out")"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+work=$root/build/playground # the same each time, so that ccache knows the compilations
+rm -rf "$work"
+mkdir -p "$work"
+! command -v ccache > /dev/null || export EM_COMPILER_WRAPPER=ccache
 export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}" # where Debian has what em++ minifies with
 mkdir "$work/include"
 ln -s "$fmt/fmt" "$work/include/fmt" # and nothing else of the host's
 "$1" --pieces > "$work/pieces_table.cpp"
 # The page names no folder of this computer, so every clone builds the same.
-flags="-std=c++20 -O2 -fwasm-exceptions -ffp-contract=off -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/= -ffile-prefix-map=$work/="
-# shellcheck disable=SC2086  # words
-for file in $(printf 'tools/calculators/playground/%s ' $own) $suite; do
-  em++ $flags -isystem "$here/shim" -I"$root" -isystem "$work/include" -c "$file.cpp" -o "$work/$(echo "$file" | tr / _).o"
-done
-# shellcheck disable=SC2086
-em++ $flags -isystem "$here/shim" -I"$root" -isystem "$work/include" -c "$work/pieces_table.cpp" -o "$work/pieces_table.o"
-# shellcheck disable=SC2086
-em++ $flags "$work"/*.o -o "$work/core.js" -sSINGLE_FILE=1 -sMODULARIZE=1 -sEXPORT_NAME=lockstepCore -sFILESYSTEM=0 -sENVIRONMENT=web \
-  -sALLOW_MEMORY_GROWTH=1 -sEXPORTED_FUNCTIONS=_playground_answer -sEXPORTED_RUNTIME_METHODS=ccall
+flags="-std=c++20 -O2 -ffp-contract=off -fopenmp-simd -Wno-pass-failed -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/= -ffile-prefix-map=$work/= -isystem $here/shim -I$root -isystem $work/include"
+
+# core NAME EXPORT EXPORTED_FUNCTIONS "FLAGS" "LINK FLAGS" FILE…: compiles and links $work/NAME.js and NAME.wasm, which
+# becomes text.
+core() {
+  name=$1 export=$2 functions=$3 compiled="$flags $4" linked=$5
+  shift 5
+  mkdir "$work/$name"
+  printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} sh -c "em++ $compiled -c '{}.cpp' -o '$work/$name/'\"\$(echo '{}' | tr / _).o\""
+  # shellcheck disable=SC2086  # words
+  em++ $compiled $linked "$work/$name"/*.o -o "$work/$name.js" -sMODULARIZE=1 -sEXPORT_NAME="$export" -sFILESYSTEM=0 -sENVIRONMENT=web \
+    -sALLOW_MEMORY_GROWTH=1 -sEXPORTED_FUNCTIONS="$functions" -sEXPORTED_RUNTIME_METHODS=ccall
+  gzip -9n < "$work/$name.wasm" | base64 -w 0 > "$work/$name.text"
+}
+# shellcheck disable=SC2046,SC2086
+core core lockstepCore _playground_answer -fwasm-exceptions '' $(printf 'tools/calculators/playground/%s ' $own) $suite "$work/pieces_table"
+# shellcheck disable=SC2046,SC2086
+core cluster lockstepCluster _cluster_run,_cluster_answer -fexceptions '-Os -sASYNCIFY' $(printf 'tools/calculators/playground/%s ' $cluster_own) $cluster_suite
 "$1" --data > "$work/data.json"
 cd "$here"
 # shellcheck disable=SC2046,SC2086
-python3 inline.py page.html "$out" SOURCES="$(sources)" STYLE=../../analyse/view/view.css,page.css CORE="$work/core.js" DATA="$work/data.json" \
+python3 inline.py page.html "$out" SOURCES="$(sources)" STYLE=../../analyse/view/view.css,page.css CORE="$work/core.js" CORE_WASM="$work/core.text" \
+  CLUSTER="$work/cluster.js" CLUSTER_WASM="$work/cluster.text" DATA="$work/data.json" \
   SCRIPT="$(printf '%s.js,' $scripts)"

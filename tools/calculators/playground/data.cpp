@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "common/analysis/holdings.hpp"
-#include "common/arithmetic.hpp"
 #include "common/gpt/model/gpt.hpp"
 #include "common/runtime/machine/machine.hpp"
-#include "common/runtime/run.hpp"
+#include "common/support/text/files.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
-#include "labs/week21_data_parallel/halving_doubling.hpp"
-#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "tools/analyse/view/json_text.hpp"
+#include "tools/calculators/playground/cluster_programs.hpp"
 #include "tools/calculators/playground/planned.hpp"
 
 namespace lockstep::playground {
@@ -100,42 +97,23 @@ std::string planned() {
                      list(kPlannedModels, [](const char* name) { return text(name); }));
 }
 
-using AllReduce = void (*)(Rank me, Slice data);
-
-/// [step][rank][chunk] of an all-reduce of one element for each rank: what `./lab view` calls "who holds what".
-std::string play(const char* name, AllReduce all_reduce, int ranks) {
-  RunOptions options{.ranks = ranks, .trace = true};
-  const Outcome outcome = run(options, [=](Rank me) {
-    const auto size = static_cast<std::size_t>(me.size());
-    Slice values = me.allocate(size, DType::f32, Category::gradient);
-    upload(me, values, std::vector<float>(size, static_cast<float>(me.rank() + 1)));
-    all_reduce(me, values);
+/// Programs of the virtual cluster, each with its text and the number of its first line.
+std::string programs() {
+  const std::string file = read_file(LOCKSTEP_SOURCE_DIR "/tools/calculators/playground/cluster_programs.cpp");
+  return list(cluster_programs(), [&](const ClusterProgram& program) {
+    const std::size_t begin = file.find(fmt::format("\nvoid {}(", program.name)) + 1, end = file.find("\n\n", begin);
+    if (begin == 0) throw Error(Verdict::fail, fmt::format("cluster_programs.cpp has no function {}", program.name));
+    return fmt::format(R"({{"name":"{}","title":{},"line":{},"text":{}}})", program.name, text(program.title),
+                       1 + std::count(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(begin), '\n'),
+                       text(file.substr(begin, end - begin)));
   });
-  outcome.check();
-  const analysis::Holdings holdings = analysis::holdings_of(outcome.trace);
-  if (!holdings.none.empty()) throw Error(Verdict::fail, holdings.none);
-  return fmt::format(R"({{"name":"{}","p":{},"steps":{}}})", name, ranks, list(holdings.steps, [](const auto& step) {
-                       return list(step, [](const auto& rank) {
-                         return list(rank, [](const analysis::Held& held) { return text(held.text); });
-                       });
-                     }));
-}
-
-std::string plays() {
-  std::vector<std::string> all;
-  for (int ranks = 2; ranks <= 8; ++ranks) {
-    all.push_back(play("ring", week21::ring_all_reduce, ranks));
-    all.push_back(play("recursive doubling", week21::recursive_doubling_all_reduce, ranks));
-    all.push_back(play("Rabenseifner", week21::rabenseifner_all_reduce, ranks));
-  }
-  return list(all, [](const std::string& each) { return each; });
 }
 
 }  // namespace
 
 std::string data() {
-  return fmt::format(R"({{"models":{},"gpus":{},"links":{},{},"plays":{}}})", models(), gpus(), links(), planned(),
-                     plays());
+  return fmt::format(R"({{"models":{},"gpus":{},"links":{},{},"programs":{}}})", models(), gpus(), links(), planned(),
+                     programs());
 }
 
 }  // namespace lockstep::playground

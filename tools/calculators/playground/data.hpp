@@ -5,8 +5,8 @@
 
 namespace lockstep::playground {
 
-/// JSON: models (parameters, bytes of activations per token), GPUs (bytes), links (α, β, γ) and plays: all-reduces of
-/// 21.2 and 21.3 in the simulator, with who holds which partial sum after each step.
+/// JSON: models (parameters, bytes of activations per token), GPUs (bytes), links (α, β, γ) and programs
+/// of the virtual cluster, with their text.
 std::string data();
 
 }  // namespace lockstep::playground

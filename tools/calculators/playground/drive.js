@@ -5,6 +5,13 @@
   let seen = '';
   const say = (fine, what) => { seen += `${fine ? 'ok' : 'FAIL'} ${what}\n`; };
   const later = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
+  /** Waits for what the browser does in other threads. Its clock is virtual and would not wait: this takes real time. */
+  const until = async come => {
+    for (let i = 0, x = 0; i < 4000 && !come(); ++i) {
+      for (let k = 0; k < 3e6; ++k) x += Math.sqrt(k);
+      await later(1);
+    }
+  };
   const go = async hash => { location.hash = hash; await later(50); };
   const set = (element, value, event = 'input') => { element.value = value; element.dispatchEvent(new Event(event, { bubbles: true })); };
   const named = name => document.querySelector(`#controls [name="${name}"]`);
@@ -20,14 +27,16 @@
   };
 
   try {
-    for (let i = 0; i < 400 && !view; ++i) await later(50);
+    await until(() => view);
     say(Boolean(view), 'the page starts from a file');
 
-    // The core computes what the native program does.
+    // The cores compute what the native program does.
+    await until(() => cluster);
+    say(Boolean(cluster), 'the virtual cluster starts, too');
     const lines = id => document.getElementById(id).textContent.trim().split('\n');
     const questions = lines('questions'), answers = lines('answers');
-    const differ = questions.filter((q, i) => core.ccall('playground_answer', 'string', ['string'], [q]) !== answers[i]);
-    say(questions.length === 1072 && answers.length === 1072 && differ.length === 0, `1072 answers are the native ones${differ.length > 0 ? `, but of ${differ.length}, such as ${differ[0]}` : ''}`);
+    const differ = questions.filter((q, i) => answered(q) !== answers[i]);
+    say(questions.length === 1292 && answers.length === 1292 && differ.length === 0, `1292 answers are the native ones${differ.length > 0 ? `, but of ${differ.length}, such as ${differ[0]}` : ''}`);
     const refused = answers.filter(a => a.startsWith('{"error"')).length;
     say(refused > 50 && refused < 300, `${refused} questions are refused, in the same words`);
 
@@ -143,6 +152,25 @@
     await go('plan?zero=3&again=0&show=1&of=loss');
     await done();
     say([...document.querySelectorAll('#figure .why')].some(e => /ZeRO-3 would/.test(e.textContent)), 'a wish that a layout cannot meet is explained');
+
+    // The virtual cluster: the guess, and what the size of the message decides.
+    await go('cluster');
+    say(visible('guess') && !visible('result') && /exchange\(\{send\(next\(me\), mine\)\}\)/.test($('program_text').textContent), 'a program, and a guess');
+    set($('option'), 'PASS', 'change');
+    $('compare').click();
+    say($('compared').textContent.startsWith('Not quite: you guessed PASS. It is DEADLOCK'), $('compared').textContent);
+    say(/0 → 1 → 2 → 3 → 0/.test($('figure').textContent) && document.querySelectorAll('#figure rect.idle').length > 4, 'who waits for whom');
+    set(named('elements'), 15);
+    say($('compared').textContent.includes('UNREAD') || $('compared').textContent.includes('PASS'), `below 8 KiB: ${$('compared').textContent}`);
+    const line = /cluster_programs\.cpp:(\d+)/, numbered = () => new RegExp(`^ *${(line.exec($('figure').textContent) || [])[1]}  .*`, 'm').exec($('program_text').textContent);
+    await go('cluster?program=add_early&show=1');
+    say($('compared').textContent.includes('RACE') && /add\(me, mine, theirs\)/.test(numbered()), `a race, in the line ${numbered()}`);
+    await go('cluster?program=own_chunk&elements=8&show=1');
+    say($('compared').textContent.includes('PASS'), '4 divides 8');
+    await go('cluster?program=own_chunk&elements=10&show=1');
+    say($('compared').textContent.includes('MISMATCH'), 'and not 10');
+    await go('cluster?program=ring&elements=4096&show=1');
+    say(/predicts .*, the same/.test($('said').textContent), $('said').textContent);
 
     // Every view: labels, width, colours.
     const dark = matchMedia('(prefers-color-scheme: dark)').matches;

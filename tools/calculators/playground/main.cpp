@@ -1,5 +1,5 @@
 // playground: answers the page's questions natively, one of a line, as the page must answer them; and makes what the
-// page has of data: models, GPUs, links and runs of all-reduces.
+// page has of data: models, GPUs, links and programs.
 //
 //   echo 'pipeline?p=4&m=8&v=2&f=1&b=1&w=1&hop=0' | playground
 //   playground --data
@@ -24,7 +24,9 @@ int main(int argc, char** argv) {
       fmt::print("{}\n", playground::write_pieces_table());
       return 0;
     }
-    for (std::string line; std::getline(std::cin, line);) fmt::print("{}\n", playground::answer(line));
+    for (std::string line; std::getline(std::cin, line);)
+      fmt::print("{}\n", line.starts_with("cluster?") ? playground::answer(line, playground::kClusterViews)
+                                                      : playground::answer(line, playground::kViews));
     return 0;
   });
 }

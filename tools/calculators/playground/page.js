@@ -6,7 +6,7 @@
 const $ = id => document.getElementById(id);
 const escaped = text => String(text).replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
 const views = {}; // by name; each file below adds one
-let core, view, state = {}; // state: by control, and `show`: whether the numbers are in sight; `guess`
+let core, cluster, view, state = {}; // cluster: the second core, which comes later; state: by control, and `show`: whether the numbers are in sight; `guess`
 
 /** Three digits that count: 0.0123, 1.23, 12.3, 123. */
 const short = value => {
@@ -25,10 +25,17 @@ const binary = bytes => scaled(bytes, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']);
 const decimal = bytes => scaled(bytes, 1000, ['B', 'kB', 'MB', 'GB', 'TB', 'PB']);
 const seconds = value => scaled(value * 1e6, 1000, ['µs', 'ms', 's']);
 
-/** The C++ core's answer to a question, such as ask('pipeline', { p: 4, m: 8, … }). */
+/** What the C++ core that knows the view answers, in JSON. */
+function answered(question) {
+  if (!question.startsWith('cluster?')) return core.ccall('playground_answer', 'string', ['string'], [question]);
+  cluster.ccall('cluster_run', null, ['string'], [question]); // its fibers leave this call before they are done
+  return cluster.ccall('cluster_answer', 'string', [], []);
+}
+
+/** The answer to a question, such as ask('pipeline', { p: 4, m: 8, … }). */
 function ask(name, fields) {
   const query = Object.entries(fields).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join('&');
-  return JSON.parse(core.ccall('playground_answer', 'string', ['string'], [`${name}?${query}`]));
+  return JSON.parse(answered(`${name}?${query}`));
 }
 
 let planned = {}; // the last answer to a question that takes long, and the fields of that question
@@ -148,20 +155,20 @@ function compared(question) {
 
 function refresh() {
   showControls();
-  const answered = answer(), waits = answered === undefined, wrong = answered && answered.error;
+  const now = answer(), waits = now === undefined, wrong = now && now.error;
   $('wait').textContent = waits ? 'computing …' : wrong ? `${wrong}` : '';
   $('guess').hidden = $('result').hidden = Boolean(waits || wrong);
   if (!waits && !wrong) {
-    const question = view.question(answered);
+    const question = view.question(now);
     showGuess(question);
     $('result').hidden = !state.show;
     if (state.show) {
       $('compared').textContent = compared(question);
-      $('said').textContent = view.says(answered);
-      put('figure', view.figure(answered));
+      $('said').textContent = view.says(now);
+      put('figure', view.figure(now));
     }
   }
-  if (view.beside) view.beside(answered);
+  if (view.beside) view.beside(now);
   writeAddress();
 }
 
