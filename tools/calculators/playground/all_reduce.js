@@ -55,14 +55,15 @@ views.all_reduce = {
     out += `<text x="0" y="${height - 6}">fastest</text><line class="limit" x1="${x(state.n)}" x2="${x(state.n)}" y1="${top}" y2="${height - bottom}"/>`;
     const rows = answer.algorithms.map((a, k) => `<tr class="${a.name === this.question(answer).value ? 'asked' : ''}"><th scope="row"><svg width="34" height="10" style="display: inline" aria-hidden="true"><path class="curve k${k}" d="M0 5H34"/></svg> ${a.name}</th><td class="n" data-at="${a.name}">${seconds(a.at)}</td><td class="n">${short(a.algbw / 1e9)} GB/s</td><td class="n">${short(a.busbw / 1e9)} GB/s</td></tr>`).join('');
     return `<svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="time of four all-reduces over the bytes of the array, both axes logarithmic; the sentence above says where they cross, the table below what they take at the dashed line">${out}</svg>
-      <table><tr><th scope="col">at ${binary(state.n)} (dashed line)</th><th scope="col" class="n">takes</th><th scope="col" class="n">algbw</th><th scope="col" class="n">busbw</th></tr>${rows}</table>`;
+      <table><tr><th scope="col">at ${binary(state.n)} (dashed line)</th><th scope="col" class="n">takes</th><th scope="col" class="n">algbw</th><th scope="col" class="n">busbw</th></tr>${rows}</table>
+      <p class="note">algbw: the array's bytes divided by the time. busbw: 2(p − 1)/p times that, for the bytes that each rank has to send at least. Compare it with the link's.</p>`;
   },
 
   besideHtml: `<h2>Step by step</h2>
     <p>Each rank has begun with its own values. 0+1 is the sum of what ranks 0 and 1 began with. How many steps does it take until every rank holds every sum? Guess, then move the slider.</p>
     <p><label>algorithm <select id="play"><option>ring</option><option>recursive doubling</option><option>Rabenseifner</option></select></label>
     <label>ranks <select id="ranks">${counts(7).map(k => `<option>${k + 2}</option>`).join('')}</select></label></p>
-    <p><label><span id="at"></span> <input id="step" type="range" min="0" step="1" style="width: min(30rem, 100%)"></label></p>
+    <p><label><span id="at"></span> <input id="step" type="range" min="0" step="1"></label></p>
     <div id="held" style="overflow-x: auto" tabindex="0" role="region" aria-label="who holds what"></div>`,
   beside() {
     const select = $('play');
@@ -84,6 +85,6 @@ views.all_reduce = {
     $('at').textContent = now === 0 ? 'at the beginning' : `after step ${now}${full ? ': every rank holds every sum' : ''}`;
     $('step').setAttribute('aria-valuetext', $('at').textContent);
     const rows = steps[now].map((row, rank) => `<tr><th scope="row">rank ${rank}</th>${row.map((sum, c) => `<td class="${sum === complete ? 'full' : ''} ${now > 0 && steps[now - 1][rank][c] !== sum ? 'new' : ''}">${sum === complete ? 'all' : sum}</td>`).join('')}</tr>`).join('');
-    put('held', `<table class="holds"><tr><th></th>${counts(p).map(c => `<th scope="col">chunk ${c}</th>`).join('')}</tr>${rows}</table><p class="note">A thick border: new in this step. Filled: the sum of all ranks.</p>`);
+    put('held', `<table class="holds"><tr><th scope="row">chunk</th>${counts(p).map(c => `<th scope="col">${c}</th>`).join('')}</tr>${rows}</table><p class="note">A thick border: new in this step. Filled: the sum of all ranks.</p>`);
   },
 };

@@ -3,6 +3,7 @@
 # are answered as NATIVE answers them; guesses, sliders, schedules and addresses work, on a screen and on a phone, light
 # and dark. A PAGE must be of today's sources; without one, a new page is built. Exit code 77: there is no Chromium, or
 # no Emscripten to build with.
+# AXE=axe.min.js (of PyPI's wheel axe-playwright-python, for one): also axe-core's rules of accessibility, in every view.
 set -eu
 native=$1 page=${2:-}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -80,7 +81,7 @@ drive() {
   {
     sed '/<\/body>/d; /<\/html>/d' "$page"
     echo '<script type="text/plain" id="questions">'; cat "$folder/questions"; echo '</script><script type="text/plain" id="answers">'
-    cat "$folder/answers"; echo '</script><script>'; cat "$here/drive.js"; echo '</script></body></html>'
+    cat "$folder/answers"; echo '</script><script>'; [ -z "${AXE:-}" ] || cat "$AXE"; echo '</script><script>'; cat "$here/drive.js"; echo '</script></body></html>'
   } > "$folder/driven.html"
   cat > "$folder/frame.html" << END
 <!doctype html><style>body { margin: 0 }</style><iframe src="driven.html#pipeline" style="border: 0; width: $1px; height: 900px"></iframe>
@@ -98,4 +99,5 @@ END
 
 drive 1280 1
 drive 390 0
+[ -n "${AXE:-}" ] || echo 'not asked: axe-core (AXE=axe.min.js)'
 echo 'the playground was driven'

@@ -17,6 +17,19 @@
   const named = name => document.querySelector(`#controls [name="${name}"]`);
   const number = selector => parseFloat(document.querySelector(selector).textContent);
   const visible = id => $(id).offsetParent !== null;
+  /** Contrast of two colours, "rgb(1, 2, 3)", by WCAG. */
+  const contrast = (a, b) => {
+    const light = color => color.match(/[\d.]+/g).slice(0, 3).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
+    return (high + 0.05) / (low + 0.05);
+  };
+  /** Of a figure's text and the bar that it stands on; 21 where that is hatched. */
+  const contrastOf = text => {
+    const at = text.getBoundingClientRect(), x = at.x + at.width / 2, y = at.y + at.height / 2;
+    const under = [...text.ownerSVGElement.querySelectorAll('rect')].map(e => [e, e.getBoundingClientRect()]).filter(([, r]) => r.left <= x && x <= r.right && r.top <= y && y <= r.bottom).pop();
+    const fill = under ? getComputedStyle(under[0]).fill : getComputedStyle(document.body).backgroundColor;
+    return fill.startsWith('rgb') ? contrast(getComputedStyle(text).fill, fill) : 21;
+  };
   const done = async () => { for (let i = 0; i < 1000 && $('wait').textContent === 'computing …'; ++i) await later(20); };
   /** Pixels that a closed select lacks for its longest text. */
   const lacks = select => {
@@ -61,6 +74,12 @@
     await go('pipeline?p=4&m=6&show=1');
     say(/multiple/.test($('figure').textContent), 'interleaving says why it has no schedule for 6 microbatches of 4 stages');
 
+    await go('pipeline?p=4&m=6&of=interleaved');
+    say($('compare').hidden && !visible('value') && /groups of p/.test($('question').textContent), `nothing to guess: ${$('question').textContent}`);
+    await go('pipeline?hop=1.5&show=1');
+    say(/Interleaved.* takes longer than 1F1B here/.test($('said').textContent), 'hops that chunks cannot hide');
+    await go('pipeline?p=4&m=6&show=1');
+
     // A schedule of one's own.
     const verdict = text => { set($('text'), text); return $('verdict_of_own').textContent; };
     say(verdict('F0 F1 B0 B1\nF0 B0 F1 B1').startsWith('✓ It can run: 33.33 % bubble'), $('verdict_of_own').textContent);
@@ -74,6 +93,14 @@
     await go('memory');
     await go(kept.slice(1));
     say($('text').value === 'F0 F1 B0 B1\nF0 B0 F1 B1' && $('limit').value === '1', 'the address keeps the schedule');
+    await go('pipeline');
+    set($('from'), 'interleaved', 'change');
+    set($('limit'), 6);
+    say($('verdict_of_own').textContent.startsWith('✓') && /at least 25.5\).* without a limit/.test($('verdict_of_own').textContent), `a limit is of whole stages: ${$('verdict_of_own').textContent}`);
+    set($('limit'), 5);
+    say($('verdict_of_own').textContent.startsWith('✗'), $('verdict_of_own').textContent);
+    set($('limit'), 2);
+    say(/at least 36\).*round trips decide.*at least 27/.test(verdict(Array(4).fill('F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7').join('\n').replace(/[^\n]*$/, counts(8).map(k => `F${k} B${k}`).join(' ')))), $('verdict_of_own').textContent);
     set($('from'), 'zb-v', 'change');
     set($('limit'), 0);
     say(state.text.startsWith('placement v\nF0.0') && $('verdict_of_own').textContent.startsWith('✓'), 'a schedule of the suite is copied, and can run');
@@ -185,6 +212,13 @@
       say(bare.length === 0, `every control has a label: ${bare.map(e => e.id || e.name)}`);
       say(document.documentElement.scrollWidth <= window.innerWidth, `nothing is wider than the window: ${document.documentElement.scrollWidth} of ${window.innerWidth}`);
       const low = [...document.querySelectorAll('nav a, button, select, #controls input:not([type="checkbox"])')].filter(e => e.offsetHeight > 0 && e.offsetHeight < 44);
+      const headers = document.querySelectorAll('main th'), faint = [...document.querySelectorAll('main svg text')].filter(e => e.getBoundingClientRect().width > 0 && contrastOf(e) < 4.5);
+      say([...headers].every(e => e.textContent.trim() !== ''), 'every header of a table has a text');
+      say(faint.length === 0, `texts of figures have contrast: ${[...new Set(faint.map(e => `${e.getAttribute('class')} ${contrastOf(e).toFixed(2)}`))]}`);
+      if (window.axe) {
+        const { violations } = await axe.run(document);
+        say(violations.length === 0, `axe-core ${axe.version}: ${violations.length} violations ${violations.map(v => `${v.impact} ${v.id} ${v.nodes[0].target}`)}`);
+      }
       if (window.innerWidth <= 600) say(low.length === 0, `targets are 44 pixels high: ${low.map(e => e.id || e.name || e.textContent)}`);
     }
     seen += 'driven\n';

@@ -32,12 +32,13 @@ views.memory = {
     const fits = answer.stages.find(s => s.fits), first = answer.stages[0], last = answer.stages[answer.stages.length - 1];
     const where = fits ? `From stage ${fits.stage} on it fits on the ${this.gpu().name}` : `No stage fits on the ${this.gpu().name}: more GPUs, fewer tokens, recomputation or another parallelism would have to help`;
     const ratio = first === last ? '' : ` Stage ${last.stage} holds ${short(first.total / last.total)} times less than stage ${first.stage} on ${state.p} GPUs${answer.stages[0].bytes[answer.stages[0].bytes.length - 1] > 0 ? ' (no stage divides activations)' : ''}.`;
-    return `${where}.${ratio} ${answer.source}.`;
+    const none = state.b === 0 ? ' With 0 sequences per GPU there are no activations: move that slider to add them.' : '';
+    return `${where}.${ratio} ${answer.source}.${none}`;
   },
   figure(answer) {
     const gpu = this.gpu(), most = Math.min(Math.max(...answer.stages.map(s => s.total), gpu.bytes) * 1.02, 6 * gpu.bytes);
     const left = 56, right = 70, width = across(), unit = (width - left - right) / most, high = 30;
-    let out = '';
+    let out = '', totals = ''; // above the line of the GPU's memory
     answer.stages.forEach((stage, row) => {
       const y = row * (high + 8) + 20;
       let at = 0;
@@ -47,10 +48,10 @@ views.memory = {
         if (end > x) out += `<rect class="k${k % 6}" x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.5, end - x - 1).toFixed(1)}" height="${high}"><title>${answer.kinds[k]}: ${gigabytes(bytes)} GB</title></rect>${end - x > 16 ? `<text class="on t${k % 6}" x="${((x + end) / 2).toFixed(1)}" y="${y + 19}" text-anchor="middle">${k + 1}</text>` : ''}`;
         at += bytes;
       });
-      out += `<text x="${(left + Math.min(at, most) * unit + 4).toFixed(1)}" y="${y + 20}">${at > most ? '▸ ' : ''}${gigabytes(stage.total)} GB</text>`;
+      totals += `<text class="over" x="${(left + Math.min(at, most) * unit + 4).toFixed(1)}" y="${y + 20}">${at > most ? '▸ ' : ''}${gigabytes(stage.total)} GB</text>`;
     });
     const bottom = answer.stages.length * (high + 8) + 20, x = left + gpu.bytes * unit;
-    out += `<line class="limit" x1="${x}" x2="${x}" y1="14" y2="${bottom}"/><text x="${x}" y="11" text-anchor="middle">${escaped(gpu.name)}</text>`;
+    out += `<line class="limit" x1="${x}" x2="${x}" y1="14" y2="${bottom}"/><text x="${x}" y="11" text-anchor="middle">${escaped(gpu.name)}</text>${totals}`;
     const head = answer.stages.map(s => `<th scope="col" class="n">stage ${s.stage}</th>`).join('');
     const rows = answer.kinds.map((kind, k) => `<tr><th scope="row"><svg width="20" height="14" style="display: inline; vertical-align: -2px" aria-hidden="true"><rect class="k${k % 6}" width="20" height="14"/><text class="on t${k % 6}" x="10" y="11" text-anchor="middle">${k + 1}</text></svg> ${escaped(kind)}</th>${answer.stages.map(s => `<td class="n">${gigabytes(s.bytes[k])}</td>`).join('')}</tr>`).join('');
     return `<svg width="${width}" height="${bottom}" viewBox="0 0 ${width} ${bottom}" role="img" aria-label="a bar for each ZeRO stage beside the memory of the GPU; the table says the same in numbers">${out}</svg>

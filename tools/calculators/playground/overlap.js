@@ -25,15 +25,15 @@ views.overlap = {
     return `${limited ? 'The link decides: buckets queue for it' : 'The link keeps up, so only the last bucket is exposed: nothing is left to hide it behind'}. Of these numbers of buckets ${best[0]} is the best: ${seconds(best[1])}. Fewer have a larger last one, more pay α more often.`;
   },
   figure(answer) {
-    const left = 74, width = across(), longest = Math.max(answer.sequential, answer.step), unit = (width - left - 4) / longest, forward = state.f / 1e3;
-    const bar = (kind, begin, end, y, name) => end > begin ? `<rect class="${kind}" x="${(left + begin * unit).toFixed(1)}" y="${y}" width="${Math.max(0.5, (end - begin) * unit - 0.7).toFixed(1)}" height="22"><title>${name}: ${seconds(begin)} to ${seconds(end)}</title></rect>${(end - begin) * unit > 7 * name.length ? `<text class="on" x="${(left + (begin + end) / 2 * unit).toFixed(1)}" y="${y + 15}" text-anchor="middle">${name}</text>` : ''}` : '';
+    const left = 82, width = across(), longest = Math.max(answer.sequential, answer.step), unit = (width - left - 4) / longest, forward = state.f / 1e3;
+    const bar = (kind, begin, end, y, name) => end > begin ? `<rect class="${kind}" x="${(left + begin * unit).toFixed(1)}" y="${y}" width="${Math.max(0.5, (end - begin) * unit - 0.7).toFixed(1)}" height="22"><title>${name}: ${seconds(begin)} to ${seconds(end)}</title></rect>${(end - begin) * unit > 7 * name.length ? `<text class="on ${kind === 'a' ? 't3' : ''}" x="${(left + (begin + end) / 2 * unit).toFixed(1)}" y="${y + 15}" text-anchor="middle">${name}</text>` : ''}` : '';
     const main = y => bar('f', 0, forward, y, 'forward') + bar('b', forward, answer.compute, y, 'backward');
     const end = left + answer.compute * unit;
     const rows = answer.by_count.map(([k, s]) => `<tr class="${k === state.k ? 'asked' : ''}"><td class="n">${k}</td><td class="n">${seconds(s)}</td><td class="n">${seconds(Math.max(0, s - answer.compute))}</td></tr>`).join('');
     return `<svg width="${width}" height="138" viewBox="0 0 ${width} 138" role="img" aria-label="the step on one time axis, with its averages during and after the backward pass; the table says the same in numbers">
       <text x="0" y="15">overlapped</text>${main(0)}${answer.buckets.map(([, begin, stop], i) => bar('a', begin, stop, 25, String(i + 1))).join('')}<text x="0" y="41">averages</text>
       <text x="0" y="91">one by one</text>${main(76)}${answer.buckets.map(([, begin, stop], i) => bar('a', answer.compute + i * (stop - begin), answer.compute + (i + 1) * (stop - begin), 101, String(i + 1))).join('')}
-      <line class="limit" x1="${end}" x2="${end}" y1="0" y2="126"/><text x="${end}" y="66" text-anchor="${end > width - 160 ? 'end' : 'start'}"> end of the backward pass </text></svg>
+      <text x="0" y="117">averages</text><line class="limit" x1="${end}" x2="${end}" y1="0" y2="126"/><text x="${end}" y="66" text-anchor="${end > width - 160 ? 'end' : 'start'}"> end of the backward pass </text></svg>
       <table><tr><th scope="col" class="n">buckets</th><th scope="col" class="n">step</th><th scope="col" class="n">exposed</th></tr>${rows}</table>
       <p class="note">By the ring's formula (21.5), with equal buckets and a backward pass that messages do not slow down.</p>`;
   },

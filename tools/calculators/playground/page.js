@@ -138,13 +138,15 @@ function writeAddress() {
 function showGuess(question) {
   $('guess').hidden = state.show;
   $('question').textContent = question.text;
-  $('number').hidden = Boolean(question.options);
+  $('number').hidden = Boolean(question.options || question.none);
+  $('compare').hidden = Boolean(question.none);
   $('choice').hidden = !question.options;
   $('unit').textContent = question.unit || '';
   if (question.options) put('option', question.options.map(o => `<option>${escaped(o)}</option>`).join(''));
 }
 
 function compared(question) {
+  if (question.none) return question.text;
   const is = `It is ${question.words}.`;
   if (!state.guess) return `${question.text} ${is}`;
   const guess = question.options ? state.guess : `${state.guess} ${question.unit}`;
@@ -206,7 +208,7 @@ function start() {
     $('again').focus();
   });
   $('skip').addEventListener('click', () => { state.guess = ''; state.show = true; refresh(); $('again').focus(); });
-  $('again').addEventListener('click', () => { state.show = false; state.guess = ''; $('value').value = ''; refresh(); ($('choice').hidden ? $('value') : $('option')).focus(); });
+  $('again').addEventListener('click', () => { state.show = false; state.guess = ''; $('value').value = ''; refresh(); $($('compare').hidden ? 'skip' : $('choice').hidden ? 'value' : 'option').focus(); });
   addEventListener('hashchange', open);
   addEventListener('resize', () => { if (state.show) refresh(); });
   open();

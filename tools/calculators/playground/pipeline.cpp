@@ -41,13 +41,14 @@ std::string steps_json(const Timed& timed, int chunks) {
 }
 
 /// The fields of a schedule that check_schedule accepts.
-std::string timed_json(const Schedule& schedule, const PipelineShape& shape, const StepTimes& times) {
+std::string timed_json(const Schedule& schedule, const PipelineShape& shape, const StepTimes& times,
+                       const bench::Contest& contest = {}) {
   const std::vector<StepTimes> by_stage = bench::chunk_times({}, times, shape);
   const Timed timed = time_schedule(schedule, shape, by_stage);
   const week24::Bubble bubble = week24::measured_bubble(uses_of(timed));
   return fmt::format(
       R"("stages":{},"microbatches":{},"chunks":{},"makespan":{},"least":{},"of_total":{},"of_ideal":{},"of_span":{},"peak":{},"steps":{})",
-      shape.stages, shape.microbatches, shape.chunks, bubble.makespan, bench::least_seconds({}, times, shape),
+      shape.stages, shape.microbatches, shape.chunks, bubble.makespan, bench::least_seconds(contest, times, shape),
       bubble.of_total, bubble.of_ideal, bubble.of_span,
       view::list(schedule, [](const StageSchedule& stage) { return fmt::format("{}", peak_in_flight(stage)); }),
       steps_json(timed, shape.chunks));
@@ -74,9 +75,12 @@ std::string pipeline(const Request& request) {
 
 std::string schedule(const Request& request) {
   const ShapedSchedule own = parse_schedule(request.text("text"), "your schedule");
-  const std::string refused = check_schedule(own.schedule, own.shape, request.whole("limit", 0, 1 << 20));
+  bench::Contest contest;
+  if (const int limit = request.whole("limit", 0, 1 << 20); limit > 0)
+    contest.limits.assign(static_cast<std::size_t>(own.shape.stages), limit);
+  const std::string refused = bench::refusal(contest, own.schedule, own.shape);
   if (!refused.empty()) return fmt::format(R"({{"error":{}}})", view::text(refused));
-  return fmt::format("{{{}}}", timed_json(own.schedule, own.shape, times_of(request)));
+  return fmt::format("{{{}}}", timed_json(own.schedule, own.shape, times_of(request), contest));
 }
 
 }  // namespace lockstep::playground

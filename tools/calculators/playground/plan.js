@@ -3,6 +3,8 @@
 /** A step's parts, as the core lists them, and how each is drawn. */
 const kParts = [['compute', 'k0'], ['recomputation', 'b'], ['tensor parallelism', 'k3'], ['bubble', 'idle'], ['pipeline hops', 'k1'], ['data parallelism', 'best'], ['optimizer', 'k4']];
 const kHeld = [['parameters', 'k0'], ['gradients', 'k1'], ['optimizer state', 'k2'], ['activations and buffers', 'k3']];
+/** The class of a number on a colour. */
+const inkOn = kind => ['idle', 'best', 'k1', 'k4'].includes(kind) ? 'plain' : kind === 'k3' ? 't3' : '';
 const meshOf = l => `dp ${l.dp} · tp ${l.tp} · pp ${l.pp}`;
 
 /** Shares side by side, each with its number where there is room; what is beyond `most` is cut, with ▸. */
@@ -12,11 +14,11 @@ function stacked(shares, kinds, most, high, unit, says) {
     const x = Math.min(at, most) * unit, end = Math.min(at + share, most) * unit;
     at += share;
     if (end > x) out += `<rect class="${kinds[k][1]}" x="${x.toFixed(1)}" y="0" width="${Math.max(0.5, end - x - 0.7).toFixed(1)}" height="${high}"><title>${kinds[k][0]}: ${says(share)}</title></rect>`;
-    if (end - x > 16) out += `<text class="on ${['idle', 'best', 'k1', 'k4'].includes(kinds[k][1]) ? 'plain' : ''}" x="${((x + end) / 2).toFixed(1)}" y="${high - 4}" text-anchor="middle">${k + 1}</text>`;
+    if (end - x > 16) out += `<text class="on ${inkOn(kinds[k][1])}" x="${((x + end) / 2).toFixed(1)}" y="${high - 4}" text-anchor="middle">${k + 1}</text>`;
   });
   return out + (at > most ? `<text x="${(most * unit + 1).toFixed(1)}" y="${high - 4}">▸</text>` : '');
 }
-const partsKey = (title, kinds) => `<p>${title}: ${kinds.map(([name, kind], k) => `<span class="keyed"><svg width="20" height="14" aria-hidden="true"><rect class="${kind}" width="20" height="14"/><text class="on ${['idle', 'best', 'k1', 'k4'].includes(kind) ? 'plain' : ''}" x="10" y="11" text-anchor="middle">${k + 1}</text></svg> ${name}</span>`).join(' ')}</p>`;
+const partsKey = (title, kinds) => `<p>${title}: ${kinds.map(([name, kind], k) => `<span class="keyed"><svg width="20" height="14" aria-hidden="true"><rect class="${kind}" width="20" height="14"/><text class="on ${inkOn(kind)}" x="10" y="11" text-anchor="middle">${k + 1}</text></svg> ${name}</span>`).join(' ')}</p>`;
 
 views.plan = {
   name: 'plan',
@@ -68,7 +70,7 @@ views.plan = {
   /** Two rows: numbers; then the strategy in words, its bars, and what limits it. */
   layoutHtml(l, place, most, limit) {
     const width = across() - 34, high = 16, unit = (width - 12) / most, full = (width - 12) / Math.max(2 * limit, 1);
-    const name = `<th scope="rowgroup" rowspan="2" class="n">${place}</th>`, mesh = `<td class="n">${l.dp}</td><td class="n">${l.tp}</td><td class="n">${l.pp}</td>`;
+    const name = place === '' ? '<td rowspan="2"></td>' : `<th scope="rowgroup" rowspan="2" class="n">${place}</th>`, mesh = `<td class="n">${l.dp}</td><td class="n">${l.tp}</td><td class="n">${l.pp}</td>`;
     if (!l.seconds) return `<tbody><tr>${name}${mesh}<td class="n" colspan="3">not valid</td></tr><tr><td colspan="6" class="why">${escaped(l.refused)}.</td></tr></tbody>`;
     const time = l.fits ? `<svg width="${width}" height="${high}" viewBox="0 0 ${width} ${high}" role="img" aria-label="where a step's time goes: ${l.parts.map((s, k) => `${kParts[k][0]} ${seconds(s)}`).join(', ')}">${stacked(l.parts, kParts, most, high, unit, seconds)}</svg>` : '';
     const held = `<svg width="${width}" height="${high}" viewBox="0 0 ${width} ${high}" role="img" aria-label="memory: ${l.memory.map((b, k) => `${kHeld[k][0]} ${gigabytes(b)} GB`).join(', ')}, of ${gigabytes(limit)} GB">${stacked(l.memory, kHeld, 2 * limit, high, full, b => `${gigabytes(b)} GB`)}<line class="limit" x1="${(limit * full).toFixed(1)}" x2="${(limit * full).toFixed(1)}" y1="0" y2="${high}"/></svg>`;
