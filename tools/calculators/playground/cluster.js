@@ -12,7 +12,7 @@ views.cluster = {
   controls: () => [
     { id: 'program', label: 'program', options: data.programs.map(each => [each.name, each.title]), value: 'send_first' },
     { id: 'p', label: 'ranks p', min: 1, max: 16, step: 1, value: 4 },
-    { id: 'elements', label: 'numbers in the array', values: [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 100, 1000, 2000, 2048, 2049, 4096, 10000, 100000, 1000000], value: 4096, words: v => `${v} (${binary(4 * v)})` },
+    { id: 'elements', label: 'numbers n', values: [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 100, 1000, 2000, 2048, 2049, 4096, 10000, 100000, 1000000], value: 4096, words: v => `${v} (${binary(4 * v)})` },
     { id: 'eager', label: 'sends wait above', values: [0, 1024, 8192, 65536, 1048576], value: 8192, words: binary },
     { id: 'alpha', label: 'α, of a message', values: tens(-1, 3, 9), value: 10, words: v => `${short(v)} µs` },
     { id: 'link', label: '1/β, of a link', values: tens(-1, 3, 9), value: 1, words: v => `${short(v)} GB/s` },
@@ -39,7 +39,7 @@ views.cluster = {
       const from = x(begin), to = kind === 2 ? width - 2 : x(end);
       return `<rect class="${['f', 'a', 'idle'][kind]}" x="${from.toFixed(1)}" y="${rank * high + 2}" width="${Math.max(1, to - from - 0.7).toFixed(1)}" height="20"><title>${escaped(`${what}, ${kind === 2 ? 'for ever' : `${seconds(begin)} to ${seconds(end)}`} (${where})`)}</title></rect>`;
     }).join('')}`).join('');
-    const ticks = [0, 1].map(k => `<text x="${x(k * last)}" y="${answer.ranks.length * high + 14}" text-anchor="${k === 0 ? 'start' : 'end'}">${seconds(k * last)}</text>`).join('');
+    const ticks = (last > 1e-12 ? [0, 1] : [0]).map(k => `<text x="${x(k * last)}" y="${answer.ranks.length * high + 14}" text-anchor="${k === 0 ? 'start' : 'end'}">${seconds(k * last)}</text>`).join('');
     const box = kind => `<svg width="14" height="12" aria-hidden="true"><rect class="${kind}" width="14" height="12"/></svg>`;
     const timeline = bars.length === 0 ? '' : `<svg width="${width}" height="${answer.ranks.length * high + 20}" viewBox="0 0 ${width} ${answer.ranks.length * high + 20}" role="img" aria-label="a row for each rank, with its messages and additions over time${stuck ? ', and where it waits for ever' : ''}">${rows}${ticks}</svg>
       <p class="note"><span class="keyed">${box('a')} messages</span><span class="keyed">${box('f')} additions</span>${stuck ? `<span class="keyed">${box('idle')} waits for ever</span>` : ''} Point at a bar for its line.</p>`;
