@@ -18,6 +18,10 @@ TEST(Recipes, AddUpToWhatTheToolsSay) {
     EXPECT_DOUBLE_EQ(bytes("megatron", 1, d), 6 + 12.0 / d);
     EXPECT_DOUBLE_EQ(bytes("deepspeed", 2, d), 2 + 18.0 / d) << "estimate_zero2_model_states_mem_needs";
     EXPECT_DOUBLE_EQ(bytes("deepspeed", 3, d, 0.25), 18.0 / d + 4 * 0.25) << "estimate_zero3_model_states_mem_needs";
+    EXPECT_DOUBLE_EQ(bytes("deepspeed-offload", 3, d, 0.25), 2.0 / d + 4 * 0.25) << "the same, offload_optimizer";
+    EXPECT_DOUBLE_EQ(bytes("deepspeed-infinity", 3, d, 0.25), 4 * 0.25) << "the same, offload_param";
+    EXPECT_DOUBLE_EQ(host_bytes(find_recipe("deepspeed-offload"), 1, 3, d), 16 * 1.5 / d);
+    EXPECT_DOUBLE_EQ(host_bytes(find_recipe("deepspeed-infinity"), 1, 3, d), 18 * 1.5 / d);
     EXPECT_DOUBLE_EQ(bytes("fsdp2", 3, d), 16.0 / d);
     EXPECT_DOUBLE_EQ(bytes("nanotron", 0, d), 20) << "while a microbatch is added";
     EXPECT_DOUBLE_EQ(bytes("nanotron", 1, d), 8 + 12.0 / d);

@@ -228,10 +228,9 @@ int main(int argc, char** argv) {
     line.add("--ranks", o.ranks, "numbers of GPUs");
     line.add("--dtype", o.dtype, "type of parameters and gradients: fp32, bf16 or fp16");
     line.add("--no-master", o.no_master, "no fp32 copy of 16-bit weights");
-    line.add(
-        "--recipe", o.recipe,
-        "instead: what a tool holds for each parameter, and why tools differ: megatron, deepspeed, fsdp2, nanotron, "
-        "or fp32-grads");
+    line.add("--recipe", o.recipe,
+             "instead: what a tool holds for each parameter, and why tools differ: megatron, deepspeed, "
+             "deepspeed-offload, deepspeed-infinity, fsdp2, nanotron, or fp32-grads");
     line.add("--batch", o.batch, "sequences per GPU, for activations (flash attention, no dropout, no recomputation)",
              Whole{});
     line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", Whole{});

@@ -13,6 +13,7 @@ struct RecipeLine {
   double bytes = 0;
   int shared_from = kNever;
   int last_stage = 3;  ///< in later stages the tool counts none
+  bool on_host = false;
 };
 
 struct ToolRecipe {
@@ -22,14 +23,18 @@ struct ToolRecipe {
   std::vector<RecipeLine> lines;
   std::string largest;  ///< what stage 3 holds beside its shards, 4 bytes for each parameter of the largest layer; ""
   std::string remark;   ///< why others differ
+  double moved = 0;     ///< between a GPU and its host in a step: bytes for each parameter of the rank's shard
 };
 
 const std::vector<ToolRecipe>& tool_recipes();
 /// Throws Error(usage) that suggests the nearest name.
 const ToolRecipe& find_recipe(const std::string& name);
 
-/// Bytes of a model's state on one of `ranks` GPUs. `largest_layer`: parameters; 0: unknown, and left out.
+/// Bytes of a model's state on one of `ranks` GPUs, without what is on its host. `largest_layer`: parameters; 0:
+/// unknown, and left out.
 double recipe_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks, double largest_layer);
+/// Bytes on the host for one of `ranks` GPUs.
+double host_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks);
 /// A table: a line for each kind, a column for each stage; GB.
 std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,
                           double largest_layer);
