@@ -1,7 +1,7 @@
 // Exercise 23.1: column- and row-parallel linear. Read labs/week23_tensor_parallel/parallel_linear.hpp first.
 //
 // Given are the serial layer's three products (common/gpt/model/block.hpp): linear, linear_backward_input,
-// linear_backward_weight; and ring_all_reduce of 21.2.
+// linear_backward_weight; and week21::ring_all_reduce, of 21.2.
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
 #include "common/gpt/model/block.hpp"
