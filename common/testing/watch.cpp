@@ -46,7 +46,8 @@ bool never_ends(const Frames& frames, int count) {
 }
 
 const char* cause(int signal, int code, const Frames& frames, int count) {
-  if (signal == SIGFPE && code == FPE_INTDIV) return "An integer was divided by 0, with / or %.";
+  if (signal == SIGFPE && code == FPE_INTDIV)
+    return "An integer was divided by 0, with / or %, or cut into 0 parts, as by chunk(x, 0, 0).";
   if (signal == SIGILL || signal == SIGTRAP)
     return "The compiler stopped it there, because what follows has no meaning: an index outside of an array, for "
            "example, or a division by a constant 0.";

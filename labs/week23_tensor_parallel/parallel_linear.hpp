@@ -80,6 +80,10 @@ struct LayerPart {
 /// Given: the `rank`-th of `ranks` equal parts. Features that do not divide by `ranks` are a USAGE error that names
 /// both numbers.
 inline ChunkRange equal_part(std::size_t features, int rank, int ranks, Location where = Location::current()) {
+  if (rank < 0 || rank >= ranks)
+    usage_error("rank " + std::to_string(rank) + " is none of " + std::to_string(ranks) +
+                    " ranks: the rank comes first, then how many there are",
+                where);
   if (features % static_cast<std::size_t>(ranks) != 0)
     usage_error(std::to_string(features) +
                     (features == 1 ? " feature does not divide over " : " features do not divide over ") +

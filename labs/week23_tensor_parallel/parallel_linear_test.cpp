@@ -298,6 +298,8 @@ std::string wrong_range(const char* what, ChunkRange seen, std::size_t features,
   if (seen.offset == first && seen.size == own) return "";
   std::string text =
       fmt::format("{} [{}, {}), expected [{}, {}): ", what, seen.offset, seen.offset + seen.size, first, first + own);
+  if (seen.offset == first && seen.size == first + own)
+    return text + "a ChunkRange is {offset, size}, not {first, end}";
   if (!cut) return text + "these are not sharded, every rank has all of them";
   if (seen.size == features) return text + "these are sharded over the ranks";
   return text + "rank r has the r-th of p equal parts";
@@ -311,10 +313,13 @@ std::string wrong_part(bool column, WholeLayer layer, int rank, int ranks) {
     part = (column ? column_part : row_part)(layer.out, layer.in, rank, ranks);
   } catch (const Error& error) {
     if (error.verdict() != Verdict::usage) throw;
-    return fmt::format("{}, is refused, though its {} {} features divide. {}", asked, column ? layer.out : layer.in,
-                       column ? "output" : "input",
+    std::string where = error.what();
+    where.erase(0, where.find("at "));
+    return fmt::format("{}, is refused, though its {} features ({}) divide. {} It was refused {}", asked,
+                       column ? "output" : "input", column ? layer.out : layer.in,
                        column ? "Only the rows of W and the bias are sharded."
-                              : "Only the columns of W are sharded, and each rank has the whole bias.");
+                              : "Only the columns of W are sharded, and each rank has the whole bias.",
+                       where);
   }
   std::string wrong = wrong_range("rows of W", part.rows, layer.out, column, rank, ranks);
   if (wrong.empty()) wrong = wrong_range("columns of W", part.columns, layer.in, !column, rank, ranks);

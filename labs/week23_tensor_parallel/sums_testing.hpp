@@ -21,15 +21,22 @@ inline std::string wrong_sums(const Outcome& outcome, const std::string& place, 
                               std::uint64_t bytes) {
   for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank) {
     const RegionTotal seen = testing::visits_to(outcome.ledgers[rank], place);
-    const std::uint64_t visits = seen.visits, total = seen.bytes;
+    const std::uint64_t visits = seen.visits, total = seen.bytes, all = count * bytes;
     if (visits == 0 && count > 0)
       return fmt::format(
           "rank {} made 0 sums in a region \"{}\", expected {}: is the sum missing, or the region of that name around "
           "it (Scope scope = queue.region(name, bytes);)?",
           rank, place, count);
-    if (visits != count || total != count * bytes)
-      return fmt::format("rank {} made {} sum{} of {} bytes in all at \"{}\", expected {} of {} bytes each", rank,
-                         visits, visits == 1 ? "" : "s", total, place, count, bytes);
+    if (visits != count || total != all)
+      return fmt::format("rank {} made {} of {} in all at \"{}\", expected {} of {} bytes each{}", rank,
+                         counted(visits, "sum"), counted(total, "byte"), place, count, bytes,
+                         4 * total == all ? ". region() is given bytes, y.bytes(), and not elements" : "");
+    if (seen.seconds == 0 && all > 0 && outcome.ledgers.size() > 1)  // a message takes some, virtual or not
+      return fmt::format(
+          "rank {} sent and received nothing inside the region \"{}\": it lasts as long as its Scope, which needs "
+          "a name (Scope scope = …), and belongs to the queue that opens it, so a closure opens its own with the Rank "
+          "that it gets",
+          rank, place);
   }
   return "";
 }

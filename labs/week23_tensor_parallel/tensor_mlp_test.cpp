@@ -178,9 +178,12 @@ std::string wrong_rows(const Heads& all, int rank) {
     if (rows[i].first == first && rows[i].count == own) continue;
     return fmt::format(
         "of {} head{} with {} row{} each on {} rank{}, rank {} has [{}, {}) for its rows of {}, expected [{}, {}): "
-        "neighbouring heads belong together, and of 3C rows the first C are those of q, then k, then v",
+        "{}",
         all.heads, all.heads == 1 ? "" : "s", all.head_size, all.head_size == 1 ? "" : "s", all.ranks,
-        all.ranks == 1 ? "" : "s", rank, rows[i].first, rows[i].first + rows[i].count, names[i], first, first + own);
+        all.ranks == 1 ? "" : "s", rank, rows[i].first, rows[i].first + rows[i].count, names[i], first, first + own,
+        rows[i].first == first && rows[i].count == first + own
+            ? "a RowRange is {first, count}, not {first, end}"
+            : "neighbouring heads belong together, and of 3C rows the first C are those of q, then k, then v");
   }
   return "";
 }

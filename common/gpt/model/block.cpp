@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/gpt/model/layers.hpp"
+#include "common/support/text/counted.hpp"
 
 namespace lockstep {
 
@@ -63,6 +64,10 @@ void linear_gelu_backward_input(Rank me, Slice dx, Slice dy, Slice weight, Slice
 
 void linear_backward_weight(Rank me, Slice dweight, Slice dbias, Slice dy, Slice x, std::size_t rows, Location where) {
   const std::size_t out = dy.size() / rows, in = x.size() / rows;
+  if (!dbias.empty() && dbias.size() != out)
+    usage_error("linear_backward_weight: dbias has " + counted(dbias.size(), "element") + ", and a row of dy has " +
+                    std::to_string(out) + ": dy comes before x",
+                where);
   matmul(me, matrix(dweight, out, in), matrix(dy, rows, out).t(), matrix(x, rows, in), Into::accumulate, {}, where);
   if (!dbias.empty()) add_rows(me, dbias, matrix(dy, rows, out), where);
 }

@@ -343,6 +343,13 @@ TEST(Place, OfAWrongCallIsTheCallers) {
     EXPECT_EQ(outcome.verdict, Verdict::usage) << i;
     EXPECT_NE(outcome.message.find("USAGE at model_test.cpp:"), std::string::npos) << i << ": " << outcome.message;
   }
+  // 2 rows, 3 inputs, 1 output, with dy and x exchanged: the weight's gradient has as many elements either way.
+  const Outcome exchanged = run(RunOptions{.ranks = 1}, [](Rank me) {
+    const auto slice = [&](std::size_t count) { return me.allocate(count, DType::f32, Category::buffer); };
+    linear_backward_weight(me, slice(3), slice(1), slice(6), slice(2), 2);
+  });
+  EXPECT_NE(exchanged.message.find("dbias has 1 element, and a row of dy has 3: dy comes before x"), std::string::npos)
+      << exchanged.message;
 }
 
 }  // namespace
