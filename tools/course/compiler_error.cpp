@@ -131,7 +131,7 @@ constexpr Phrase kPhrases[] = {
     {"no viable conversion", kWrongType},
     {"assignment of read-only", "This is const: it cannot be changed."},
     {"const lockstep::Rank' as 'this'",
-     "A const Rank can only be queried; to start work, copy it first: Rank me = tp.group;"},
+     "A const Rank can only be queried; to start work, copy it first, as in Rank me = tp.group;"},
     {"discards qualifiers", "This is const: only its const member functions can be called."},
     {"'this' was not captured", kCaptureMember},
     {"'this' cannot be implicitly captured", kCaptureMember},
@@ -174,6 +174,15 @@ CompilerError first_error(std::string_view log, std::string_view source) {
   return {led_to_it, message};
 }
 
+namespace {
+
+constexpr Phrase kWarnings[] = {
+    {"Rank::region(", "The region ends at once and encloses nothing. Name it: Scope scope = me.region(…);"},
+    {"ignoring return value", "The call does nothing for you unless you keep what it returns."},
+};
+
+}  // namespace
+
 std::vector<std::string> warnings_in(std::string_view log, std::string_view source) {
   constexpr std::string_view kWarning = ": warning: ";
   std::vector<std::string> warnings;
@@ -184,6 +193,11 @@ std::vector<std::string> warnings_in(std::string_view log, std::string_view sour
     if (here == 0) continue;
     std::string text =
         file_name(source) + ":" + std::to_string(here) + ": " + with_plain_quotes(line.substr(at + kWarning.size()));
+    for (const Phrase& phrase : kWarnings)
+      if (text.find(phrase.part) != text.npos) {
+        text += std::string(" — ") + phrase.words;
+        break;
+      }
     if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(std::move(text));
   }
   return warnings;

@@ -161,6 +161,13 @@ TEST(CompilerError, WarningsAreThoseOfTheStudentsFileEachOnce) {
       (std::vector<std::string>{"f.cpp:7: comparison of 'int' [-Wsign-compare]", "f.cpp:8: c"}));
 }
 
+TEST(CompilerError, AWarningOfARegionWithoutANameSaysHowToNameIt) {
+  const std::string dropped = "f.cpp:7:3: warning: ignoring return value of 'lockstep::Scope lockstep::Rank::region(";
+  const std::vector<std::string> warnings = warnings_in(dropped + "const char*)'\n", "labs/f.cpp");
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("Name it: Scope scope = "), std::string::npos) << warnings[0];
+}
+
 TEST(CompilerError, OfAFileThatIsGivenIsNamedByThatFile) {
   const std::string log =
       "[2/6] Building\nIn file included from /a/solutions/f.cpp:4:\n/a/labs/f.hpp:34:9: error: expected ';' before "
