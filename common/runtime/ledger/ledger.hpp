@@ -33,7 +33,7 @@ struct RegionTotal {
   std::uint64_t bytes = 0;  // as given to `region`, summed; 0 for phases
   bool phase = false;
   std::uint64_t batches = 0;
-  Traffic traffic;     // of batches started inside (counted for the innermost region of each name)
+  Traffic traffic;     // of batches started inside it and in no region within it
   double seconds = 0;  // spent inside, on its queue's clock
 };
 
