@@ -170,6 +170,11 @@ replace_by_copy() {
     [ ! -e "$root/$name" ] || { mkdir -p "$kept/replaced" && mv "$root/$name" "$kept/replaced/"; }
     cp -R "$entry" "$root/"
   done
+  [ -d "$kept/replaced" ] || return 0
+  # What is as it was keeps its time, and what was built from it is not built again.
+  LC_ALL=C diff -rqs "$kept/replaced" "$root" | sed -n 's/^Files \(.*\) and .* are identical$/\1/p' | while IFS= read -r file; do
+    touch -c -r "$file" "$root/${file#"$kept/replaced/"}" || :
+  done
 }
 if in_git; then replace_by_merge; else replace_by_copy; fi
 

@@ -169,7 +169,10 @@ done
 grep -qx 'update: there is no folder or archive v2.0' "$work/said" || fail "does not say that there is no such folder"
 echo mine > "$work/handed/$week/notes.txt"
 i=0; while [ $((i += 1)) -le 11 ]; do echo mine > "$work/handed/common/own$i.txt"; done
+touch -d 2020-01-01 "$work/handed/tools/course/update.sh" "$work/handed/common/runtime.cpp" "$work/old"
 update "$work/handed" "$work/new.zip" || fail "of a handout"
+[ -z "$(find "$work/handed/tools/course/update.sh" -newer "$work/old")" ] || fail "what is as it was would be built again"
+[ -n "$(find "$work/handed/common/runtime.cpp" -newer "$work/old")" ] || fail "what is new would not be built"
 carried "$work/handed"
 grep -q '^Not in the new version, and kept in outputs/updates/.*/replaced:$' "$work/said" || fail "does not say where other files are"
 grep -qx "    $week/notes.txt" "$work/said" && grep -qx '    common/own11.txt' "$work/said" || fail "does not name a file of one's own"
