@@ -214,6 +214,8 @@ given_now() {
 
 for folder; do
   [ -e "$folder" ] || { echo "move_answers.sh: $folder does not exist" >&2; exit 2; }
+  find "$folder" \( -name '*.zip' -o -name '*.tar' -o -name '*.tar.gz' -o -name '*.tgz' \) -type f |
+    sed 's/.*/not opened: &: unpack it first, into a folder/'
   find "$folder" -name '*.cpp' -type f | while read -r file; do
     sed -f "$rules" "$file" > "$rules.new"
     case $file in */zero2.cpp | */fsdp.cpp) sed -i -f "$rules.week22" "$rules.new" ;; esac

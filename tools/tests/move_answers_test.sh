@@ -6,7 +6,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 fail() { echo "move_answers_test: $*"; exit 1; }
 
-mkdir "$folder/anna"
+mkdir "$folder/anna" "$folder/bob"
+: > "$folder/bob/answers.zip"
+sh "$source/tools/course/move_answers.sh" "$folder/bob" | grep -qx "not opened: $folder/bob/answers.zip: unpack it first, into a folder" ||
+  fail "an archive is passed over in silence"
 cat > "$folder/anna/answer.cpp" << 'END'
 #include "common/rank.hpp"
 #include "common/stats/stats.hpp"
