@@ -25,7 +25,11 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 .good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); } .soft { color: var(--soft); }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--head); padding: .5rem .7rem; margin: .4rem 0; }
 td:first-child { min-width: 9rem; } bdi, td { overflow-wrap: anywhere; } td.long { min-width: 14rem; }
-td.mid { min-width: 8rem; }
+td.mid { min-width: 8rem; } td.id { min-width: 0; white-space: nowrap; } td.title { min-width: 6rem; }
+td.whole { overflow-wrap: normal; }
+td bdi { display: inline-block; max-width: min(18rem, 45vw); overflow-wrap: break-word; }
+a bdi { text-decoration: underline; }
+details { margin-top: .3rem; }
 td.n { overflow-wrap: normal; white-space: nowrap; }
 svg text { fill: currentColor; font: 12px system-ui, sans-serif; } svg rect { fill: var(--bar); }
 @media print { :root { color-scheme: light; --line: #999; --head: #fff; --soft: #333; --good: #000; --bad: #000;

@@ -11,6 +11,7 @@
 #include "common/support/text/fnv.hpp"
 #include "tools/course/cpp_tokens.hpp"
 #include "tools/course/skeleton.hpp"
+#include "tools/grade/grade.hpp"
 
 namespace lockstep::tools {
 namespace {
@@ -140,8 +141,9 @@ std::vector<SimilarPair> similar_pairs(const std::vector<Answers>& submissions) 
         const double share = of == 0 ? 0 : static_cast<double>(same) / static_cast<double>(of);
         if (same >= kFewest && share >= kStandsOut) pair.shared.push_back({exercise, share, same, of});
       }
-      std::stable_sort(pair.shared.begin(), pair.shared.end(),
-                       [](const auto& x, const auto& y) { return x.share > y.share; });
+      std::sort(pair.shared.begin(), pair.shared.end(), [](const auto& x, const auto& y) {
+        return x.share != y.share ? x.share > y.share : is_before(x.exercise, y.exercise);
+      });
       if (!pair.shared.empty()) pairs.push_back(std::move(pair));
     }
   const auto weight = [](const SimilarPair& pair) {

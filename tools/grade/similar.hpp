@@ -42,7 +42,7 @@ struct SimilarPair {
     double share = 0;  ///< of the shorter one's fingerprints
     std::size_t common = 0, of = 0;
   };
-  std::vector<Shared> shared;  ///< the largest share first
+  std::vector<Shared> shared;  ///< the largest share first, equal ones in the order of the course
 };
 
 /// The pairs that stand out, most in common first: at least kStandsOut of the shorter answer's fingerprints, and

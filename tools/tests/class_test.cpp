@@ -199,6 +199,17 @@ TEST_F(AClass, SimilarAnswersAreFoundWhateverTheirVariablesAreCalled) {
   EXPECT_TRUE(similar_pairs(std::vector<Answers>(5, answers[0])).empty());
 }
 
+TEST(Similar, EqualSharesAreInTheOrderOfTheCourse) {
+  const Fingerprints prints{1, 2, 3, 4, 5, 6}, half{1, 2, 3, 4, 5, 6, 7, 8};
+  const Fingerprints other{1, 2, 3, 4, 5, 6, 9, 10};
+  const std::vector<SimilarPair> pairs = similar_pairs(
+      {{{"21.10", prints}, {"21.2", prints}, {"21.1", half}}, {{"21.10", prints}, {"21.2", prints}, {"21.1", other}}});
+  ASSERT_EQ(pairs.size(), 1u);
+  std::vector<std::string> exercises;
+  for (const auto& shared : pairs[0].shared) exercises.push_back(shared.exercise);
+  EXPECT_EQ(exercises, (std::vector<std::string>{"21.2", "21.10", "21.1"}));
+}
+
 TEST(Similar, SkeletonsHaveNothingOfTheirOwn) {
   for (const Exercise& e : Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json").select("").exercises) {
     const std::string file = "/" + e.folder + "/" + e.name + ".cpp";

@@ -266,8 +266,8 @@ std::string similar(const ClassData& data) {
   if (rows.empty()) return "";
   return fmt::format(
              "<h2>Similar answers</h2>\n<p>Pairs with at least {:.0f}% of the shorter answer in common, whatever their "
-             "variables are called, beside the skeleton and what a third of the class has. Compare the files before "
-             "you judge: a short answer leaves little choice.</p>\n",
+             "variables are called, beside the skeleton and what more than a third of the class, and more than "
+             "three, have. Compare the files before you judge: a short answer leaves little choice.</p>\n",
              100 * kStandsOut) +
          long_table("<tr><th>submission</th><th>and</th><th>exercise, and share in common</th></tr>\n", rows,
                     kMostPairs);

@@ -166,9 +166,11 @@ std::string sections(const ClassRow& row, const Course& course) {
 std::string verdict_table(const ClassRow& row) {
   std::string rows;
   for (const GradedRow& part : row.parts)
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{} of {}</td><td class=\"{}\">{}</td></tr>\n",
-                        for_html(part.id), for_html(part.title), part.points, part.most,
-                        part.verdict == "PASS" ? "good" : "bad", for_html(part.verdict));
+    rows += fmt::format(
+        "<tr><td class=\"id\">{}</td><td class=\"title\">{}</td><td class=\"n\">{} of {}</td><td class=\"whole "
+        "{}\">{}</td></tr>\n",
+        for_html(part.id), for_html(part.title), part.points, part.most, part.verdict == "PASS" ? "good" : "bad",
+        for_html(part.verdict));
   if (rows.empty()) return "";
   return fmt::format(
       "<div class=\"wide\"><table>\n<tr><th>part</th><th></th><th class=\"n\">points</th>"
