@@ -205,11 +205,11 @@ class Grader {
       text += fmt::format("The answers are those of {}, an archive in it.\n", submission_.opened);
     if (!submission_.archives.empty())
       text += fmt::format("These archives inside it were not opened: {}.\n", fmt::join(submission_.archives, ", "));
-    std::vector<std::string> misplaced;
-    for (const auto& [id, file] : submission_.misplaced)
-      if (misplaced.size() < 20) misplaced.push_back(file + " (move it to " + paths_.course.exercise(id).folder + ")");
-    if (!misplaced.empty() && !(submission_.empty() && misplaced.size() == 1))
-      text += fmt::format("These lab files are not in a place where they count: {}.\n", fmt::join(misplaced, ", "));
+    if (submission_.empty() && submission_.is_download())
+      text += "It looks like the download of a whole class: unpack it, and grade what is in it.\n";
+    if (!submission_.misplaced.empty() && !(submission_.empty() && submission_.misplaced.size() == 1))
+      text += fmt::format("These lab files are not in a place where they count: {}.\n",
+                          submission_.where_they_belong(paths_.course));
     if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
       text +=
           fmt::format("These files are not lab files and were ignored: {}.\n", fmt::join(submission_.ignored, ", "));
@@ -399,7 +399,8 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
                .graded = false};
     const auto quiet = heartbeat.quiet();
     std::fflush(stdout);  // where both go into one file, what was printed before comes before
-    fmt::print(stderr, "{}\n", grading.remarks);
+    if (!grading.remarks.ends_with('\n')) grading.remarks += '\n';  // others may follow
+    fmt::print(stderr, "{}", grading.remarks);
   }
   grading.seed = *options.seed;
   grading.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

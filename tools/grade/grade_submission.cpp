@@ -11,11 +11,14 @@
 #include <cctype>
 #include <cstdint>
 #include <fstream>
+#include <set>
+#include <utility>
 
 #include "common/error.hpp"
 #include "common/support/json/escape.hpp"
 #include "common/support/text/counted.hpp"
 #include "tools/course/process.hpp"
+#include "tools/grade/grade_names.hpp"
 #include "tools/grade/grade_run.hpp"
 
 namespace lockstep::tools {
@@ -308,6 +311,26 @@ std::string Submission::near_miss(const Exercise& e) const {
         if ((files == &ignored || fs::path(file).extension() != ".cpp") && bare_name(file, numbered) == wanted)
           return file;
   return "";
+}
+
+std::string Submission::where_they_belong(const Course& course) const {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> files_in;  // by where they are, and belong
+  for (const auto& [id, file] : misplaced)
+    files_in[{fs::path(file).parent_path().string(), course.exercise(id).folder}].push_back(file);
+  std::vector<std::string> groups;
+  for (const auto& [folders, names] : files_in)
+    groups.push_back(names.size() == 1 ? fmt::format("{} (move it to {})", names.front(), folders.second)
+                                       : fmt::format("{} files in {} (move them to {})", names.size(),
+                                                     folders.first.empty() ? "." : folders.first, folders.second));
+  const std::size_t shown = std::min<std::size_t>(groups.size(), 20);
+  return fmt::format("{}", fmt::join(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+}
+
+bool Submission::is_download() const {
+  std::set<std::string> students;
+  for (const fs::path archive : archives)
+    if (const auto download = read_download(*archive.lexically_normal().begin())) students.insert(download->student);
+  return students.size() > 1;
 }
 
 std::string Submission::why_missing(const Exercise& e) const {

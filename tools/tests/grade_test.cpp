@@ -141,6 +141,17 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
           "more folder, or ring_all_reduce.cpp at the top.\n");
 }
 
+TEST(Grade, WhereFilesBelongIsToldOnceForAFolder) {
+  const Folder folder("lockstep_grade_belong");
+  const std::string week = "week21_data_parallel", deep = "Desktop/ml/lockstep/labs/" + week;
+  for (const char* name : {"ring_all_reduce", "cost_model", "ddp"})
+    folder.write(("in/" + deep + "/" + name + ".cpp").c_str(), "// hers\n");
+  folder.write("in/old/one/backup/accumulation.cpp", "// hers\n");
+  EXPECT_EQ(
+      folder.read(folder.path / "in").where_they_belong(the_course()),
+      "3 files in " + deep + " (move them to " + week + "), old/one/backup/accumulation.cpp (move it to " + week + ")");
+}
+
 TEST(Grade, AFileThatIsNamedOtherwiseIsToBeRenamed) {
   const Folder folder("lockstep_grade_renamed");
   for (const char* file : {"Ring_All_Reduce.cpp", "cost_model (1).cpp", "ddp.cpp.txt", "accumulation copy.cpp",
@@ -169,6 +180,21 @@ void pack(const Folder& folder, const char* from, const std::filesystem::path& a
               .folder = folder.path / from};
   std::filesystem::create_directories((folder.path / archive).parent_path());
   ASSERT_TRUE(run_command(tar).ok());
+}
+
+TEST(Grade, TheDownloadOfAClassIsKnown) {
+  const Folder folder("lockstep_grade_download");
+  folder.write("canvas/annalee_1001_71_answers.zip", "");
+  folder.write("canvas/annalee_1001_72_answers-1.zip", "");
+  pack(folder, "canvas", "one.zip");
+  EXPECT_FALSE(folder.read(folder.path / "one.zip").is_download()) << "one student's, twice";
+  folder.write("canvas/bobray_1002_73_answers.zip", "");
+  folder.write("moodle/Anna Lee_1001_assignsubmission_file_/answers.zip", "");
+  folder.write("moodle/Bob Ray_1002_assignsubmission_file_/answers.zip", "");
+  for (const char* system : {"canvas", "moodle"}) {
+    pack(folder, system, "both.zip");
+    EXPECT_TRUE(folder.read(folder.path / "both.zip").is_download()) << system;
+  }
 }
 
 TEST(Grade, TheOnlyArchiveOfAFolderIsOpened) {
