@@ -136,7 +136,7 @@ class Grader {
       std::string week = fmt::format("reference.week{}_sim", e.week);
       if (std::find(targets.begin(), targets.end(), week) == targets.end()) targets.push_back(week);
     }
-    Built built = build_targets(paths_, targets, "the suite");
+    const Built built = heartbeat_.quiet_while([&] { return build_targets(paths_, targets, "the suite"); });
     if (!built.ok) throw Error(Verdict::usage, "the suite cannot be built:\n" + built.log);
     judge_.emplace(paths_, *options_.seed, exercises_);
     for (const Exercise& e : exercises_)

@@ -38,6 +38,16 @@ class Heartbeat {
   void step();
   /// While it lives, the line is gone and does not come back: somebody else prints.
   std::unique_lock<std::mutex> quiet();
+  /// The same while `f` runs, which says itself how far it is.
+  template <class F>
+  auto quiet_while(const F& f) {
+    const auto lock = quiet();
+    const struct Again {
+      StatusLine& line;
+      ~Again() { line.erase(); }  // the next is kSilence away
+    } again{status_};
+    return f();
+  }
 
   /// "21.2a", or "compiling 21.2": one of those that run at a time, while it lives.
   class Part {

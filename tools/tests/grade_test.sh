@@ -267,11 +267,13 @@ if unshare -rm true 2> /dev/null; then
 fi
 # Ctrl-C while the suite is built ends it: nothing is called not graded, and no other submission is begun.
 name=interrupted
-printf '#!/bin/sh\ncase "$*" in *lockstep_grade_seal*) kill -INT $$ ;; *) exec %s "$@" ;; esac\n' "$cmake" > "$work/bin/cmake"
+printf '#!/bin/sh\ncase "$*" in *lockstep_grade_seal*) sleep 11; kill -INT $$ ;; *) exec %s "$@" ;; esac\n' "$cmake" > "$work/bin/cmake"
 code=0
-env PATH="$work/bin:$PATH" "$lab" grade "$work/anna" "$work/bob.zip" --only 21.1 --out "$work/stopped" > "$work/out" 2>&1 || code=$?
+env -u LOCKSTEP_CTEST PATH="$work/bin:$PATH" "$lab" grade "$work/anna" "$work/bob.zip" --only 21.1 --out "$work/stopped" > "$work/out" 2>&1 || code=$?
 [ $code = 2 ] || fail "$name: the exit code is $code"
 grep -q '^interrupted: building the suite did not finish\.$' "$work/out" || fail "$name: it is not said"
+grep -q '^building the suite, 1[0-9] s so far$' "$work/out" && ! grep -q ': building the suite' "$work/out" ||
+  fail "$name: how far the suite is, is not said once"
 grep -q 'nothing was graded\|bob.zip (2 of 2)' "$work/out" && fail "$name: it went on"
 [ "$(wc -l < "$work/stopped/summary.csv")" = 1 ] || fail "$name: it has a row"
 # And while an answer is judged: it is said how to go on, and nothing stays in TMPDIR. (A job in the background would
