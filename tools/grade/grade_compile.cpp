@@ -57,7 +57,12 @@ class Compilation {
     const bool look = how != Look::nothing, language = how == Look::everything;
     write_text(source_, text);
     if (const auto outside = language ? outside_the_language(text) : std::nullopt)
-      return {kRefusedAnswer, outside->sentence()};
+      return {kRefusedAnswer, has_moved(*outside)
+                                  ? fmt::format("line {} {}, which is not in this version: if it is an "
+                                                "answer to an earlier one, tools/course/move_answers.sh "
+                                                "updates it",
+                                                outside->line, outside->what)
+                                  : outside->sentence()};
     const fs::path expanded = scratch_ / "answer.ii", needs = scratch_ / "answer.d";
     std::vector<std::string> preprocess{"-E", "-MD", "-MF", needs.string(), "-o", expanded.string(), source_.string()};
     if (language) preprocess.emplace_back("-dD");
@@ -75,6 +80,13 @@ class Compilation {
   }
 
  private:
+  /// It includes a header of the suite's that is not there, as an answer to an earlier version does.
+  bool has_moved(const Outside& outside) const {
+    const std::string includes = "includes ", ours = "common/";
+    if (!outside.what.starts_with(includes + ours) || outside.what.find("..") != std::string::npos) return false;
+    return !fs::exists(paths_.source / outside.what.substr(includes.size()));
+  }
+
   ConfinedEnd run(const std::vector<std::string>& arguments, const std::vector<fs::path>& may_read) const {
     Confined command{.arguments = flags_,
                      .folder = scratch_,

@@ -78,6 +78,11 @@ kernel=nop
 
 # Somebody else's answer.
 echo "#include \"solutions/$week/scaling_laws.cpp\"" | answer cheats scaling_laws
+# No cheat: an answer to an earlier version.
+{
+  echo '#include "common/stats/stats.hpp"'
+  reference large_batch
+} | answer cheats large_batch
 
 grade 'cheats, seen' "$work/cheats" --only 21 --timeout 1
 row 21.1 0/5 REFUSED
@@ -87,7 +92,8 @@ row 21.5 0/10 '(FAIL|CRASH)'
 [ "$kernel" = nop ] || row 21.6 0/10 REFUSED
 row 21.10 0/10 REFUSED
 says '"score": 0,' "it calls exit (line $(grep -n 'std::exit' "$work/cheats/$week/ring_all_reduce.cpp" | cut -d: -f1)), which no answer needs" 'line [0-9]* includes fcntl.h, which no lab answer needs' \
-  "line 1 includes solutions/$week/scaling_laws.cpp"
+  "line 1 includes solutions/$week/scaling_laws.cpp, which no lab answer needs" \
+  'line 1 includes common/stats/stats.hpp, which is not in this version: .*move_answers.sh'
 
 # The same without the look at their objects: what is in the process has its own limits.
 grade 'cheats, run' "$work/cheats" --only 21 --timeout 1 --without-look
