@@ -21,7 +21,7 @@ suite='tools/calculators/contest tools/calculators/recipes common/gpt/pipeline/s
   solutions/week25_3d/step_time labs/trainer/plan/halves labs/trainer/plan/pricer labs/trainer/plan/search
   common/gpt/model/config common/gpt/model/stage'
 # The second: the simulator, and programs for it. Asyncify lets its fibers leave a function and come back.
-cluster_own='answer all_reduce cluster cluster_programs cluster_exports page_runtime'
+cluster_own='answer all_reduce cluster cluster_programs cluster_exports'
 cluster_suite='common/runtime/error common/runtime/errors common/runtime/slice common/runtime/rank common/runtime/run
   common/runtime/private_data common/runtime/wait_chain common/runtime/ledger/ledger common/runtime/ledger/recorder
   common/runtime/race/race common/runtime/machine/library common/runtime/machine/machine
@@ -45,7 +45,7 @@ sources() {
   (
     cd "$here"
     # shellcheck disable=SC2046,SC2086  # words
-    cat $(printf '%s\n' $own $cluster_own | sort -u | sed 's/$/.cpp/') $(printf '%s.js ' $scripts) answer.hpp request.hpp planned.hpp planned.cpp cluster_programs.hpp shim/* page.html page.css build.sh inline.py ../../analyse/view/view.css
+    cat $(printf '%s\n' $own $cluster_own | sort -u | sed 's/$/.cpp/') $(printf '%s.js ' $scripts) page_runtime.cc answer.hpp request.hpp planned.hpp planned.cpp cluster_programs.hpp shim/* page.html page.css build.sh inline.py ../../analyse/view/view.css
   ) | sha256sum | cut -c 1-16
 }
 
@@ -71,6 +71,7 @@ export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}" # where Debian has what em++ 
 mkdir "$work/include"
 ln -s "$fmt/fmt" "$work/include/fmt" # and nothing else of the host's
 "$1" --pieces > "$work/pieces_table.cpp"
+cp "$here/page_runtime.cc" "$work/page_runtime.cpp"
 # The page names no folder of this computer, so every clone builds the same.
 flags="-std=c++20 -O2 -ffp-contract=off -fopenmp-simd -Wno-pass-failed -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/= -ffile-prefix-map=$work/= -isystem $here/shim -I$root -isystem $work/include"
 
@@ -89,7 +90,7 @@ core() {
 # shellcheck disable=SC2046,SC2086
 core core lockstepCore _playground_answer -fwasm-exceptions '' $(printf 'tools/calculators/playground/%s ' $own) $suite "$work/pieces_table"
 # shellcheck disable=SC2046,SC2086
-core cluster lockstepCluster _cluster_run,_cluster_answer -fexceptions '-Os -sASYNCIFY' $(printf 'tools/calculators/playground/%s ' $cluster_own) $cluster_suite
+core cluster lockstepCluster _cluster_run,_cluster_answer -fexceptions '-Os -sASYNCIFY' $(printf 'tools/calculators/playground/%s ' $cluster_own) $cluster_suite "$work/page_runtime"
 "$1" --data > "$work/data.json"
 cd "$here"
 # shellcheck disable=SC2046,SC2086

@@ -1,4 +1,5 @@
-// What the simulator needs in a page: fibers on Emscripten's, and no computer to look at.
+// What the simulator needs in a page: fibers on Emscripten's, and no computer to look at. Only Emscripten has the
+// header, so this is no .cpp, which other tools would read.
 #include <emscripten/fiber.h>
 
 #include <exception>
