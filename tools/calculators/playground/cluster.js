@@ -3,6 +3,8 @@
 const kVerdicts = ['PASS', 'DEADLOCK', 'RACE', 'MISMATCH', 'UNREAD'];
 /** A run with easy numbers, but for what `fields` says. */
 const ran = fields => ask('cluster', { alpha: 10, link: 1, add: 10, launch: 0, eager: 8192, ...fields });
+/** Small sizes to the byte, since a buffer's last byte decides. */
+const sized = bytes => bytes < 65536 ? `${bytes} B` : binary(bytes);
 const program = () => data.programs.find(each => each.name === state.program);
 
 views.cluster = {
@@ -11,9 +13,9 @@ views.cluster = {
   purpose: 'Each of p ranks runs the program below. They are ranks of the suite\'s simulator, here in your browser, which finds deadlocks and races as ./lab check does. A send of more bytes than a buffer holds waits for its receive.',
   controls: () => [
     { id: 'program', label: 'program', options: data.programs.map(each => [each.name, each.title]), value: 'send_first' },
-    { id: 'p', label: 'ranks p', min: 1, max: 16, step: 1, value: 4 },
-    { id: 'elements', label: 'numbers n', values: [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 100, 1000, 2000, 2048, 2049, 4096, 10000, 100000, 1000000], value: 4096, words: v => `${v} (${binary(4 * v)})` },
-    { id: 'eager', label: 'sends wait above', values: [0, 1024, 8192, 65536, 1048576], value: 8192, words: binary },
+    { id: 'p', label: 'ranks p', min: 2, max: 16, step: 1, value: 4 },
+    { id: 'elements', label: 'numbers n', values: [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 100, 1000, 2000, 2048, 2049, 4096, 10000, 100000, 1000000], value: 4096, words: v => `${v} (${sized(4 * v)})` },
+    { id: 'eager', label: 'sends wait above', values: [0, 1024, 8192, 65536, 1048576], value: 8192, words: sized },
     { id: 'alpha', label: 'α, of a message', values: tens(-1, 3, 9), value: 10, words: v => `${short(v)} µs` },
     { id: 'link', label: '1/β, of a link', values: tens(-1, 3, 9), value: 1, words: v => `${short(v)} GB/s` },
     { id: 'add', label: '1/γ, of additions', values: tens(0, 4, 9), value: 10, words: v => `${short(v)} GB/s` },
@@ -24,7 +26,7 @@ views.cluster = {
     const { program, p, elements, eager, alpha, link, add } = state;
     return ran({ program, p, elements, eager, alpha, link, add });
   },
-  question: answer => ({ text: `${state.p} rank${state.p === 1 ? '' : 's'} run "${program().title}" with ${binary(4 * state.elements)} each. How does it end?`, options: kVerdicts, value: answer.verdict, words: answer.verdict === 'PASS' ? `PASS, after ${seconds(answer.seconds)}` : answer.verdict }),
+  question: answer => ({ text: `${state.p} ranks run "${program().title}" with arrays of ${sized(4 * state.elements)}. How does it end?`, options: kVerdicts, value: answer.verdict, words: answer.verdict === 'PASS' ? `PASS, after ${seconds(answer.seconds)}` : answer.verdict }),
   says(answer) {
     if (answer.verdict !== 'PASS') return '';
     const sent = `The busiest rank sends ${binary(answer.sent)}, and there are ${answer.messages} messages in all.`;
@@ -42,7 +44,7 @@ views.cluster = {
     const ticks = (last > 1e-12 ? [0, 1] : [0]).map(k => `<text x="${x(k * last)}" y="${answer.ranks.length * high + 14}" text-anchor="${k === 0 ? 'start' : 'end'}">${seconds(k * last)}</text>`).join('');
     const box = kind => `<svg width="14" height="12" aria-hidden="true"><rect class="${kind}" width="14" height="12"/></svg>`;
     const timeline = bars.length === 0 ? '' : `<svg width="${width}" height="${answer.ranks.length * high + 20}" viewBox="0 0 ${width} ${answer.ranks.length * high + 20}" role="img" aria-label="a row for each rank, with its messages and additions over time${stuck ? ', and where it waits for ever' : ''}">${rows}${ticks}</svg>
-      <p class="note"><span class="keyed">${box('a')} messages</span><span class="keyed">${box('f')} additions</span>${stuck ? `<span class="keyed">${box('idle')} waits for ever</span>` : ''} Point at a bar for its line.</p>`;
+      <p class="note"><span class="keyed">${box('a')} messages</span><span class="keyed">${box('f')} additions</span>${stuck ? `<span class="keyed">${box('idle')} waits for ever</span>` : ''} With a mouse, a bar says its line.</p>`;
     return `${answer.message ? `<pre class="message">${escaped(answer.message)}</pre>` : ''}${timeline}`;
   },
 

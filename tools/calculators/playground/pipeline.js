@@ -33,8 +33,8 @@ const kWhat = {
   gpipe: 'All forwards, then all backwards, so every stage holds all microbatches.',
   '1f1b': 'Stage s does p − s forwards, then a backward and a forward in turn: a microbatch is released before another comes.',
   interleaved: 'The model goes around the stages v times, in chunks. Microbatches go through the chunks in groups of p, so p must divide m.',
-  'zb-h1': '1F1B with a split backward: the stage before waits only for I, and W fills gaps. It holds as many as 1F1B.',
-  'zb-h2': 'As ZB-H1, but stage 0 does up to 2p − 1 whole forwards before its first backward. That fills the start, and is the memory that it needs more.',
+  'zb-h1': '1F1B with a split backward: the stage before waits only for I, and W fills gaps. No stage holds more than the fullest of 1F1B.',
+  'zb-h2': 'As ZB-H1, but stage 0 does up to 2p − 1 whole forwards before its first backward. That is the memory that it needs more. It pays where hops or unequal times would make a stage wait; the slanted start and end count as bubble here.',
   'zb-v': 'Two chunks per stage, placed in a V: stage 0 has the first and the last. It also does up to 2p − 1 forwards ahead, but of half a stage each, and a chunk 1 is released at once.',
 };
 
@@ -79,7 +79,7 @@ views.pipeline = {
     const by = Object.fromEntries(answer.schedules.map(s => [s.name, s])), fine = answer.schedules.filter(s => !s.error);
     const best = fine.reduce((a, b) => b.makespan < a.makespan - 1e-9 ? b : a), same = Math.abs(by.gpipe.makespan - by['1f1b'].makespan) < 1e-9;
     const order = same
-      ? `GPipe and 1F1B wait equally long, since both fill the pipeline once and drain it once; but a stage of GPipe holds up to ${inStages(by.gpipe)} microbatches and one of 1F1B ${inStages(by['1f1b'])}.`
+      ? `GPipe and 1F1B wait equally long, since both fill the pipeline once and drain it once. ${inStages(by.gpipe) === inStages(by['1f1b']) ? `With so few microbatches both hold up to ${inStages(by.gpipe)}.` : `But a stage of GPipe holds up to ${inStages(by.gpipe)} microbatches, and one of 1F1B ${inStages(by['1f1b'])}.`}`
       : `GPipe takes ${short(by.gpipe.makespan)} and 1F1B ${short(by['1f1b'].makespan)}: ${state.hop > 0 ? '1F1B waits for a round trip of hops again after every p microbatches' : 'their order differs'}.`;
     const chunked = by.interleaved.error || by.interleaved.chunks < 2 ? '' : ` Interleaved, with chunks of 1/${by.interleaved.chunks} of a stage, has ${percent(by.interleaved.of_total)} bubble instead of 1F1B's ${percent(by['1f1b'].of_total)}, holds up to ${short(inStages(by.interleaved))} microbatches, and passes ${by.interleaved.chunks * state.p - 1} boundaries instead of ${state.p - 1}.${by.interleaved.makespan > by['1f1b'].makespan + 1e-9 ? ' It takes longer than 1F1B here: the step of a chunk is too short to hide a hop.' : ''}`;
     return `${order}${chunked} The shortest here is ${kNames[best.name]}${kWhy[best.name] || ''}: ${short(best.makespan)}, with ${percent(best.of_total)} bubble and up to ${short(inStages(best))} microbatches held.`;
@@ -88,7 +88,7 @@ views.pipeline = {
     const rows = answer.schedules.map(s => `<tr class="${s.name === state.of ? 'asked' : ''}"><th scope="row">${kNames[s.name]}</th>${s.error ? `<td colspan="5">${escaped(lacksWhy(s))}</td>` : `<td class="n" data-of="${s.name}">${(100 * s.of_total).toFixed(2)}</td><td class="n">${(100 * s.of_ideal).toFixed(2)}</td><td class="n">${short(s.makespan)}</td><td class="n">${short(s.least)}</td><td class="n" data-peak="${s.name}">${short(inStages(s))}</td>`}</tr>`).join('');
     const shown = state.shown.split(','), drawn = answer.schedules.filter(s => !s.error && shown.includes(s.name)), longest = Math.max(...drawn.map(s => s.makespan));
     return `<table><tr><th scope="col">schedule</th><th scope="col" class="n">bubble, % of the total</th><th scope="col" class="n">% of the ideal</th><th scope="col" class="n">make&shy;span</th><th scope="col" class="n">at least</th><th scope="col" class="n">held at most</th></tr>${rows}</table>
-      <p class="note">Bubble: the time that stages wait. The total is the makespan, from the first step to the last; the ideal is m · (F + I + W). “At least”: no schedule of this shape is shorter. “Held at most”: microbatches on a stage between F and the end of their backward; a chunk counts 1/v. Stages are equal here; in a model the first also has the embedding, and the last the head and its logits.</p>
+      <p class="note">Bubble: the time that stages wait. The total is the makespan, from the first step to the last; the ideal is m · (F + I + W), so 25 % of the ideal means 1.25 times as long as a perfect division among p stages. One GPU alone would take p times the ideal. “At least”: no schedule of this shape is shorter. “Held at most”: microbatches on a stage between F and the end of their backward; a chunk counts 1/v. Stages are equal here; in a model the first also has the embedding, and the last the head and its logits.</p>
       ${drawn.length > 0 ? stepKey(drawn) : ''}${drawn.map(s => `<h3>${kNames[s.name]}</h3><p class="note">Held by stage: ${s.peak.map(n => short(n / s.chunks)).join(', ')}. ${kWhat[s.name]}</p>${timeline(kNames[s.name], s, longest)}`).join('')}`;
   },
 
