@@ -47,9 +47,11 @@ class Interrupt : public SmallCourse {
   fs::path started() const { return paths_.source / "started"; }
   fs::path said() const { return paths_.source / "said"; }
 
-  /// A program that says when it is started, and waits for ten minutes; `more` before that.
+  /// A program that says when it is started, and waits; `more` before that. Between two short sleeps the shell looks at
+  /// a signal that came when it was just starting one, which would not hear it.
   void write_program(const fs::path& program, const std::string& more) const {
-    write_text(program, "#!/bin/sh\n" + more + "\necho started >> " + started().string() + "\nsleep 600\n");
+    write_text(program,
+               "#!/bin/sh\n" + more + "\necho started >> " + started().string() + "\nwhile :; do sleep 0.1; done\n");
     fs::permissions(program, fs::perms::owner_all);
   }
 
