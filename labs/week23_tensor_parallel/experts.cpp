@@ -64,7 +64,7 @@ void collect(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from
 
 void experts_forward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertsSaved& saved, Slice y,
                      Slice x) {
-  const std::size_t C = ep.channels, k = ep.k, N = x.size() / C;
+  const std::size_t c = ep.channels, k = ep.k, tokens = x.size() / c;
   Slice result = rows_of(ep, saved.plan.received.order.size());
   todo("23.7c",
        "the rows to their experts, run_experts, the outputs back to their slots, and each token's weighted sum: a "
@@ -73,8 +73,8 @@ void experts_forward(const ExpertParallel& ep, const ExpertTensors& values, cons
 
 void experts_backward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertTensors& gradients,
                       const ExpertsSaved& saved, Slice dx, Slice dweights, Slice dy) {
-  const std::size_t C = ep.channels, k = ep.k, N = dx.size() / C, rows = saved.plan.received.order.size();
-  Slice doutputs = rows_of(ep, N * k), dresult = rows_of(ep, rows), dinput = rows_of(ep, rows);
+  const std::size_t c = ep.channels, k = ep.k, tokens = dx.size() / c, rows = saved.plan.received.order.size();
+  Slice doutputs = rows_of(ep, tokens * k), dresult = rows_of(ep, rows), dinput = rows_of(ep, rows);
   todo("23.7c", "the gradients of both factors of each token's product, then the forward pass from its end");
 }
 

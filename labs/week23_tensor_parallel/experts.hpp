@@ -193,26 +193,26 @@ void for_each_expert(const RowPlan& plan, const F& f) {
 /// Given: result (R × C) = the output of each row's expert, GELU(row · upᵀ) · downᵀ, from saved.input.
 inline void run_experts(const ExpertParallel& ep, const ExpertTensors& values, const ExpertsSaved& saved,
                         Slice result) {
-  const std::size_t C = ep.channels, H = ep.hidden;
+  const std::size_t c = ep.channels, h = ep.hidden;
   for_each_expert(saved.plan, [&](std::size_t e, const auto& rows) {
-    matmul(ep.group, rows(saved.up, H), rows(saved.input, C), part(values.up, e, H, C).t());
-    gelu(ep.group, rows(saved.gelu, H).slice, rows(saved.up, H).slice);
-    matmul(ep.group, rows(result, C), rows(saved.gelu, H), part(values.down, e, C, H).t());
+    matmul(ep.group, rows(saved.up, h), rows(saved.input, c), part(values.up, e, h, c).t());
+    gelu(ep.group, rows(saved.gelu, h).slice, rows(saved.up, h).slice);
+    matmul(ep.group, rows(result, c), rows(saved.gelu, h), part(values.down, e, c, h).t());
   });
 }
 /// Given: dinput (R × C) from dresult. Gradients accumulate: an expert's is the sum over all rows that came to it.
 inline void run_experts_backward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertTensors& gradients,
                                  const ExpertsSaved& saved, Slice dinput, Slice dresult) {
   Rank me = ep.group;
-  const std::size_t C = ep.channels, H = ep.hidden;
+  const std::size_t c = ep.channels, h = ep.hidden;
   Slice wide = me.allocate(saved.up.size(), DType::f32, Category::buffer);
   for_each_expert(saved.plan, [&](std::size_t e, const auto& rows) {
-    const Matrix d = rows(wide, H);
-    matmul(me, part(gradients.down, e, C, H), rows(dresult, C).t(), rows(saved.gelu, H), Into::accumulate);
-    matmul(me, d, rows(dresult, C), part(values.down, e, C, H));
-    gelu_backward(me, d.slice, d.slice, rows(saved.up, H).slice);
-    matmul(me, part(gradients.up, e, H, C), d.t(), rows(saved.input, C), Into::accumulate);
-    matmul(me, rows(dinput, C), d, part(values.up, e, H, C));
+    const Matrix d = rows(wide, h);
+    matmul(me, part(gradients.down, e, c, h), rows(dresult, c).t(), rows(saved.gelu, h), Into::accumulate);
+    matmul(me, d, rows(dresult, c), part(values.down, e, c, h));
+    gelu_backward(me, d.slice, d.slice, rows(saved.up, h).slice);
+    matmul(me, part(gradients.up, e, h, c), d.t(), rows(saved.input, c), Into::accumulate);
+    matmul(me, rows(dinput, c), d, part(values.up, e, h, c));
   });
 }
 

@@ -53,12 +53,12 @@ testing::CaseProgram layer(bool backward) {
   return [=](Rank me, const Case& c) {
     const Load load(c);
     const ExpertParallel ep{me, load.experts, load.k, kChannels, kHidden};
-    const std::size_t N = load.tokens(me.rank()), first = ep.own() * static_cast<std::size_t>(me.rank());
+    const std::size_t tokens = load.tokens(me.rank()), first = ep.own() * static_cast<std::size_t>(me.rank());
     const Routing routing = exact_routing(load.logits(me.rank()), load.experts, load.k);
     const ExpertTensors values = experts_of(me, first, ep.own());
     const ExpertTensors gradients{ones(me, values.up), ones(me, values.down)};
-    Slice x = on_device(me, input_of(me.rank(), N)), dy = on_device(me, output_gradient_of(me.rank(), N));
-    Slice y = unwritten(me, x.size()), dx = unwritten(me, x.size()), dweights = unwritten(me, N * load.k);
+    Slice x = on_device(me, input_of(me.rank(), tokens)), dy = on_device(me, output_gradient_of(me.rank(), tokens));
+    Slice y = unwritten(me, x.size()), dx = unwritten(me, x.size()), dweights = unwritten(me, tokens * load.k);
     const ExpertsSaved saved = make_saved(ep, routing);
     Values seen;
     const Sent forward{me};
@@ -81,11 +81,11 @@ struct Exact {
   explicit Exact(const Load& load) {
     whole.k = load.k;
     for (int rank = 0; rank < load.ranks; ++rank) {
-      const std::size_t N = load.tokens(rank);
+      const std::size_t tokens = load.tokens(rank);
       const Routing routing = exact_routing(load.logits(rank), load.experts, load.k);
       const auto put = [](auto& all, const auto& more) { all.insert(all.end(), more.begin(), more.end()); };
-      put(whole.x, input_of(rank, N));
-      put(dy, output_gradient_of(rank, N));
+      put(whole.x, input_of(rank, tokens));
+      put(dy, output_gradient_of(rank, tokens));
       put(whole.experts, routing.experts);
       put(whole.weights, weights_of(routing, load.experts, load.k));
     }

@@ -95,15 +95,15 @@ struct Whole {
   std::vector<std::int32_t> experts = {};
 
   Doubles y() const {
-    constexpr std::size_t C = kChannels, H = kHidden;
+    constexpr std::size_t c = kChannels, hidden = kHidden;
     Doubles y(x.size());
     for (std::size_t slot = 0; slot < experts.size(); ++slot) {
       const std::size_t n = slot / k, e = static_cast<std::size_t>(experts[slot]);
-      for (std::size_t h = 0; h < H; ++h) {
+      for (std::size_t h = 0; h < hidden; ++h) {
         double sum = 0;
-        for (std::size_t i = 0; i < C; ++i) sum += up[(e * H + h) * C + i] * x[n * C + i];
+        for (std::size_t i = 0; i < c; ++i) sum += up[(e * hidden + h) * c + i] * x[n * c + i];
         const double bent = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
-        for (std::size_t i = 0; i < C; ++i) y[n * C + i] += weights[slot] * down[(e * C + i) * H + h] * bent;
+        for (std::size_t i = 0; i < c; ++i) y[n * c + i] += weights[slot] * down[(e * c + i) * hidden + h] * bent;
       }
     }
     return y;

@@ -96,26 +96,26 @@ void collect(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from
 
 void experts_forward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertsSaved& saved, Slice y,
                      Slice x) {
-  const std::size_t C = ep.channels, k = ep.k, N = x.size() / C;
+  const std::size_t c = ep.channels, k = ep.k, tokens = x.size() / c;
   Slice result = rows_of(ep, saved.plan.received.order.size());
   // lab 23.7c begin: the rows to their experts, run_experts, the outputs back to their slots, and each token's weighted
   // sum: a product of 1 × k and k × C
   dispatch(ep, saved.plan, saved.input, x);
   run_experts(ep, values, saved, result);
   collect(ep, saved.plan, saved.outputs, result);
-  for (std::size_t n = 0; n < N; ++n)
-    matmul(ep.group, part(y, n, 1, C), part(saved.weights, n, 1, k), part(saved.outputs, n, k, C));
+  for (std::size_t n = 0; n < tokens; ++n)
+    matmul(ep.group, part(y, n, 1, c), part(saved.weights, n, 1, k), part(saved.outputs, n, k, c));
   // lab end
 }
 
 void experts_backward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertTensors& gradients,
                       const ExpertsSaved& saved, Slice dx, Slice dweights, Slice dy) {
-  const std::size_t C = ep.channels, k = ep.k, N = dx.size() / C, rows = saved.plan.received.order.size();
-  Slice doutputs = rows_of(ep, N * k), dresult = rows_of(ep, rows), dinput = rows_of(ep, rows);
+  const std::size_t c = ep.channels, k = ep.k, tokens = dx.size() / c, rows = saved.plan.received.order.size();
+  Slice doutputs = rows_of(ep, tokens * k), dresult = rows_of(ep, rows), dinput = rows_of(ep, rows);
   // lab 23.7c begin: the gradients of both factors of each token's product, then the forward pass from its end
-  for (std::size_t n = 0; n < N; ++n) {
-    matmul(ep.group, part(doutputs, n, k, C), part(saved.weights, n, 1, k).t(), part(dy, n, 1, C));
-    matmul(ep.group, part(dweights, n, 1, k), part(dy, n, 1, C), part(saved.outputs, n, k, C).t());
+  for (std::size_t n = 0; n < tokens; ++n) {
+    matmul(ep.group, part(doutputs, n, k, c), part(saved.weights, n, 1, k).t(), part(dy, n, 1, c));
+    matmul(ep.group, part(dweights, n, 1, k), part(dy, n, 1, c), part(saved.outputs, n, k, c).t());
   }
   dispatch(ep, saved.plan, dresult, doutputs);
   run_experts_backward(ep, values, gradients, saved, dinput, dresult);

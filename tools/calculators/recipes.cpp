@@ -2,69 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
 
 namespace lockstep::bench {
 
-const std::vector<ToolRecipe>& tool_recipes() {
-  const RecipeLine copy{"fp32 copy of the parameters", 4, 1}, moments{"m and v", 8, 1};
-  const auto on_host = [](const std::string& kind, double bytes) {
-    return RecipeLine{.kind = "host: " + kind, .bytes = bytes, .shared_from = 1, .on_host = true};
-  };
-  const RecipeLine host_gradients = on_host("gradients, fp32", 4), host_copy = on_host(copy.kind, copy.bytes),
-                   host_moments = on_host(moments.kind, moments.bytes);
-  const char* slow =
-      "Transfers at 25 GB/s, as PCIe 4 has, are the least that it costs. The host's Adam reads 16 and writes 14 bytes "
-      "per "
-      "parameter. Somebody's 8 A800 took 31 s for 64 sequences of LLaMA-7B with offload_optimizer and 14 s without "
-      "(gist.github.com/chenyaofo, ZeRO-3, recomputation).";
-  static const std::vector<ToolRecipe> all{
+namespace {
+
+const RecipeLine kCopy{"fp32 copy of the parameters", 4, 1}, kMoments{"m and v", 8, 1};
+
+std::vector<ToolRecipe> on_gpus() {
+  return {
       {"fp32-grads",
        "16-bit parameters, with gradients that are held and summed in fp32",
        {0, 1, 2, 3},
-       {{"parameters, 16 bits", 2, 3}, {"gradients, fp32", 4, 2}, copy, moments},
+       {{"parameters, 16 bits", 2, 3}, {"gradients, fp32", 4, 2}, kCopy, kMoments},
        "",
        "With 16-bit gradients it is 16 bytes per parameter. ./lab train and plan have these gradients in stages 0 and "
        "1 (--fp32-gradients)."},
       {"megatron",
        "Megatron-LM in bf16 (Megatron Core, Distributed Optimizer: 18, and 6 + 12/d with it)",
        {0, 1},
-       {{"parameters, 16 bits", 2, kNever}, {"main gradients, fp32", 4, kNever}, copy, moments},
+       {{"parameters, 16 bits", 2, kNever}, {"main gradients, fp32", 4, kNever}, kCopy, kMoments},
        "",
        "Stage 1 is --use-distributed-optimizer. In fp16 it is 20 bytes, and 4 + 16/d: gradients have 16 bits, and the "
        "optimizer an fp32 copy of its part of them."},
       {"deepspeed",
        "DeepSpeed's estimate_zero2_ and estimate_zero3_model_states_mem_needs, without offloading",
        {2, 3},
-       {{"parameters, 16 bits", 2, 3}, {"gradients, 16 bits", 2, 2, 2}, {"gradients, fp32", 4, 1}, copy, moments},
+       {{"parameters, 16 bits", 2, 3}, {"gradients, 16 bits", 2, 2, 2}, {"gradients, fp32", 4, 1}, kCopy, kMoments},
        "16-bit parameters and gradients of the largest layer",
        "Stage 2 is 2 + 18/N bytes per parameter and stage 3 is 18/N, where the ZeRO paper has 2 + 14/N and 16/N: the "
        "estimators count fp32 gradients. Stage 3 has 16-bit ones of one layer at a time. Older versions said 4 + 16/N "
        "for stage 2, which is 6 on 8 GPUs."},
-      {"deepspeed-offload",
-       "DeepSpeed's estimate_zero3_model_states_mem_needs with offload_optimizer (ZeRO-Offload, Ren et al. 2021)",
-       {3},
-       {{"parameters, 16 bits", 2, 3},
-        host_gradients,
-        host_copy,
-        host_moments,
-        on_host("buffers, half of the rest", 8)},
-       "16-bit parameters and gradients of the largest layer",
-       slow,
-       4},
-      {"deepspeed-infinity",
-       "the same with offload_param (ZeRO-Infinity, Rajbhandari et al. 2021)",
-       {3},
-       {on_host("parameters, 16 bits", 2), host_gradients, host_copy, host_moments,
-        on_host("buffers, half of the rest", 9)},
-       "16-bit parameters and gradients of the largest layer",
-       slow,
-       6},
       {"fsdp2",
        "PyTorch's fully_shard on fp32 parameters, with MixedPrecisionPolicy(bfloat16, reduce_dtype=float32)",
        {3},
-       {{"parameters, fp32", 4, 3}, {"gradients, fp32", 4, 3}, moments},
+       {{"parameters, fp32", 4, 3}, {"gradients, fp32", 4, 3}, kMoments},
        "16-bit parameters and gradients of the largest layer",
        "The sharded parameters are their own fp32 copy. What is gathered is a unit, usually a block, which is more "
        "than the largest layer."},
@@ -74,11 +50,52 @@ const std::vector<ToolRecipe>& tool_recipes() {
        {{"parameters, 16 bits", 2, kNever},
         {"gradients, 16 bits", 2, kNever},
         {"gradients, fp32", 4, kNever},
-        copy,
-        moments},
+        kCopy,
+        kMoments},
        "",
        "16-bit gradients are freed when a microbatch has been added to the fp32 ones, so between microbatches it is 2 "
        "bytes less: 18. Its ZeRO-1 keeps fp32 gradients of all parameters on every rank."}};
+}
+
+std::vector<ToolRecipe> with_hosts() {
+  const auto on_host = [](const std::string& kind, double bytes) {
+    return RecipeLine{.kind = "host: " + kind, .bytes = bytes, .shared_from = 1, .on_host = true};
+  };
+  const RecipeLine host_gradients = on_host("gradients, fp32", 4), host_copy = on_host(kCopy.kind, kCopy.bytes),
+                   host_moments = on_host(kMoments.kind, kMoments.bytes);
+  const char* slow =
+      "Transfers at 25 GB/s, as PCIe 4 has, are the least that it costs. The host's Adam reads 16 and writes 14 bytes "
+      "per parameter. Somebody's 8 A800 took 31 s for 64 sequences of LLaMA-7B with offload_optimizer and 14 s without "
+      "(gist.github.com/chenyaofo, ZeRO-3, recomputation).";
+  return {{"deepspeed-offload",
+           "DeepSpeed's estimate_zero3_model_states_mem_needs with offload_optimizer (ZeRO-Offload, Ren et al. 2021)",
+           {3},
+           {{"parameters, 16 bits", 2, 3},
+            host_gradients,
+            host_copy,
+            host_moments,
+            on_host("buffers, half of the rest", 8)},
+           "16-bit parameters and gradients of the largest layer",
+           slow,
+           4},
+          {"deepspeed-infinity",
+           "the same with offload_param (ZeRO-Infinity, Rajbhandari et al. 2021)",
+           {3},
+           {on_host("parameters, 16 bits", 2), host_gradients, host_copy, host_moments,
+            on_host("buffers, half of the rest", 9)},
+           "16-bit parameters and gradients of the largest layer",
+           slow,
+           6}};
+}
+
+}  // namespace
+
+const std::vector<ToolRecipe>& tool_recipes() {
+  static const std::vector<ToolRecipe> all = [] {
+    std::vector<ToolRecipe> recipes = on_gpus();
+    for (ToolRecipe& recipe : with_hosts()) recipes.push_back(std::move(recipe));
+    return recipes;
+  }();
   return all;
 }
 

@@ -112,15 +112,15 @@ void experts_forward(const ExpertParallel& ep, const ExpertTensors& values, cons
 
 void experts_backward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertTensors& gradients,
                       const ExpertsSaved& saved, Slice dx, Slice dweights, Slice dy) {
-  const std::size_t C = ep.channels, rows = saved.plan.received.order.size();
+  const std::size_t c = ep.channels, rows = saved.plan.received.order.size();
   Slice doutputs = rows_of(ep, saved.weights.size()), dresult = rows_of(ep, rows), dinput = rows_of(ep, rows);
   for (std::size_t slot = 0; slot < saved.weights.size(); ++slot)
-    matmul(ep.group, part(doutputs, slot, 1, C), part(saved.weights, slot, 1, 1), part(dy, slot / ep.k, 1, C));
+    matmul(ep.group, part(doutputs, slot, 1, c), part(saved.weights, slot, 1, 1), part(dy, slot / ep.k, 1, c));
   dispatch(ep, saved.plan, dresult, doutputs);
   run_experts_backward(ep, values, gradients, saved, dinput, dresult);
   collect(ep, saved.plan, dx, dinput);
   for (std::size_t slot = 0; slot < saved.weights.size(); ++slot)
-    matmul(ep.group, part(dweights, slot, 1, 1), part(saved.outputs, slot, 1, C), part(dy, slot / ep.k, 1, C).t());
+    matmul(ep.group, part(dweights, slot, 1, 1), part(saved.outputs, slot, 1, c), part(dy, slot / ep.k, 1, c).t());
 }
 
 std::vector<float> router_gradient(const Routing& routing, const std::vector<float>& dweights, std::size_t experts,

@@ -91,22 +91,22 @@ void collect(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from
 
 void experts_forward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertsSaved& saved, Slice y,
                      Slice x) {
-  const std::size_t C = ep.channels, k = ep.k;
+  const std::size_t c = ep.channels, k = ep.k;
   Slice result = rows_of(ep, saved.plan.received.order.size());
   dispatch(ep, saved.plan, saved.input, x);
   run_experts(ep, values, saved, result);
   collect(ep, saved.plan, saved.outputs, result);
-  for (std::size_t n = x.size() / C; n-- > 0;)
-    matmul(ep.group, part(y, n, 1, C), part(saved.weights, n, k, 1).t(), part(saved.outputs, n, k, C));
+  for (std::size_t n = x.size() / c; n-- > 0;)
+    matmul(ep.group, part(y, n, 1, c), part(saved.weights, n, k, 1).t(), part(saved.outputs, n, k, c));
 }
 
 void experts_backward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertTensors& gradients,
                       const ExpertsSaved& saved, Slice dx, Slice dweights, Slice dy) {
-  const std::size_t C = ep.channels, k = ep.k, N = dx.size() / C, rows = saved.plan.received.order.size();
-  Slice doutputs = rows_of(ep, N * k), dresult = rows_of(ep, rows);
-  for (std::size_t n = 0; n < N; ++n) {
-    matmul(ep.group, part(dweights, n, k, 1), part(saved.outputs, n, k, C), part(dy, n, 1, C).t());
-    matmul(ep.group, part(doutputs, n, k, C), part(saved.weights, n, k, 1), part(dy, n, 1, C));
+  const std::size_t c = ep.channels, k = ep.k, tokens = dx.size() / c, rows = saved.plan.received.order.size();
+  Slice doutputs = rows_of(ep, tokens * k), dresult = rows_of(ep, rows);
+  for (std::size_t n = 0; n < tokens; ++n) {
+    matmul(ep.group, part(dweights, n, k, 1), part(saved.outputs, n, k, c), part(dy, n, 1, c).t());
+    matmul(ep.group, part(doutputs, n, k, c), part(saved.weights, n, k, 1), part(dy, n, 1, c));
   }
   dispatch(ep, saved.plan, dresult, doutputs);
   Slice dinput = rows_of(ep, rows);
