@@ -59,18 +59,11 @@ TEST(Lab22_10b, EveryElementStepsAsInItsTensor) {
         not_sharded(layout, kSteps, kGroups, [](Rank me, const FlatShard&, int step) { return half(me, step); });
     for (int rank = 0; rank < c.ranks; ++rank) {
       const ChunkRange shard = chunk_range(layout.elements, rank, c.ranks);
-      for (std::size_t i = 0; i < 3 * shard.size; ++i) {
-        const std::size_t element = shard.offset + i % shard.size, at = i / shard.size * layout.elements + element;
-        const double seen = outcome.values[static_cast<std::size_t>(rank)].at(i);
-        if (seen == right[at]) continue;
-        const std::string what = fmt::format("after {} steps {} of {} is {:.9g}, expected {:.9g}", kSteps,
-                                             i / shard.size == 0   ? "the value"
-                                             : i / shard.size == 1 ? "m"
-                                                                   : "v",
-                                             place(layout, rank, shard, i % shard.size), seen, right[at]);
-        return what + (groups[element] == kPadding ? ": padding remains as it is"
-                                                   : cause_of(layout, at, seen, groups[element]));
-      }
+      const Difference d = first_difference(layout, rank, shard, outcome.values[static_cast<std::size_t>(rank)], right);
+      if (!d.found) continue;
+      const int group = groups[d.at % layout.elements];
+      return fmt::format("after {} steps {} is {:.9g}, expected {:.9g}{}", kSteps, d.what, d.seen, d.expected,
+                         group == kPadding ? ": padding remains as it is" : cause_of(layout, d.at, d.seen, group));
     }
     return "";
   };

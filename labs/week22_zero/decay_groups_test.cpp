@@ -183,17 +183,10 @@ TEST(Lab22_10, StepsAreTheSameOnAnyNumberOfRanks) {
                                      [&](Rank me, const FlatShard& flat, int) { return clip_whole(me, layout, flat); });
     for (int rank = 0; rank < c.ranks; ++rank) {
       const ChunkRange shard = shard_in(layout, rank, c.ranks, kClippedSteps - 1);
-      for (std::size_t i = 0; i < 3 * shard.size; ++i) {
-        const double seen = outcome.values[static_cast<std::size_t>(rank)].at(i),
-                     expected = right[i / shard.size * layout.elements + shard.offset + i % shard.size];
-        if (seen == expected) continue;
-        return fmt::format("after {} steps, {} of them with a shard less, {} of {} is {:.9g}, on one rank {:.9g}",
-                           kClippedSteps, kClippedSteps - kResharded,
-                           i / shard.size == 0   ? "the value"
-                           : i / shard.size == 1 ? "m"
-                                                 : "v",
-                           place(layout, rank, shard, i % shard.size), seen, expected);
-      }
+      const Difference d = first_difference(layout, rank, shard, outcome.values[static_cast<std::size_t>(rank)], right);
+      if (d.found)
+        return fmt::format("after {} steps, {} of them with a shard less, {} is {:.9g}, on one rank {:.9g}",
+                           kClippedSteps, kClippedSteps - kResharded, d.what, d.seen, d.expected);
     }
     return "";
   };

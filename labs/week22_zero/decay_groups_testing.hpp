@@ -172,4 +172,23 @@ inline std::string place(const Layout& layout, int rank, ChunkRange shard, std::
                      tensor == kPadding ? "padding" : fmt::format("in tensor {}", tensor));
 }
 
+/// Of a rank's values, m and v, one after the other, the first element that is not as in the whole array's.
+struct Difference {
+  bool found = false;
+  std::size_t at = 0;  ///< in the whole array's values, m and v
+  double seen = 0, expected = 0;
+  std::string what;  ///< "m of element 2 of …"
+};
+inline Difference first_difference(const Layout& layout, int rank, ChunkRange shard, const Values& seen,
+                                   const Values& whole) {
+  const char* const names[] = {"the value", "m", "v"};
+  for (std::size_t i = 0; i < 3 * shard.size; ++i) {
+    const std::size_t which = i / shard.size, at = which * layout.elements + shard.offset + i % shard.size;
+    if (seen.at(i) != whole[at])
+      return {true, at, seen[i], whole[at],
+              fmt::format("{} of {}", names[which], place(layout, rank, shard, i % shard.size))};
+  }
+  return {};
+}
+
 }  // namespace lockstep::week22::decay_groups_test

@@ -20,8 +20,7 @@
 
 namespace lockstep::week23 {
 
-// Part a: the router's choice, on the host
-// -----------------------------------------------------------------------------
+// Part a: the router's choice, on the host ----------------------------------------------------------------------------
 
 struct Routing {
   std::vector<float> probabilities;   ///< N × E
@@ -48,8 +47,7 @@ inline std::vector<float> weights_of(const Routing& routing, std::size_t experts
   return weights;
 }
 
-// Part b: all-to-all
-// ---------------------------------------------------------------------------------------------------
+// Part b: all-to-all --------------------------------------------------------------------------------------------------
 
 /// Sends sent[q] rows of `from` to each rank q, one rank's rows after the other's in rank order, and receives
 /// received[q] rows from each into `to`, in the same order. Rows have `width` elements. A rank's rows to itself are
@@ -62,8 +60,7 @@ void all_to_all(Rank group, Slice to, const std::vector<std::size_t>& received, 
 /// read back to the host, which needs them to allocate. (to_host returns an i32 slice as floats.)
 std::vector<std::size_t> exchange_counts(Rank group, const std::vector<std::size_t>& counts);
 
-// Part c: the layer
-// ----------------------------------------------------------------------------------------------------
+// Part c: the layer ---------------------------------------------------------------------------------------------------
 
 /// A layer's experts. Rank r of the group holds E/p of them, from r·E/p on. E is a multiple of p.
 struct ExpertParallel {
@@ -226,8 +223,7 @@ void experts_forward(const ExpertParallel& ep, const ExpertTensors& values, cons
 void experts_backward(const ExpertParallel& ep, const ExpertTensors& values, const ExpertTensors& gradients,
                       const ExpertsSaved& saved, Slice dx, Slice dweights, Slice dy);
 
-// Part d: two gradients that are easily wrong
-// --------------------------------------------------------------------------
+// Part d: two gradients that are easily wrong -------------------------------------------------------------------------
 
 /// The gradient of the logits (N × E), from that of the weights (N × k). Also of the logits of experts that were not
 /// chosen: their exponentials are in every probability.

@@ -9,11 +9,6 @@ namespace {
 
 constexpr std::size_t kElements = kHidden * kChannels;  // of one matrix of an expert
 
-std::vector<float> quarters(int kind, std::size_t rows, std::size_t columns) {
-  HostMatrix matrix = numbers(kind, rows, columns);
-  for (float& value : matrix.values) value /= 4;
-  return matrix.values;
-}
 std::vector<float> input_of(int rank, std::size_t tokens) { return quarters(60 + rank, tokens, kChannels); }
 std::vector<float> output_gradient_of(int rank, std::size_t tokens) { return quarters(80 + rank, tokens, kChannels); }
 std::vector<float> up_of(std::size_t expert) { return quarters(100 + static_cast<int>(expert), kHidden, kChannels); }

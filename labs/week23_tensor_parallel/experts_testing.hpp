@@ -24,6 +24,12 @@ using testing::sizes_of;
 
 inline constexpr std::size_t kChannels = 3, kHidden = 5;
 
+inline std::vector<float> quarters(int kind, std::size_t rows, std::size_t columns) {
+  HostMatrix matrix = numbers(kind, rows, columns);
+  for (float& value : matrix.values) value /= 4;
+  return matrix.values;
+}
+
 /// Case 2·kind + (0: E = p, 1: E = 2p).
 enum Kind : std::size_t { anywhere, all_to_one, one_without, rank_without_tokens, all_to_the_last_rank, kinds };
 struct Load {
@@ -46,10 +52,9 @@ struct Load {
   }
   /// Of a rank's tokens, N × E: quarters, so that some are equal.
   std::vector<float> logits(int rank) const {
-    std::vector<float> z = numbers(40 + rank, tokens(rank), experts).values;
+    std::vector<float> z = quarters(40 + rank, tokens(rank), experts);
     for (std::size_t i = 0; i < z.size(); ++i) {
       const std::size_t expert = i % experts, last = experts / static_cast<std::size_t>(ranks);
-      z[i] /= 4;
       if (kind == all_to_one && expert == 0) z[i] += 4;
       if (kind == one_without && expert + 1 == experts) z[i] -= 8;
       if (kind == all_to_the_last_rank && expert + last >= experts) z[i] += 4;

@@ -115,20 +115,22 @@ double line_bytes(const RecipeLine& line, int stage, int ranks) {
   return line.bytes / (stage >= line.shared_from ? ranks : 1);
 }
 
+double bytes_on(bool host, const ToolRecipe& recipe, double parameters, int stage, int ranks) {
+  double bytes = 0;
+  for (const RecipeLine& line : recipe.lines)
+    if (line.on_host == host) bytes += line_bytes(line, stage, ranks) * parameters;
+  return bytes;
+}
+
 }  // namespace
 
 double recipe_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks, double largest_layer) {
-  double bytes = 0;
-  for (const RecipeLine& line : recipe.lines)
-    if (!line.on_host) bytes += line_bytes(line, stage, ranks) * parameters;
-  return bytes + (stage == 3 && !recipe.largest.empty() ? 4 * largest_layer : 0);
+  return bytes_on(false, recipe, parameters, stage, ranks) +
+         (stage == 3 && !recipe.largest.empty() ? 4 * largest_layer : 0);
 }
 
 double host_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks) {
-  double bytes = 0;
-  for (const RecipeLine& line : recipe.lines)
-    if (line.on_host) bytes += line_bytes(line, stage, ranks) * parameters;
-  return bytes;
+  return bytes_on(true, recipe, parameters, stage, ranks);
 }
 
 std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,

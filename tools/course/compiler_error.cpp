@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -145,6 +146,18 @@ constexpr Phrase kPhrases[] = {
     {"return-statement with no value", "The function must return a value."},
 };
 
+constexpr Phrase kWarnings[] = {
+    {"Rank::region(", "The region ends at once and encloses nothing. Name it: Scope scope = me.region(…);"},
+    {"ignoring return value", "The call does nothing for you unless you keep what it returns."},
+};
+
+/// What the first of `phrases` that is in the message means; "" if none is.
+std::string meaning(std::string_view message, std::span<const Phrase> phrases) {
+  for (const Phrase& phrase : phrases)
+    if (message.find(phrase.part) != message.npos) return phrase.words;
+  return "";
+}
+
 }  // namespace
 
 CompilerError first_error(std::string_view log, std::string_view source) {
@@ -174,15 +187,6 @@ CompilerError first_error(std::string_view log, std::string_view source) {
   return {led_to_it, message};
 }
 
-namespace {
-
-constexpr Phrase kWarnings[] = {
-    {"Rank::region(", "The region ends at once and encloses nothing. Name it: Scope scope = me.region(…);"},
-    {"ignoring return value", "The call does nothing for you unless you keep what it returns."},
-};
-
-}  // namespace
-
 std::vector<std::string> warnings_in(std::string_view log, std::string_view source) {
   constexpr std::string_view kWarning = ": warning: ";
   std::vector<std::string> warnings;
@@ -193,11 +197,7 @@ std::vector<std::string> warnings_in(std::string_view log, std::string_view sour
     if (here == 0) continue;
     std::string text =
         file_name(source) + ":" + std::to_string(here) + ": " + with_plain_quotes(line.substr(at + kWarning.size()));
-    for (const Phrase& phrase : kWarnings)
-      if (text.find(phrase.part) != text.npos) {
-        text += std::string(" — ") + phrase.words;
-        break;
-      }
+    if (const std::string words = meaning(text, kWarnings); !words.empty()) text += " — " + words;
     if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(std::move(text));
   }
   return warnings;
@@ -236,12 +236,7 @@ std::string explain_undefined(std::string_view log, std::string_view source) {
   return "";
 }
 
-std::string explain_compiler_error(std::string_view message) {
-  for (const Phrase& phrase : kPhrases) {
-    if (message.find(phrase.part) != message.npos) return phrase.words;
-  }
-  return "";
-}
+std::string explain_compiler_error(std::string_view message) { return meaning(message, kPhrases); }
 
 std::string explain(std::string_view log, std::string_view source) {
   CompilerError error = first_error(log, source);

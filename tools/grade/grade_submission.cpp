@@ -322,8 +322,8 @@ std::string Submission::where_they_belong(const Course& course) const {
     groups.push_back(names.size() == 1 ? fmt::format("{} (move it to {})", names.front(), folders.second)
                                        : fmt::format("{} files in {} (move them to {})", names.size(),
                                                      folders.first.empty() ? "." : folders.first, folders.second));
-  const std::size_t shown = std::min<std::size_t>(groups.size(), 20);
-  return fmt::format("{}", fmt::join(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  groups.resize(std::min<std::size_t>(groups.size(), 20));
+  return fmt::format("{}", fmt::join(groups, ", "));
 }
 
 bool Submission::is_download() const {

@@ -1,6 +1,8 @@
 // All-reduces: where their costs cross, and who holds what after each step.
 
 const kPlayed = { ring: 'ring', 'recursive doubling': 'doubling', Rabenseifner: 'rabenseifner' }; // as the cluster calls them
+const plays = {}; // those that have run
+const played = (name, p) => plays[`${name} ${p}`] ||= ran({ program: kPlayed[name], p, elements: p }).steps;
 const kColumns = ['naive', 'ring', 'recursive doubling', 'Rabenseifner'];
 const tens = (from, to, per) => Array.from({ length: per * (to - from) + 1 }, (_, k) => Number((10 ** (from + k / per)).toPrecision(2)));
 const counts = n => Array.from({ length: n }, (_, k) => k);
@@ -77,7 +79,7 @@ views.all_reduce = {
       $('step').addEventListener('input', () => { state.step = Number($('step').value); refresh(); });
     }
     if (!cluster) return;
-    const p = Number($('ranks').value), { steps } = ran({ program: kPlayed[state.play], p, elements: p }), last = steps.length - 1;
+    const p = Number($('ranks').value), steps = played(state.play, p), last = steps.length - 1;
     const now = Math.min(state.step, last), complete = counts(p).join('+');
     $('step').max = last;
     $('step').value = now;

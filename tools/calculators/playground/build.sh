@@ -75,9 +75,9 @@ cp "$here/page_runtime.cc" "$work/page_runtime.cpp"
 # The page names no folder of this computer, so every clone builds the same.
 flags="-std=c++20 -O2 -ffp-contract=off -fopenmp-simd -Wno-pass-failed -DFMT_HEADER_ONLY -ffile-prefix-map=$root/= -ffile-prefix-map=$work/include/= -ffile-prefix-map=$work/= -isystem $here/shim -I$root -isystem $work/include"
 
-# core NAME EXPORT EXPORTED_FUNCTIONS "FLAGS" "LINK FLAGS" FILE…: compiles and links $work/NAME.js and NAME.wasm, which
+# build_core NAME EXPORT EXPORTED_FUNCTIONS "FLAGS" "LINK FLAGS" FILE…: compiles and links $work/NAME.js and NAME.wasm, which
 # becomes text.
-core() {
+build_core() {
   name=$1 export=$2 functions=$3 compiled="$flags $4" linked=$5
   shift 5
   mkdir "$work/$name"
@@ -88,9 +88,9 @@ core() {
   gzip -9n < "$work/$name.wasm" | base64 -w 0 > "$work/$name.text"
 }
 # shellcheck disable=SC2046,SC2086
-core core lockstepCore _playground_answer -fwasm-exceptions '' $(printf 'tools/calculators/playground/%s ' $own) $suite "$work/pieces_table"
+build_core core lockstepCore _playground_answer -fwasm-exceptions '' $(printf 'tools/calculators/playground/%s ' $own) $suite "$work/pieces_table"
 # shellcheck disable=SC2046,SC2086
-core cluster lockstepCluster _cluster_run,_cluster_answer -fexceptions '-Os -sASYNCIFY' $(printf 'tools/calculators/playground/%s ' $cluster_own) $cluster_suite "$work/page_runtime"
+build_core cluster lockstepCluster _cluster_run,_cluster_answer -fexceptions '-Os -sASYNCIFY' $(printf 'tools/calculators/playground/%s ' $cluster_own) $cluster_suite "$work/page_runtime"
 "$1" --data > "$work/data.json"
 cd "$here"
 # shellcheck disable=SC2046,SC2086

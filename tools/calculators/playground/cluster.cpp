@@ -51,10 +51,11 @@ std::string written(const std::vector<std::vector<Bar>>& ranks) {
   });
 }
 
-/// [step][rank][chunk]: what `./lab view` calls "who holds what"; [] of programs and sizes of which it does not speak.
+/// [step][rank][chunk] of an all-reduce: what `./lab view` calls "who holds what"; [] of sizes of which it does not
+/// speak.
 std::string held(const Outcome& outcome) {
   const analysis::Holdings holdings = analysis::holdings_of(outcome.trace);
-  if (!outcome.passed() || !holdings.none.empty()) return "[]";
+  if (!holdings.none.empty()) return "[]";
   return list(holdings.steps, [](const auto& step) {
     return list(
         step, [](const auto& rank) { return list(rank, [](const analysis::Held& each) { return text(each.text); }); });
@@ -92,7 +93,7 @@ std::string cluster(const Request& request) {
       R"({{"verdict":"{}","message":{},"seconds":{},"predicted":{},"messages":{},"sent":{},"ranks":{},"steps":{}}})",
       to_string(outcome.verdict), text(outcome.message), outcome.seconds,
       program.predicted ? program.predicted(cost, options.ranks, bytes) : 0.0, outcome.messages, most_sent,
-      written(bars_of(outcome, options.ranks)), held(outcome));
+      written(bars_of(outcome, options.ranks)), program.predicted && outcome.passed() ? held(outcome) : "[]");
 }
 
 }  // namespace lockstep::playground
