@@ -127,7 +127,9 @@ void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, 
   const bool writes_residual = ends_with(name, "projection.weight") || ends_with(name, "down.weight");
   if (ends_with(name, ".bias")) return fill(me, part, 0);
   if (name.find("norm") != name.npos) return fill(me, part, 1);
-  for (const TensorRun& run : tensor_runs(config, tensor)) {
+  // A phantom run draws nothing. Its one operation stands for those of all runs: of a large model's columns, millions.
+  const std::vector<TensorRun> whole{{0, 0, tensor.size}};
+  for (const TensorRun& run : part.data() ? tensor_runs(config, tensor) : whole) {
     const std::size_t begin = std::max(first, run.own), end = std::min(first + part.size(), run.own + run.size);
     if (begin >= end) continue;
     const Slice here = part.cut(begin - first, end - begin);

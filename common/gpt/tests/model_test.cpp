@@ -306,6 +306,26 @@ TEST(Config, CountsAndRefuses) {
   EXPECT_THROW(gpt_preset("gtp2"), Error);
 }
 
+/// A rank's columns of a matrix are drawn row by row, but not in a phantom run: a plan of 175 billion parameters would
+/// record 20 million operations.
+TEST(Phantom, DrawsEachTensorOnce) {
+  GptConfig config{2, 4, 64, 256, 64};
+  config.tensor.ranks = 4;
+  std::size_t weights = 0;
+  for (const Parameter& tensor : gpt_parameter_table(config)) weights += tensor.name.ends_with(".weight");
+  for (const bool phantom : {true, false}) {
+    const Outcome outcome = run({.phantom = phantom, .trace = true},
+                                Program([&](Rank me) -> Values { return Gpt(me, config, 7), Values{}; }))
+                                .check();
+    const auto drawn =
+        static_cast<std::size_t>(std::ranges::count(outcome.trace.events, "random_normal", &TraceEvent::name));
+    if (phantom)
+      EXPECT_LE(drawn, weights);
+    else
+      EXPECT_GT(drawn, 2 * config.d_model);
+  }
+}
+
 /// A mistake in a lab's call is reported at the lab's line.
 TEST(Place, OfAWrongCallIsTheCallers) {
   const BlockShape shape{.sequences = 1, .length = 2, .heads = 1, .d_model = 2};
