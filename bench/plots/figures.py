@@ -7,10 +7,16 @@ style those of
 its folder. A figure whose data is missing is left out.
 """
 
+import argparse
 import json
+import multiprocessing
+import os
 import pathlib
 import sys
 import traceback
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
 
 import accuracy_figures
 import collectives_figures
@@ -38,6 +44,7 @@ from style import (
     HATCHES,
     LAYOUTS,
     Drawing,
+    Layout,
     beside_line,
     doubling_axis,
     figure_legend,
@@ -529,28 +536,48 @@ def trained(data):
     return f"{source_line([context], [])[:-1]}, training runs with real arithmetic." if context else ""
 
 
+class Job(NamedTuple):
+    """A figure to draw."""
+
+    options: argparse.Namespace
+    layout: Layout
+    name: str
+    draw: Callable
+
+    def run(self):
+        """Draws and saves it; or says why not. A figure that fails costs itself alone."""
+        try:
+            Drawing.layout = self.layout
+            READ.clear()
+            figure = self.draw()
+            if figure:
+                if not self.name.startswith("finding_"):  # beside which stands how it came about
+                    stamp(figure, sources_said(figure) or trained(self.options.out / "data"))
+                save(figure, self.options.out, self.name)
+            return ""
+        except Exception as error:
+            plt.close("all")
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{pathlib.Path(at.filename).name}:{at.lineno}"
+            return f"{self.name} was not drawn: {type(error).__name__}: {error} ({place})"
+
+
+JOBS = []  # filled before the processes that run them are forked, since functions cannot be sent to them
+
+
+def run_job(index):
+    return JOBS[index].run()
+
+
 def main():
     options = arguments(__doc__)
-    failed = 0
     for layout in (layout for style in ("page", *options.style) for layout in LAYOUTS[style]):
-        Drawing.layout = layout
-        for name, draw in wanted(options):
-            try:
-                READ.clear()
-                figure = draw()
-                if figure:
-                    if not name.startswith("finding_"):  # beside which stands how it came about
-                        stamp(figure, sources_said(figure) or trained(options.out / "data"))
-                    save(figure, options.out, name)
-            except Exception as error:  # a figure that fails costs itself alone
-                failed += 1
-                plt.close("all")
-                at = traceback.extract_tb(error.__traceback__)[-1]
-                print(
-                    f"figures: {name} was not drawn: {type(error).__name__}: {error}"
-                    f" ({pathlib.Path(at.filename).name}:{at.lineno})",
-                    file=sys.stderr,
-                )
+        JOBS.extend(Job(options, layout, name, draw) for name, draw in wanted(options))
+    workers = min(4, len(os.sched_getaffinity(0)))
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        failed = [why for why in pool.map(run_job, range(len(JOBS))) if why]
+    for why in failed:
+        print(f"figures: {why}", file=sys.stderr)
     sys.exit(1 if failed else 0)
 
 

@@ -132,7 +132,7 @@ draw() {
     return
   elif [ -n "$python" ]; then
     # shellcheck disable=SC2086
-    begin_step 200 "drawing figures" && { remarks_after "$python" -B "$root/bench/plots/figures.py" "$out" "$@" $styles || failures=$((failures + 1)); }
+    begin_step 180 "drawing figures" && { remarks_after "$python" -B "$root/bench/plots/figures.py" "$out" "$@" $styles || failures=$((failures + 1)); }
   else
     lacks=--no-matplotlib
     say "no Python with matplotlib: the figures are left out, the numbers are written"
@@ -154,6 +154,7 @@ all_steps() {
       case ${steps##*/} in week"$week"*.sh) . "$steps" ;; esac
     done
   fi
+  settle
   draw "$@"
 }
 make_report() { # the same arguments

@@ -30,9 +30,9 @@ done
 exit 1"
 made_up build/default/programs/quick "echo \"\$*\" >> $folder/ran; [ \"\$1\" != fails ]"
 cat > "$folder/bench/report/week21.sh" <<'W'
-step slow:60 "a slow one" "$programs/slow"
+step slow:60 "a slow one" alone "$programs/slow"
 step size_1 "one size" "$programs/quick" "size $(pick 1,2,4 1)"
-extra more:300 "more of it" "$programs/quick" more
+extra more:300 "more of it" alone "$programs/quick" more
 if has train_mpi; then
   step processes:30 "of processes" "$programs/quick" processes
 else
@@ -62,11 +62,13 @@ ran() { # ran WHAT…: these, in this order, and no others; then the figures and
   [ "$(grep -c 'figures.py\|page.py' "$folder/ran")" -eq 2 ] || fail "it should draw and write the page"
 }
 
+ran_in_any_order() { sort "$folder/ran" -o "$folder/ran"; ran "$@"; }
+
 minutes() { sed -n 's/.*a slow one, about \([0-9]*\) min left$/\1/p' "$folder/said" | head -n 1; }
 
 # The default: four steps of a week and another, then figures and page. The slow one is told of while it runs.
 report 0
-ran slow 'size 1' processes other
+ran_in_any_order other processes 'size 1' slow
 says "^building the report's programs \[[24]/4\]"
 says '^\[1/6\] a slow one, about [2-9] min left$'
 short=$(minutes)
@@ -77,7 +79,7 @@ says '^a remark$'
 
 # --full: all of it, and that takes longer; the page is told.
 report 0 --full
-ran slow 'size 1,2,4' more processes other
+ran_in_any_order more other processes 'size 1,2,4' slow
 says '^\[1/7\] a slow one, about '
 [ "$(minutes)" -ge $((short + 5)) ] || fail 'five more minutes should be left than in the default'
 grep -q 'page.py.*--full' "$folder/ran" || fail 'the page should know that it is the long one'
@@ -92,10 +94,31 @@ says '^\[1/4\] a slow one, about [0-9]* [a-z]* left$'
 # A step that fails is named, costs itself alone, and the end is not good.
 echo 'step other "of another week" "$programs/quick" fails; step last "the last" "$programs/quick" last' > "$folder/bench/report/week22.sh"
 report 1 --week 22
-ran fails last
+ran_in_any_order fails last
 says 'of another week failed'
 says '1 step failed; its log is in out/data'
 [ -s "$folder/out/data/other.failed" ] || fail 'the page should learn of it'
+
+# Two that measure nothing run beside each other: each waits for the other. What measures begins once both have ended.
+made_up build/default/programs/meets "touch $folder/met.\$1 $folder/busy.\$1
+for try in \$(seq 3000); do
+  [ ! -e $folder/met.\$2 ] || { /bin/sleep 0.2; rm $folder/busy.\$1; exit; }
+  /bin/sleep 0.01
+done
+exit 1"
+made_up build/default/programs/measures "! ls $folder/busy.* 2> /dev/null; echo measures >> $folder/ran"
+made_up bin/nproc 'echo 2'
+cat > "$folder/bench/report/week22.sh" <<'W'
+step one "one of two" "$programs/meets" a b
+step other "the other" "$programs/meets" b a
+step measures "a measurement" alone "$programs/measures"
+step fails "one that fails beside another" "$programs/quick" fails
+step last "the last" "$programs/quick" last
+W
+report 1 --week 22
+says 'one that fails beside another failed'
+says '1 step failed; its log is in out/data'
+[ "$(ls "$folder"/out/data/*.failed)" = "$folder/out/data/fails.failed" ] || fail "these failed: $(ls "$folder"/out/data/*.failed)"
 
 for bad in "--run $folder/out --price two" "--run $folder/out --price" '--price 2.50'; do
   # shellcheck disable=SC2086
@@ -144,7 +167,7 @@ cost() { # cost FULL: tenths of seconds of all steps
   )
 }
 short=$(cost '')
-[ "$short" -le 2180 ] || fail "the default costs $short tenths of seconds, and figures and page 22 s more"
+[ "$short" -le 1500 ] || fail "the default costs $short tenths of seconds; the build, figures and page come on top"
 [ "$(cost --full)" -gt "$short" ] || fail 'more steps should cost more'
 
 # The time left, by itself: what the costs say; slower as soon as the clock has shown it; and less as a step goes on.

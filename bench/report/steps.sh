@@ -3,8 +3,13 @@
 # first to count, with counting=yes, then to run.
 #
 #   step NAME[:SECONDS] 'what it is' program arguments…   output into data/NAME.log. SECONDS on two quiet cores; else 0.3
-#   extra …                                               the same, but with --full alone; the page says that it is there
+#   step NAME[:SECONDS] 'what it is' mpi RANKS program…   the same of MPI processes, and with nothing running beside it
+#   step NAME[:SECONDS] 'what it is' alone program…       likewise, because it measures time
+#   extra …                                               a step, but with --full alone; the page says that it is there
+#   settle                                                waits for those that run, because what follows reads their data
 #   pick WITH_FULL WITHOUT                                prints the one that is asked for
+#
+# What is calculated or simulated runs two at a time, where there are two cores.
 counting='' planned=0 work=0           # steps in all, and what they cost: tenths of seconds on two quiet cores
 ran=0 finished=0 cost=0                # the step that runs, what those before it cost, and what it costs
 now_doing=''                           # a file that report.sh chooses: what runs, for tell_progress
@@ -16,15 +21,47 @@ begin_step() {
   echo "$(date +%s) $ran $finished $cost $2" > "$now_doing"
 }
 
+alone() { "$@"; }
+beside=1
+[ "$(nproc)" -lt 2 ] || beside=2
+running='' # PID:NAME of each step that runs beside others
+
+# ended NAME CODE: until a step has ended well it counts as failed, in a file of which the page knows.
+ended() {
+  if [ "$2" -eq 0 ]; then rm -f "$data/$1.failed"; return; fi
+  failures=$((failures + 1)) why=$(tail -n 1 "$data/$1.log")
+  say "$(cat "$data/$1.failed") failed: $why"
+  printf '%s\n' "$why" >> "$data/$1.failed"
+}
+# wait_for_first: of the steps that run beside each other.
+wait_for_first() {
+  first_of_them=${running%% *}
+  running=${running#"$first_of_them"} running=${running# }
+  code=0
+  wait "${first_of_them%%:*}" || code=$?
+  ended "${first_of_them#*:}" $code
+}
+settle() { while [ -n "$running" ]; do wait_for_first; done; }
+
 step() {
   name=${1%%:*} what=$2 tenths=3
   case $1 in *:*) tenths=$((10 * ${1#*:})) ;; esac
   shift 2
+  case $1 in
+    mpi | alone) quiet=yes ;;
+    *) quiet='' tenths=$(((tenths + beside - 1) / beside)) ;;
+  esac
+  [ -z "$quiet" ] || settle
   begin_step $tenths "$what" || return 0
-  if ! "$@" > "$data/$name.log" 2>&1; then
-    failures=$((failures + 1))
-    printf '%s\n%s\n' "$what" "$(tail -n 1 "$data/$name.log")" > "$data/$name.failed" # the page says so
-    say "$what failed: $(tail -n 1 "$data/$name.log")"
+  printf '%s\n' "$what" > "$data/$name.failed"
+  if [ -n "$quiet" ]; then
+    code=0
+    "$@" > "$data/$name.log" 2>&1 || code=$?
+    ended "$name" $code
+  else
+    "$@" > "$data/$name.log" 2>&1 &
+    running="${running:+$running }$!:$name"
+    case $running in *' '*) wait_for_first ;; *) [ $beside -gt 1 ] || settle ;; esac
   fi
 }
 extra() {
@@ -76,6 +113,7 @@ start_telling() {
 }
 stop_telling() {
   trap - EXIT
+  for each in $running; do kill "${each%%:*}"; done 2> /dev/null # interrupted
   kill "$telling" 2> /dev/null
   wait "$telling" 2> /dev/null
   rm -f "$now_doing"

@@ -17,9 +17,9 @@ for machine in dgx-a100:8 dgx-a100-hdr:16; do
   step "collectives_sim_$name" "the other collectives, simulated on $name" "$programs/bench_collectives_sim" --machine "$name" \
     --ranks "${machine#*:}" --bytes 4KiB:256MiB --phantom --json "$data/collectives_sim_$name.json" --csv "$data/collectives_sim_$name.csv"
 done
-step speed_phantom "simulator: 1,024 ranks, prices only" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
+step speed_phantom "simulator: 1,024 ranks, prices only" alone "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
   --phantom --json "$data/speed_phantom.json" --csv "$data/speed_phantom.csv"
-step speed_real:1 "simulator: 1,024 ranks, real data" "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
+step speed_real:1 "simulator: 1,024 ranks, real data" alone "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
   --json "$data/speed_real.json" --csv "$data/speed_real.csv"
 step overhead "overhead of communication, simulated" "$programs/bench_overhead_sim" --ranks 2 \
   --json "$data/overhead.json" --csv "$data/overhead.csv"

@@ -3,7 +3,7 @@
 # computer here could hold, every small mesh against the serial program, what limits planted runs, and scaling.
 
 if has plan_sim; then
-  step "plan_gpt3:$(pick 10 5)" "the planner: GPT-3 on 1,024 A100, the best simulated" "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
+  step "plan_gpt3:$(pick 16 13)" "the planner: GPT-3 on 1,024 A100, the best simulated" "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
     --global-batch 1536 --simulate "$(pick 4 2)" --json "$data/plan_gpt3.json" --csv "$data/plan_gpt3.csv"
   step validate "published runs and curves, predicted" "$programs/plan_sim" --validate --json "$data/validate.json" --csv "$data/validate.csv"
 fi
@@ -33,6 +33,9 @@ if has why; then
     limit=${run%%:*}
     # shellcheck disable=SC2086
     step "trace_$limit" "a run limited by $limit, traced" "$programs/train_sim" --phantom --steps 3 --sample 0 ${run#*:} --trace "$data/trace_$limit.trace"
+  done
+  settle
+  for limit in communication bubble imbalance launch; do
     step "why_$limit" "what limits it" "$programs/why" why "$data/trace_$limit.trace" --json "$data/why_$limit.json"
   done
 fi
