@@ -25,8 +25,7 @@
 
 namespace lockstep::week22 {
 
-// Part a: the wrapper
-// --------------------------------------------------------------------------------------------------
+// Part a: the wrapper -------------------------------------------------------------------------------------------------
 
 /// Given: 22.4's bookkeeping on the ranks of one node (dp_ is groups.node), so shares are chunks of 1/g, and ranks with
 /// the same place in their nodes have the same ones. Everything is as fsdp.hpp says, except that averages are over all
@@ -65,8 +64,7 @@ class Hsdp : public FsdpUnits {
 std::unique_ptr<Hsdp> make_hsdp(const week21::Hierarchy& groups, ShardedModel model, FsdpOptions options,
                                 BindTensor bind);
 
-// Parts b and c: what it costs
-// -------------------------------------------------------------------------------------------
+// Parts b and c: what it costs ----------------------------------------------------------------------------------------
 
 /// How a model is sharded, and how often it is used between two steps.
 struct Hybrid {

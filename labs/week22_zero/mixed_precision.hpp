@@ -46,8 +46,7 @@ void apply_update(Rank me, Slice working, Slice master, Slice update);
 /// scratch of data.size() elements only where the types differ. Runs on whichever queue `me` is on.
 void sum_in(Rank me, Slice data, DType reduce, const AllReduce& all_reduce);
 
-// Parts c to e: the loss scale of fp16
-// ----------------------------------------------------------------------------------
+// Parts c to e: the loss scale of fp16 --------------------------------------------------------------------------------
 
 /// All on the device, one fp32 each, and equal on all ranks. The scale is a power of two, so that scaling rounds
 /// nothing.

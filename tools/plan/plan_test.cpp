@@ -181,8 +181,7 @@ TEST(Simulated, UnitsOfALayerFitWhereBlocksDoNot) {
   EXPECT_LT(Predictor(large).rate(ran).memory.total_bytes(), 80e9);
 }
 
-// Claims of the course texts: docs/learn/claims.md
-// --------------------------------------------------------------------------
+// Claims of the course texts: docs/learn/claims.md --------------------------------------------------------------------
 
 TEST(Claims, TheTextsPlanOfGpt3) {
   // 8 stages × 8 tensor-parallel ranks × 16 replicas; the text counts 5.4 GB of values, 16.2 of optimizer, 40 of
