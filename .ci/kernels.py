@@ -31,6 +31,7 @@ PROMISES = {
     "map2_kernel": ["LDG.128", "STG.128"],
     "fill_kernel": ["STG.128"],
     "draw_kernel": ["STG.128"],
+    "dropout_kernel": ["LDG.128", "STG.128"],
     "adamw_kernel": ["LDG.128", "STG.128"],
     "layer_norm_kernel": ["LDG.128", "STG.128"],
     "layer_norm_backward_kernel": ["LDG.128", "STG.128"],

@@ -53,6 +53,9 @@ struct Random {
 void random_normal(Rank me, Slice x, Random key, float mean, float deviation, Location where = Location::current());
 /// x[i] uniform in [low, high).
 void random_uniform(Rank me, Slice x, Random key, float low, float high, Location where = Location::current());
+/// y[i] = x[i] / (1 − p), or 0 where random_uniform's draw of that element in [0, 1) is below p; 0 ≤ p < 1. No mask is
+/// kept: the backward is the same call on the gradient. y has x's dtype and size, and may be x.
+void dropout(Rank me, Slice y, Slice x, Random key, float p, Location where = Location::current());
 
 // Matrix products ---------------------------------------------------------------------------------------------------
 

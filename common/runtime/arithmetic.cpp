@@ -140,6 +140,16 @@ void random_uniform(Rank me, Slice x, Random key, float low, float high, Locatio
   compute(me, operation, where, [&](Device& device) { device.random_uniform(x, key, low, high); });
 }
 
+void dropout(Rank me, Slice y, Slice x, Random key, float p, Location where) {
+  need_same("dropout", "y", y, "x", x, where);
+  need_floating("dropout", "x", x, where);
+  need_apart("dropout", "y", y, "x", x, where);
+  if (!(p >= 0 && p < 1)) usage_error(fmt::format("dropout: p is {}, and must be at least 0 and below 1", p), where);
+  if (x.empty()) return;
+  const Operation operation{"dropout", 22 * number(x.size()), bytes(x) + bytes(y), DType::f32, {&x}, {&y}};
+  compute(me, operation, where, [&](Device& device) { device.dropout(y, x, key, p); });
+}
+
 // Matrix products ---------------------------------------------------------------------------------------------------
 
 namespace {

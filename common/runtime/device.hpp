@@ -36,6 +36,7 @@ void for_pieces(std::span<const AdamWPiece> pieces, const AdamW& options, const 
   before void find_overflow(const Slice& flag, const Slice& x) after;                                                  \
   before void random_normal(const Slice& x, Random key, float mean, float deviation) after;                            \
   before void random_uniform(const Slice& x, Random key, float low, float high) after;                                 \
+  before void dropout(const Slice& y, const Slice& x, Random key, float p) after; /* y may be x */                     \
   before void matmul(const Matrix& c, const Matrix& a, const Matrix& b, Into into, const Slice& bias) after;           \
   before void add_rows(const Slice& bias_gradient, const Matrix& x) after;                                             \
   before void gelu(const Slice& y, const Slice& x) after;                                                              \

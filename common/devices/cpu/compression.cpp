@@ -12,7 +12,6 @@
 #include "common/devices/cpu/device_class.hpp"
 #include "common/devices/cpu/philox.hpp"
 #include "common/devices/cpu/view.hpp"
-#include "common/devices/random_key.hpp"
 
 namespace lockstep::cpu {
 
@@ -112,20 +111,10 @@ void CpuDevice::quantise(const Slice& q, const Slice& scales, const Slice& x, st
     }
   });
   auto* to = static_cast<std::int8_t*>(q.data());
-  const std::uint64_t key = key_of(random), first_block = random.first / kPhiloxBlock;
-  const auto blocks = static_cast<std::size_t>((random.first + n - 1) / kPhiloxBlock - first_block + 1);
-  threads_.chunks(blocks, 16, [&](std::size_t first, std::size_t last) {
-    for (std::uint64_t drawn = first_block + first; drawn < first_block + last; ++drawn) {
-      std::uint32_t bits[kPhiloxBlock];
-      philox(bits, drawn, key);
-      const std::uint64_t begin = std::max(random.first, drawn * kPhiloxBlock);
-      const std::uint64_t end = std::min(random.first + n, (drawn + 1) * kPhiloxBlock);
-      float buffer[kPhiloxBlock];
-      const auto at = static_cast<std::size_t>(begin - random.first), count = static_cast<std::size_t>(end - begin);
-      const float* in = from.read(at, count, buffer);
-      for (std::size_t j = 0; j < count; ++j)
-        to[at + j] = rounded(in[j], scale[(at + j) / block], unit(bits[begin - drawn * kPhiloxBlock + j]));
-    }
+  for_draws(threads_, random, n, [&](std::size_t at, std::size_t count, const std::uint32_t* bits, std::size_t first) {
+    float buffer[kPhiloxBlock];
+    const float* in = from.read(at, count, buffer);
+    for (std::size_t j = 0; j < count; ++j) to[at + j] = rounded(in[j], scale[(at + j) / block], unit(bits[first + j]));
   });
 }
 

@@ -4,14 +4,12 @@
 // counter 64 · (e / 256) + e mod 64; the key is a hash of (seed, tensor, step). A value depends on nothing else, and
 // blocks are always computed whole, so every sharding and every number of threads draws the same bits. Uniform: the
 // upper 24 bits. Normal: Box–Muller on words 0 and 1, and on words 2 and 3.
-#include <algorithm>
 #include <cmath>
 
 #include "common/devices/cpu/device_class.hpp"
 #include "common/devices/cpu/functions.hpp"
 #include "common/devices/cpu/philox.hpp"
 #include "common/devices/cpu/view.hpp"
-#include "common/devices/random_key.hpp"
 
 namespace lockstep::cpu {
 
@@ -30,50 +28,48 @@ void box_muller(float* values, const std::uint32_t* bits) {
   }
 }
 
-/// Fills x from whole blocks; make(values, block) computes the kRandomBlock floats of a block.
-template <class Make>
-void fill_blocks(Threads& threads, const Slice& x, std::uint64_t first_element, const Make& make) {
-  const View view(x);
-  const std::uint64_t first_block = first_element / kRandomBlock, last = first_element + x.size();
-  const std::size_t blocks = static_cast<std::size_t>((last + kRandomBlock - 1) / kRandomBlock - first_block);
-  threads.chunks(blocks, 16, [&](std::size_t from, std::size_t to) {
-    for (std::uint64_t block = first_block + from; block < first_block + to; ++block) {
-      float values[kRandomBlock];
-      make(values, block);
-      const std::uint64_t begin = std::max(first_element, block * kRandomBlock),
-                          end = std::min(last, (block + 1) * kRandomBlock);
-      view.write(static_cast<std::size_t>(begin - first_element), static_cast<std::size_t>(end - begin),
-                 values + (begin - block * kRandomBlock));
-    }
-  });
-}
-
 }  // namespace
 
 void CpuDevice::random_normal(const Slice& x, Random random, float mean, float deviation) {
-  const std::uint64_t key = key_of(random);
-  fill_blocks(threads_, x, random.first, [&](float* values, std::uint64_t block) {
-    std::uint32_t bits[kRandomBlock];
-    philox(bits, block, key);
-    box_muller(values, bits);
-    box_muller(values + 2 * kRandomLanes, bits + 2 * kRandomLanes);
+  const View view(x);
+  for_draws(threads_, random, x.size(),
+            [&](std::size_t at, std::size_t n, const std::uint32_t* bits, std::size_t first) {
+              float values[kRandomBlock];
+              box_muller(values, bits);
+              box_muller(values + 2 * kRandomLanes, bits + 2 * kRandomLanes);
 #pragma omp simd
-    for (std::size_t i = 0; i < kRandomBlock; ++i) values[i] = mean + deviation * values[i];
-  });
+              for (std::size_t i = 0; i < kRandomBlock; ++i) values[i] = mean + deviation * values[i];
+              view.write(at, n, values + first);
+            });
 }
 
 void CpuDevice::random_uniform(const Slice& x, Random random, float low, float high) {
-  const std::uint64_t key = key_of(random);
+  const View view(x);
   const float below_high = std::nextafter(high, low);
-  fill_blocks(threads_, x, random.first, [&](float* values, std::uint64_t block) {
-    std::uint32_t bits[kRandomBlock];
-    philox(bits, block, key);
+  for_draws(threads_, random, x.size(),
+            [&](std::size_t at, std::size_t n, const std::uint32_t* bits, std::size_t first) {
+              float values[kRandomBlock];
 #pragma omp simd
-    for (std::size_t i = 0; i < kRandomBlock; ++i) {
-      const float value = low + (high - low) * unit(bits[i]);
-      values[i] = value < below_high ? value : below_high;  // rounding may have reached `high`
-    }
-  });
+              for (std::size_t i = 0; i < kRandomBlock; ++i) {
+                const float value = low + (high - low) * unit(bits[i]);
+                values[i] = value < below_high ? value : below_high;  // rounding may have reached `high`
+              }
+              view.write(at, n, values + first);
+            });
+}
+
+void CpuDevice::dropout(const Slice& y, const Slice& x, Random random, float p) {
+  const View to(y), from(x);
+  const float factor = 1 / (1 - p);
+  for_draws(threads_, random, x.size(),
+            [&](std::size_t at, std::size_t n, const std::uint32_t* bits, std::size_t first) {
+              float buffer[kRandomBlock];
+              const float* in = from.read(at, n, buffer);
+              float* out = to.place(at, buffer);
+#pragma omp simd
+              for (std::size_t i = 0; i < n; ++i) out[i] = unit(bits[first + i]) < p ? 0.0f : in[i] * factor;
+              to.write(at, n, out);
+            });
 }
 
 }  // namespace lockstep::cpu

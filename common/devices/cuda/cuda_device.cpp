@@ -115,6 +115,10 @@ void StreamDevice::random_uniform(const Slice& x, Random key, float low, float h
   kernels::random_uniform(queue(), array(x), draw(key), low, high, std::nextafter(high, low));
 }
 
+void StreamDevice::dropout(const Slice& y, const Slice& x, Random key, float p) {
+  kernels::dropout(queue(), array(y), array(x), draw(key), p);
+}
+
 void StreamDevice::add_rows(const Slice& bias_gradient, const Matrix& x) {
   kernels::add_rows(queue(), array(bias_gradient), array(x.slice));
 }

@@ -36,6 +36,20 @@ TEST_F(AgainstCpu, UniformDraws) {
       }
 }
 
+TEST_F(AgainstCpu, Dropout) {
+  for (DType dtype : kFloating)
+    for (std::size_t n : kSizes)
+      for (std::uint64_t first : {0ull, 1ull, 255ull, (1ull << 40) + 77}) {
+        const auto [x, x_cpu] = normal(n, dtype);
+        Slice y = gpu.poisoned(n, dtype), y_cpu = cpu.poisoned(n, dtype);
+        dropout(gpu.me, y, x, {7, 8, 9, first}, 0.1f);
+        dropout(cpu.me, y_cpu, x_cpu, {7, 8, 9, first}, 0.1f);
+        expect_same(y, y_cpu, "dropout");
+        dropout(gpu.me, x, x, {7, 8, 9, first}, 0.1f);
+        expect_same(x, y_cpu, "dropout in place");
+      }
+}
+
 // A radius √(−2 ln u) ≤ 5.8 from functions accurate to 2 ulp each, times a sine accurate to 1.3e-7.
 TEST_F(AgainstCpu, NormalDrawsAreTheSameButForTheFunctions) {
   for (std::size_t n : kSizes) {

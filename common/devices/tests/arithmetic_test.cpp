@@ -53,6 +53,8 @@ struct Front : ::testing::Test {
 
 TEST_F(Front, RefusesSizesThatDiffer) {
   refuses([&] { add(me, f32(3), f32(4)); }, {"add", "y has 3 elements and x has 4"});
+  refuses([&] { dropout(me, f32(3), bf16(3), {}, 0.1f); }, {"dropout", "y is fp32 and x is bf16"});
+  refuses([&] { dropout(me, f32(3), f32(3), {}, 1); }, {"dropout: p is 1, and must be at least 0 and below 1"});
   refuses([&] { add(me, f32(3), f32(3), f32(4)); }, {"z has 3 elements and y has 4"});
   refuses([&] { copy(me, f32(3), f32(4)); }, {"copy", "3", "4"});
   refuses([&] { cast(me, f32(3), bf16(4)); }, {"cast", "3", "4"});
@@ -214,6 +216,8 @@ TEST_F(Front, CountsFlopAndBytes) {
   costs("add", 10, 60, 2, 1);
   copy(me, f32(10), f32(10));
   costs("copy", 0, 80, 1, 1);
+  dropout(me, f32(10), f32(10), {}, 0.1f);
+  costs("dropout", 220, 80, 1, 1);
   matmul(me, matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(12), 4, 3));
   costs("matmul", 48, 4 * (6 + 8 + 12), 3, 1);
   EXPECT_TRUE(bench.backend.last()->matmul);
@@ -262,6 +266,7 @@ TEST_F(Front, NothingIsDoneForEmptySlices) {
   find_overflow(me, one, none);
   random_normal(me, none, {}, 0, 1);
   random_uniform(me, none, {}, 0, 1);
+  dropout(me, none, none, {}, 0.5f);
   matmul(me, matrix(none, 0, 3), matrix(none, 0, 1), matrix(f32(3), 1, 3));
   add_rows(me, row, matrix(none, 0, 4));
   matmul_gelu(me, none, matrix(none, 0, 3), matrix(none, 0, 1), matrix(f32(3), 1, 3));

@@ -1,6 +1,7 @@
-// AdamW and random numbers: independence of how a tensor is sharded.
+// AdamW, random numbers and dropout: independence of how a tensor is sharded.
 #include "common/devices/tests/near.hpp"
 #include "common/devices/tests/serial_backend.hpp"
+#include "common/support/stats/mix.hpp"
 
 namespace lockstep::testing {
 namespace {
@@ -155,6 +156,67 @@ TEST(Random, EveryShardingDrawsTheSame) {
     }
     EXPECT_TRUE(one.read(normal) == two.read(cut_normal));
     EXPECT_TRUE(one.read(uniform) == two.read(cut_uniform));
+  }
+}
+
+// Which elements: by the draws that random_uniform shows. What is kept: one product with 1 / (1 − p), rounded once.
+TEST(Dropout, FollowsTheDraws) {
+  Bench bench(2);
+  for (DType dtype : kFloating)
+    for (std::size_t n : {1, 63, 257, 5000})
+      for (std::uint64_t first : {0ull, 77ull, (1ull << 40) + 5})
+        for (float p : {0.0f, 0.1f, 0.5f, 0.999f}) {
+          const Random key{1, 2, 3, first};
+          Slice x = bench.normal(n, dtype), y = bench.poisoned(n, dtype), draws = bench.poisoned(n);
+          random_uniform(bench.me, draws, key, 0, 1);
+          dropout(bench.me, y, x, key, p);
+          const Values in = bench.read(x), draw = bench.read(draws), out = bench.read(y);
+          Values exact(n), magnitude(n);
+          for (std::size_t i = 0; i < n; ++i) {
+            exact[i] = draw[i] < static_cast<double>(p) ? 0 : in[i] / (1 - static_cast<double>(p));
+            magnitude[i] = std::fabs(exact[i]);
+            ASSERT_TRUE(exact[i] != 0 || out[i] == 0) << i;
+          }
+          expect_near(out, exact, dtype, 3, magnitude, "dropout");
+          dropout(bench.me, x, x, key, p);
+          EXPECT_TRUE(bench.read(x) == out) << "in place";
+        }
+}
+
+TEST(Dropout, EveryShardingDropsTheSame) {
+  Bench one(1), two(2);
+  constexpr std::size_t kSize = 10007;
+  for (DType dtype : kFloating) {
+    Slice x = one.normal(kSize, dtype), y = one.poisoned(kSize, dtype), cut = two.normal(kSize, dtype);
+    dropout(one.me, y, x, {1, 2, 3, 7}, 0.25f);
+    for (std::size_t first = 0, n = 1; first < kSize; first += n, n = std::min(3 * n + 1, kSize - first))
+      dropout(two.me, cut.cut(first, n), cut.cut(first, n), {1, 2, 3, 7 + first}, 0.25f);
+    EXPECT_TRUE(one.read(y) == two.read(cut));
+  }
+}
+
+// With a Philox key of 0, the words of counter 0 begin with 0x6627e8d5 and 0xe169c58d (functions_test.cpp), which are
+// 0.39905 and 0.88052 of 2³². They decide on elements 0 and 64.
+TEST(Dropout, KnownDrawsAndShares) {
+  Bench bench;
+  const std::uint64_t becomes_zero = 0 - std::uint64_t{0x9e3779b97f4a7c15};
+  const Random zero{.step = mix(mix(0)) ^ becomes_zero};
+  Slice y = bench.poisoned(65), three = bench.constant(65, 3);
+  const auto kept = [&](float p, std::size_t i) {
+    dropout(bench.me, y, three, zero, p);
+    return bench.read(y)[i] != 0;
+  };
+  EXPECT_TRUE(kept(0.3990f, 0) && !kept(0.3991f, 0));
+  EXPECT_TRUE(kept(0.8805f, 64) && !kept(0.8806f, 64));
+
+  constexpr double kDraws = 1 << 20;
+  Slice x = bench.constant(1 << 20, 1);
+  for (float p : {0.1f, 0.5f}) {
+    dropout(bench.me, x, bench.constant(1 << 20, 1), {42}, p);
+    double dropped = 0, sum = 0;
+    for (double value : bench.read(x)) dropped += value == 0, sum += value;
+    EXPECT_NEAR(dropped / kDraws, p, 5 * std::sqrt(p * (1 - p) / kDraws));
+    EXPECT_NEAR(sum / kDraws, 1, 5 * std::sqrt(p / (1 - p) / kDraws));
   }
 }
 

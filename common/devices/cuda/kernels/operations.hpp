@@ -32,6 +32,7 @@ struct Draw {
 void random_normal(const Queue& queue, Array x, Draw draw, float mean, float deviation);
 /// Values are at most `largest`, the float below `high`.
 void random_uniform(const Queue& queue, Array x, Draw draw, float low, float high, float largest);
+void dropout(const Queue& queue, Array y, Array x, Draw draw, float p);
 
 // layer_norm.cu
 void layer_norm(const Queue& queue, Array y, Array statistics, Array x, Array weight, Array bias);

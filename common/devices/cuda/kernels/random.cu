@@ -58,11 +58,42 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// y = x · factor, or 0 where the draw is below p. y may be x, since a thread reads only what it writes.
+template <class T>
+__global__ void __launch_bounds__(kThreads) dropout_kernel(T* y, const T* x, Index n, float p, float factor,
+                                                           std::uint64_t key, std::uint64_t first, Index groups) {
+  constexpr int kGroups = static_cast<int>(kPhiloxLanes) / kPack;  // per block
+  const Index step = static_cast<Index>(gridDim.x) * kThreads;
+  for (Index g = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x; g < groups; g += step) {
+    const std::uint64_t block = first / kPhiloxBlock + static_cast<std::uint64_t>(g / kGroups);
+    const std::uint64_t lane = static_cast<std::uint64_t>(g % kGroups) * kPack;
+    PhiloxWords words[kPack];
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) words[j] = philox(block * kPhiloxLanes + lane + j, key);
+    const Index begin = static_cast<Index>(block * kPhiloxBlock + lane - first);  // may be before the slice
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const Index i = begin + w * static_cast<Index>(kPhiloxLanes);
+      if (i + kPack <= 0 || i >= n) continue;
+      const Pack<T> pack = load(x, i, n);
+      float values[kPack];
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) values[j] = unit(words[j].word[w]) < p ? 0.0f : widen(pack.at[j]) * factor;
+      store_floats(y, i, n, values);
+    }
+  }
+}
+
+/// Groups of eight counters whose blocks hold n elements from `first` on.
+Index groups_of(std::uint64_t first, std::size_t n) {
+  const std::uint64_t blocks = (first + n - 1) / kPhiloxBlock - first / kPhiloxBlock + 1;
+  return static_cast<Index>(blocks * (kPhiloxLanes / kPack));
+}
+
 template <class Make>
 void draw_all(const Queue& queue, Make make, Array x, Draw draw) {
   if (x.size == 0) return;
-  const std::uint64_t blocks = (draw.first + x.size - 1) / kPhiloxBlock - draw.first / kPhiloxBlock + 1;
-  const Index groups = static_cast<Index>(blocks * (kPhiloxLanes / kPack));
+  const Index groups = groups_of(draw.first, x.size);
   with_type(x.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     launch(draw_kernel<Make, T>, grid_for(groups), dim3(kThreads), 0, queue.stream, make, x.as<T>(), size_of(x),
@@ -78,6 +109,15 @@ void random_normal(const Queue& queue, Array x, Draw draw, float mean, float dev
 
 void random_uniform(const Queue& queue, Array x, Draw draw, float low, float high, float largest) {
   draw_all(queue, Uniform{low, high - low, largest}, x, draw);
+}
+
+void dropout(const Queue& queue, Array y, Array x, Draw draw, float p) {
+  const Index groups = groups_of(draw.first, x.size);
+  with_type(x.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    launch(dropout_kernel<T>, grid_for(groups), dim3(kThreads), 0, queue.stream, y.as<T>(), x.as<const T>(), size_of(x),
+           p, 1 / (1 - p), draw.key, draw.first, groups);
+  });
 }
 
 }  // namespace lockstep::kernels
