@@ -13,8 +13,7 @@
 
 namespace lockstep::week23 {
 
-// Part a: which elements of the global activation a rank has, and their draws
-// ------------------------------------------
+// Part a: which elements of the global activation a rank has, and their draws -----------------------------------------
 
 /// One activation of a whole step, over all replicas and microbatches: `sequences` × `positions` rows of `width`,
 /// row-major. Element (row, column) is number row · width + column.
