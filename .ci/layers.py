@@ -48,7 +48,7 @@ CORE = [
     ("reference answers, `solutions`", r"solutions/"),
     ("`labs/trainer`", r"labs/trainer/"),
 ]
-MOST_CORE_LINES = 29800
+MOST_CORE_LINES = 29900
 ARCHITECTURE = "docs/maintain/architecture.md"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")

@@ -30,10 +30,24 @@ TEST(Recipes, AddUpToWhatTheToolsSay) {
 }
 
 TEST(Recipes, TheTableHasEveryLineAndItsSum) {
-  const std::string text = format_recipe(find_recipe("deepspeed"), "13B", 13e9, 8, 0);
+  const std::string text = format_recipe(find_recipe("deepspeed"), "13B", 13e9, 8, 0, {});
   for (const char* part : {"stage 2", "stage 3", "gradients, 16 bits", "3.25 (0.25)", "55.25 (4.25)", "29.25 (2.25)",
                            "Left out, since it depends on the model"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+}
+
+TEST(Recipes, TransfersHaveThePlannersPrice) {
+  Machine machine = Machine::uniform(0, 0, 1e-12);
+  machine.levels.back().ranks = 8;
+  machine.host = {.memory_bytes = 1e12, .memory_bytes_per_second = 100e9, .gpu_bytes_per_second = 10e9};
+  for (const auto& [recipe, words] :
+       {std::pair{"deepspeed-offload",
+                  "moves 1.00 GB between each GPU and its host, 0.10 s at 10 GB/s, and Adam takes "
+                  "0.30 s on the host of 4 GPUs."},
+        std::pair{"deepspeed-infinity", "moves 1.50 GB between each GPU and its host, 0.15 s"}}) {
+    const std::string text = format_recipe(find_recipe(recipe), "1B", 1e9, 4, 0, machine);
+    EXPECT_NE(text.find(words), std::string::npos) << words << " is not in\n" << text;
+  }
 }
 
 TEST(Recipes, AnUnknownNameSuggestsTheNearest) {

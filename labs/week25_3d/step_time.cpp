@@ -86,9 +86,12 @@ std::vector<Rated> choose(std::vector<Rated> all, double memory_bytes, std::size
 }
 
 std::vector<Share> shares(const StepTime& time) {
-  return {{"compute", time.compute}, {"recomputation", time.recomputed}, {"tensor parallelism", time.tensor},
-          {"bubble", time.bubble},   {"pipeline hops", time.hops},       {"data parallelism", time.data},
-          {"optimizer", time.update}};
+  std::vector<Share> all{{"compute", time.compute},           {"recomputation", time.recomputed},
+                         {"tensor parallelism", time.tensor}, {"bubble", time.bubble},
+                         {"pipeline hops", time.hops},        {"data parallelism", time.data},
+                         {"optimizer", time.update}};
+  if (time.host > 0) all.push_back({"host", time.host});
+  return all;
 }
 
 namespace {

@@ -43,7 +43,8 @@ struct StepTime {
   double hops = 0;        ///< what they add
   double data = 0;        ///< DP all-reduces, and those of tied embeddings
   double update = 0;      ///< the optimizer
-  double total() const { return compute + recomputed + tensor + bubble + hops + data + update; }
+  double host = 0;        ///< given: what ./lab plan --offload adds, otherwise 0
+  double total() const { return compute + recomputed + tensor + bubble + hops + data + update + host; }
 };
 
 /// `pipeline`: this work's; `without_hops`: the same, if hops took no time. They give bubble and hops. data: the
@@ -70,7 +71,7 @@ struct Share {
   double seconds = 0;
 };
 /// Given: a step's seconds by name: "compute", "recomputation" (of memory), "tensor parallelism", "bubble", "pipeline
-/// hops", "data parallelism" and "optimizer".
+/// hops", "data parallelism" and "optimizer"; with --offload, "host".
 std::vector<Share> shares(const StepTime& time);
 /// Given. What limits a step: its largest share.
 Share limit(const StepTime& time);

@@ -28,6 +28,8 @@
 namespace lockstep::bench {
 namespace {
 
+const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
+
 struct MemoryOptions {
   std::vector<std::string> params;
   std::string model;
@@ -54,11 +56,10 @@ struct Gpu {
 /// The GPUs of the machine files, where the numbers have their sources; without units for the type there is none of it
 /// (bf16 on a V100), and its peak is fp32's.
 std::vector<Gpu> known_gpus(DType type) {
-  const std::string folder = LOCKSTEP_SOURCE_DIR "/bench/machines";
   std::vector<Gpu> gpus;
   for (const auto& [name, file] :
        {std::pair{"V100", "dgx-1v"}, {"A100", "dgx-a100"}, {"H200", "dgx-h200"}, {"B200", "dgx-b200"}})
-    if (const Machine machine = find_machine(file, folder); type == DType::f32 || has_units_for(machine, type))
+    if (const Machine machine = find_machine(file, kMachines); type == DType::f32 || has_units_for(machine, type))
       gpus.push_back({name, machine.memory_bytes});
   return gpus;
 }
@@ -167,10 +168,11 @@ double largest_layer(const MemoryOptions& o) {
 /// --recipe: each kind of bytes on a line, by stage.
 void explain(const MemoryOptions& o, const std::vector<Subject>& subjects) {
   const ToolRecipe& recipe = find_recipe(o.recipe);
+  const Machine machine = find_machine("dgx-a100", kMachines);
   for (const Subject& subject : subjects)
     for (const std::string& ranks_text : o.ranks) {
       const int ranks = count_in("--ranks", ranks_text, 1'000'000'000);
-      fmt::print("{}", format_recipe(recipe, subject.name, subject.parameters, ranks, largest_layer(o)));
+      fmt::print("{}", format_recipe(recipe, subject.name, subject.parameters, ranks, largest_layer(o), machine));
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/error.hpp"
@@ -64,8 +65,8 @@ std::vector<ToolRecipe> with_hosts() {
   const RecipeLine host_gradients = on_host("gradients, fp32", 4), host_copy = on_host(kCopy.kind, kCopy.bytes),
                    host_moments = on_host(kMoments.kind, kMoments.bytes);
   const char* slow =
-      "Transfers at 25 GB/s, as PCIe 4 has, are the least that it costs. The host's Adam reads 16 and writes 14 bytes "
-      "per parameter. Somebody's 8 A800 took 31 s for 64 sequences of LLaMA-7B with offload_optimizer and 14 s without "
+      "More microbatches move more, and a GPU that computes hides some (./lab plan --offload). Somebody's 8 A800 took "
+      "31 s for 64 sequences of LLaMA-7B with offload_optimizer and 14 s without "
       "(gist.github.com/chenyaofo, ZeRO-3, recomputation).";
   return {{"deepspeed-offload",
            "DeepSpeed's estimate_zero3_model_states_mem_needs with offload_optimizer (ZeRO-Offload, Ren et al. 2021)",
@@ -77,7 +78,7 @@ std::vector<ToolRecipe> with_hosts() {
             on_host("buffers, half of the rest", 8)},
            "16-bit parameters and gradients of the largest layer",
            slow,
-           4},
+           plan::Offload::optimizer},
           {"deepspeed-infinity",
            "the same with offload_param (ZeRO-Infinity, Rajbhandari et al. 2021)",
            {3},
@@ -85,7 +86,7 @@ std::vector<ToolRecipe> with_hosts() {
             on_host("buffers, half of the rest", 9)},
            "16-bit parameters and gradients of the largest layer",
            slow,
-           6}};
+           plan::Offload::parameters}};
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ double host_bytes(const ToolRecipe& recipe, double parameters, int stage, int ra
 }
 
 std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,
-                          double largest_layer) {
+                          double largest_layer, const Machine& machine) {
   std::string text = fmt::format("{}: {}\n{}: {:.4g} parameters on {} GPU{}, GB on each (bytes per parameter)\n{:<54}",
                                  recipe.name, recipe.source, model, parameters, ranks, ranks == 1 ? "" : "s", "");
   for (const int stage : recipe.stages) text += fmt::format(" {:>18}", fmt::format("stage {}", stage));
@@ -155,10 +156,15 @@ std::string format_recipe(const ToolRecipe& recipe, const std::string& model, do
   row("together", [&](int stage) { return recipe_bytes(recipe, parameters, stage, ranks, largest_layer); });
   for (const RecipeLine& line : recipe.lines)
     if (line.on_host) line_row(line);
-  if (recipe.moved > 0) {
+  if (recipe.offload != plan::Offload::none) {
     row("host, for each GPU", [&](int stage) { return host_bytes(recipe, parameters, stage, ranks); });
-    const double moved = recipe.moved * parameters / ranks;
-    text += fmt::format("\nA step moves {:.2f} GB from and to each GPU, {:.2f} s.", moved / 1e9, moved / 25e9);
+    const double elements = parameters / ranks, moved = plan::offload_bytes(recipe.offload).moved(1) * elements;
+    const int gpus = std::min(ranks, machine.capacity());
+    text += fmt::format(
+        "\nOn {}, a step of one microbatch moves {:.2f} GB between each GPU and its host, {:.2f} s at {:.3g} GB/s, and "
+        "Adam takes {:.2f} s on the host of {} GPU{}.",
+        machine.name, moved / 1e9, moved / machine.host->gpu_bytes_per_second, machine.host->gpu_bytes_per_second / 1e9,
+        plan::adam_seconds(*machine.host, elements, gpus), gpus, gpus == 1 ? "" : "s");
   }
   text += fmt::format("\n{}\n", recipe.remark);
   if (!recipe.largest.empty() && largest_layer == 0)

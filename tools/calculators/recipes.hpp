@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "labs/trainer/plan/offload.hpp"
+
 namespace lockstep::bench {
 
 /// Bytes of one kind for each parameter, and the ZeRO stage from which the ranks share them; kNever: each has all.
@@ -23,7 +25,7 @@ struct ToolRecipe {
   std::vector<RecipeLine> lines;
   std::string largest;  ///< what stage 3 holds beside its shards, 4 bytes for each parameter of the largest layer; ""
   std::string remark;   ///< why others differ
-  double moved = 0;     ///< between a GPU and its host in a step: bytes for each parameter of the rank's shard
+  plan::Offload offload = plan::Offload::none;
 };
 
 const std::vector<ToolRecipe>& tool_recipes();
@@ -35,8 +37,9 @@ const ToolRecipe& find_recipe(const std::string& name);
 double recipe_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks, double largest_layer);
 /// Bytes on the host for one of `ranks` GPUs.
 double host_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks);
-/// A table: a line for each kind, a column for each stage; GB.
+/// A table: a line for each kind, a column for each stage; GB. Transfers take what they do on nodes of `machine`, which
+/// has a host.
 std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,
-                          double largest_layer);
+                          double largest_layer, const Machine& machine);
 
 }  // namespace lockstep::bench

@@ -36,7 +36,7 @@ using week25::Strategy;
 
 struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block",
-              attention = "flash";
+              attention = "flash", offload = "none";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   std::string cp = "1";
   int shard_group = 0;
@@ -64,6 +64,22 @@ std::vector<int> sharers_of(const std::string& text, int gpus) {
     at = end + 1;
   }
   return all;
+}
+
+/// --offload: what is on the host, which the machine must describe, and the simulator does not have.
+Offload offload_of(const PlanOptions& o, const Machine& machine) {
+  const std::vector<std::string> names{"none", "optimizer", "parameters"};
+  const auto known = std::find(names.begin(), names.end(), o.offload);
+  if (known == names.end()) refuse(unknown_name("--offload", o.offload, names));
+  if (o.offload != "none" && !machine.host)
+    refuse(
+        fmt::format("--offload {}: the machine file of {} has no host, whose memory and bandwidths it needs "
+                    "(docs/use/machines.md)",
+                    o.offload, o.cluster));
+  if (o.offload != "none" && o.simulate > 0)
+    refuse(fmt::format("--simulate {}: the simulator has no host to offload to; --offload {} is by formula alone",
+                       o.simulate, o.offload));
+  return static_cast<Offload>(known - names.begin());
 }
 
 Task task_of(const PlanOptions& o) {
@@ -98,12 +114,17 @@ Task task_of(const PlanOptions& o) {
     task.model.attention = AttentionKind::materialised;
   }
   if (o.prices == "library") task.cluster.machine = task.cluster.machine.as_library();
+  task.offload = offload_of(o, task.cluster.machine);
   if (!o.memory.empty()) task.memory_bytes = static_cast<double>(parse_bytes(o.memory));
   return task;
 }
 
 /// Nothing can be done: one sentence that says what would be needed.
 [[noreturn]] void refuse_all(const Task& task, const Search& found) {
+  for (const char* reason : {kHostMemory, kNotOffloaded})
+    if (const auto why = found.refused.find(reason);
+        why != found.refused.end() && (reason == kHostMemory || found.smallest.empty()))
+      refuse(fmt::format("no strategy can offload to its host: {} ({}).", why->second.sentence, why->second.example));
   if (!found.smallest.empty()) {
     const Rated& least = found.smallest.front();
     const bool long_ones = least.memory.activation_bytes > least.memory.total_bytes() / 2 && task.cps.size() == 1;
@@ -147,6 +168,10 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
   row.set("recompute", recompute_word(s)).set("sequence_parallel", s.sequence_parallel);
   row.set("overlap_gather", task.overlap_gather).set("overlap_scatter", task.overlap_scatter);
   row.set("fp32_gradients", task.model.fp32_gradients);
+  if (task.offload != Offload::none) {
+    const HostCost host = Predictor(task).on_host(s);
+    row.set("host_seconds", rated.time.host).set("host_bytes", host.bytes).set("host_moved_bytes", host.moved);
+  }
   row.set("step_seconds", rated.time.total()).set("mfu", f.mfu).set("days", f.days);
   row.set("compute_seconds", rated.time.compute).set("recompute_seconds", rated.time.recomputed);
   row.set("tensor_seconds", rated.time.tensor).set("bubble_seconds", rated.time.bubble);
@@ -269,6 +294,16 @@ week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int
   return step;
 }
 
+/// --offload: what it gives and costs, beside the same strategy without it and the best one without it.
+void compare_offload(Predictor& predictor, const Rated& best) {
+  Task task = predictor.task();
+  task.offload = Offload::none;
+  Predictor plain(task);
+  const Rated same = plain.rate(best.strategy);
+  const Search others = search(plain, strategies(task), 1);
+  print_offload(predictor.task(), best, predictor.on_host(best.strategy), same, others.best);
+}
+
 /// The simulator's seconds, and by formula where they go: the two differ by a few per cent, on slow shared links by
 /// more.
 void print_played(const Task& task, const Refined& refined) {
@@ -322,7 +357,8 @@ void run(const PlanOptions& o) {
   Search found = search(predictor, all, static_cast<std::size_t>(o.top));
   if (found.best.empty()) refuse_all(task, found);
   const Rated by_formula = found.best.front();
-  const std::vector<Refined> played = o.fast ? std::vector<Refined>{} : rank_by_simulator(task, found);
+  const std::vector<Refined> played =
+      o.fast || task.offload != Offload::none ? std::vector<Refined>{} : rank_by_simulator(task, found);
   std::vector<double> seconds;
   for (const Refined& plan : played) seconds.push_back(plan.seconds());
   print_task(task);
@@ -333,6 +369,7 @@ void run(const PlanOptions& o) {
     const double step = seconds.empty() ? by_formula.time.total() : seconds.front();
     fmt::print("the whole training: {}\n", format_cost(gpu_hours(task, by_formula, step), price));
   }
+  if (task.offload != Offload::none) compare_offload(predictor, found.best.front());
   print_unlimited(found);
   if (!o.score.empty()) score(predictor, o.score, mine, by_formula);
   std::optional<Rated> explained;
@@ -376,6 +413,9 @@ int main(int argc, char** argv) {
   line.add("--overlap-gather", o.overlap_gather, "as in ./lab train, for all plans with ZeRO-1 or 2");
   line.add("--fp32-gradients", o.fp32_gradients,
            "gradients are held and summed in fp32, as by Megatron-LM in bf16; of ZeRO-0 and 1");
+  line.add("--offload", o.offload,
+           "what is in the host's memory: none, optimizer (ZeRO-Offload: gradients and optimizer of ZeRO-2 and 3, with "
+           "Adam on the host), or parameters (ZeRO-Infinity: those of ZeRO-3, too); by formula alone");
   line.add("--top", o.top, "how many plans to list");
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "compare a strategy of your own, a JSON file, with the best");
@@ -389,9 +429,9 @@ int main(int argc, char** argv) {
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{
-      "--model",           "--cluster",        "--global-batch", "--sequence",    "--memory",        "--top",
-      "--explain",         "--score",          "--simulate",     "--fast",        "--prices",        "--attention",
-      "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group", "--fp32-gradients"};
+      "--model",           "--cluster",        "--global-batch", "--sequence",    "--memory",         "--top",
+      "--explain",         "--score",          "--simulate",     "--fast",        "--prices",         "--attention",
+      "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group", "--fp32-gradients", "--offload"};
   line.exclude("--validate", of_a_task);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {

@@ -62,6 +62,9 @@ void print_task(const Task& task) {
     fmt::print("Costs are those that NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);
   if (task.overlap_gather) fmt::print("ZeRO-1 and 2 gather new parameters during the next forward pass.\n\n");
   if (task.model.fp32_gradients) fmt::print("Gradients are held and summed in fp32.\n\n");
+  if (task.offload != Offload::none)
+    print_wrapped(fmt::format("{} and optimizer states are in the host's memory; by formula alone.\n",
+                              task.offload == Offload::parameters ? "Parameters, gradients" : "Gradients"));
   if (task.overlap_scatter)
     print_wrapped("Sequence parallelism scatters input gradients while weight gradients are computed.\n");
 }
@@ -114,14 +117,12 @@ struct Line {
   double value;
 };
 
-std::array<Line, 7> lines_of(const StepTime& t, const char* waits = "tensor-parallel all-reduces") {
-  return {{{"compute", t.compute},
-           {"recomputation", t.recomputed},
-           {waits, t.tensor},
-           {"bubble", t.bubble},
-           {"pipeline hops", t.hops},
-           {"data-parallel collectives", t.data},
-           {"optimizer", t.update}}};
+std::vector<Line> lines_of(const StepTime& t, const char* waits = "tensor-parallel all-reduces") {
+  std::vector<Line> lines{
+      {"compute", t.compute},    {"recomputation", t.recomputed},       {waits, t.tensor},      {"bubble", t.bubble},
+      {"pipeline hops", t.hops}, {"data-parallel collectives", t.data}, {"optimizer", t.update}};
+  if (t.host > 0) lines.push_back({"host", t.host});
+  return lines;
 }
 
 template <class Format>
@@ -162,6 +163,29 @@ void print_difference(const StepTime& mine, const StepTime& best) {
     fmt::print("  {:<28} {:>9}   best {:>9}   {}{}\n", here[i].name, format_seconds(here[i].value),
                format_seconds(there[i].value), here[i].value < there[i].value ? "−" : "+",
                format_seconds(std::abs(here[i].value - there[i].value)));
+}
+
+void print_offload(const Task& task, const Rated& with, const HostCost& host, const Rated& without,
+                   const std::vector<Rated>& best) {
+  const int gpus = gpus_of_host(task);
+  print_wrapped(fmt::format(
+      "with offload: {:.1f} GB on the GPU, {:.1f} on the host (of {}: {:.4g} of {:.4g}); step {}, of "
+      "which host {}: {} update, {} waiting, for {:.1f} GB to and from the GPU",
+      with.memory.total_bytes() / 1e9, host.bytes / 1e9, counted(gpus, "GPU"), host.bytes * gpus / 1e9,
+      task.cluster.machine.host->memory_bytes / 1e9, format_seconds(with.time.total()), format_seconds(host.seconds()),
+      format_seconds(host.update), format_seconds(host.waiting), host.moved / 1e9));
+  const double needed = without.memory.total_bytes();
+  print_wrapped(fmt::format("the same without: {:.1f} GB on the GPU{}; step {}, {:+.1f}% with offload", needed / 1e9,
+                            needed > task.memory_bytes ? ", more than it has" : "",
+                            format_seconds(without.time.total()),
+                            100 * (with.time.total() / without.time.total() - 1)));
+  if (best.empty())
+    fmt::print("without offload nothing fits\n");
+  else
+    print_wrapped(fmt::format("the best without offload: {:.1f} GB, step {} ({})",
+                              best.front().memory.total_bytes() / 1e9, format_seconds(best.front().time.total()),
+                              format_strategy(best.front().strategy)));
+  fmt::print("these are the host's bandwidths: DeepSpeed takes longer (docs/use/validation.md)\n");
 }
 
 void print_unlimited(const Search& search) {

@@ -27,6 +27,9 @@ void print_plans(const Task& task, const std::vector<week25::Rated>& plans, cons
 void print_account(const Task& task, const week25::Rated& rated);
 /// Seconds of a step beside another's, kind by kind.
 void print_difference(const week25::StepTime& mine, const week25::StepTime& best);
+/// What offloading gives and costs: `with` it, the same strategy `without` it, and the `best` without it, if any fits.
+void print_offload(const Task& task, const week25::Rated& with, const HostCost& host, const week25::Rated& without,
+                   const std::vector<week25::Rated>& best);
 /// What memory costs: the best plan if there were no limit, where it is another one.
 void print_unlimited(const Search& search);
 void print_refused(const Search& search);

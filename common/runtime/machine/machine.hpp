@@ -34,6 +34,13 @@ struct EfficiencyPoint {
   double fraction = 1;
 };
 
+/// The host of a node's GPUs: what it takes to keep states in its memory (labs/trainer/plan/offload.hpp).
+struct HostMemory {
+  double memory_bytes = 0;
+  double memory_bytes_per_second = 0;  // read and written by programs on all of its cores
+  double gpu_bytes_per_second = 0;     // to or from one GPU, while all GPUs of the node do the same
+};
+
 struct Machine {
   std::string name = "uniform";
   std::string description;
@@ -44,6 +51,7 @@ struct Machine {
   double memory_bytes_per_second = 0;
   double launch = 0;                 // seconds, added to each operation
   std::uint64_t eager_bytes = 8192;  // a larger send waits for its receive
+  std::optional<HostMemory> host;    // of one node
   std::optional<LibraryPrices> library;
   bool by_library = false;  // operations take `library`'s times: as_library()
   MeasuredPrices measured;  // tables, which take precedence over the numbers above; may be empty

@@ -28,6 +28,8 @@ constexpr Sensible kFlop{1, 1e18, "FLOP", "2·m·n·k of a matmul"};
 constexpr Sensible kFraction{1e-6, 1, "as a fraction of the peak", "large matmuls reach about 0.8"};
 constexpr Sensible kMemory{1e6, 1e16, "bytes", "an A100 has 80e9"};
 constexpr Sensible kMemoryBandwidth{1e8, 1e15, "bytes per second", "an A100 reads 2.0e12"};
+constexpr Sensible kHostMemory{1e9, 1e16, "bytes", "a DGX A100 has 2e12"};
+constexpr Sensible kHostBandwidth{1e9, 1e14, "bytes per second", "two sockets with 8 channels of DDR4 reach 340e9"};
 constexpr Sensible kLaunch{0, 1, "seconds", "a GPU kernel costs about 1e-06"};
 constexpr Sensible kEager{0, 1e12, "bytes", "MPI libraries use about 8192"};
 constexpr Sensible kSize{1, 1e15, "bytes", "a message of 64 KiB has 65536"};
@@ -230,6 +232,13 @@ LibraryPrices read_library(const Fields& fields) {
   return prices;
 }
 
+HostMemory read_host_memory(const Fields& fields) {
+  fields.allow({"memory_bytes", "memory_bytes_per_second", "gpu_bytes_per_second"});
+  return {.memory_bytes = fields.number("memory_bytes", kHostMemory),
+          .memory_bytes_per_second = fields.number("memory_bytes_per_second", kHostBandwidth),
+          .gpu_bytes_per_second = fields.number("gpu_bytes_per_second", kBandwidth)};
+}
+
 std::vector<SizePrice> read_sizes(const Fields& tables, const char* name) {
   std::vector<SizePrice> points;
   for (const Fields& fields : tables.list(name, "points {\"bytes\": …, \"seconds\": …, \"cold_seconds\": …}")) {
@@ -316,7 +325,7 @@ Machine read_cluster(const Fields& file, const std::string& path) {
 Machine read_single(const Fields& file) {
   file.allow({"name", "description", "levels", "peak_flop_per_second", "matmul_efficiency", "memory_bytes",
               "memory_bytes_per_second", "launch_seconds", "eager_bytes", "sources", "node", "measured", "library",
-              "tables"});
+              "tables", "host"});
   Machine machine;
   read_levels(file, machine);
   read_peaks(file.object("peak_flop_per_second", "FLOP per second by dtype"), machine);
@@ -325,6 +334,8 @@ Machine read_single(const Fields& file) {
   machine.memory_bytes_per_second = file.number("memory_bytes_per_second", kMemoryBandwidth);
   machine.launch = file.number("launch_seconds", kLaunch);
   machine.eager_bytes = static_cast<std::uint64_t>(file.whole_number("eager_bytes", kEager));
+  if (file.has("host"))
+    machine.host = read_host_memory(file.object("host", "the memory of a node's host, and its links"));
   if (file.has("library")) machine.library = read_library(file.object("library", "costs of the vendor's libraries"));
   if (file.has("tables")) machine.measured = read_tables(file.object("tables", "what ./lab calibrate measured"));
   return machine;

@@ -282,6 +282,22 @@ TEST(MachineFiles, LibrariesAreCheckedToo) {
       << "both, or neither";
 }
 
+TEST(MachineFiles, HostsAreCheckedToo) {
+  const std::string text = read_file(kShipped + "/dgx-a100.json");
+  const auto error_with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    return refusal([&] { (void)parse_machine(changed, "dgx-a100.json"); });
+  };
+  EXPECT_NE(error_with("\"memory_bytes\": 2e12", "\"memory_bytes\": 2000").find("a DGX A100 has 2e12"),
+            std::string::npos);
+  EXPECT_NE(error_with(", \"gpu_bytes_per_second\": 12e9", "").find("host.gpu_bytes_per_second is missing"),
+            std::string::npos);
+  EXPECT_NE(error_with("\"gpu_bytes_per_second\"", "\"gpu_bytes\"").find("did you mean"), std::string::npos);
+  EXPECT_EQ(find_machine("dgx-a100-hdr", kShipped).as_library().host->memory_bytes, 2e12) << "the node's";
+  EXPECT_FALSE(find_machine("pcie-box", kShipped).host);
+}
+
 TEST(MachineFiles, CollectivesHoldTheirShareWithTheLibrarysPricesAlone) {
   const Machine machine = find_machine("dgx-h100-ndr", kShipped);
   EXPECT_DOUBLE_EQ(library_share(machine.as_library(), 0), 24.0 / 132);

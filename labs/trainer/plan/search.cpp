@@ -120,6 +120,11 @@ Task preset_task(const std::string& model, const std::string& cluster, int batch
 
 std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
   if (auto refusal = wrong_mesh(task, s)) return refusal;
+  if (task.offload != Offload::none && s.zero < least_zero(task.offload))
+    return Refusal{kNotOffloaded,
+                   fmt::format("ZeRO-{} has what is to be offloaded on every GPU: {}", s.zero,
+                               task.offload == Offload::optimizer ? "use ZeRO-2 or 3"
+                                                                  : "only ZeRO-3 gathers parameters for each layer")};
   const int replica = task.global_batch / replicas(s);
   if (replica % s.microbatch != 0)
     return Refusal{"the microbatch does not divide a replica's batch",
@@ -226,8 +231,27 @@ Rated Predictor::rate(const Strategy& asked) {
     if (group.dp < strategy.dp) stage.after += exposed_rail(strategy, group, work, stage);
   }
   const auto& [pipeline, without_hops] = pipelines(strategy, work);
-  return {strategy, week25::step_time(group, work, pipeline, without_hops),
-          week25::largest_memory(group, work, pipeline)};
+  Rated rated{strategy, week25::step_time(group, work, pipeline, without_hops),
+              week25::largest_memory(group, work, pipeline)};
+  if (task_.offload == Offload::none) return rated;
+  rated.time.update = work.norm;
+  rated.time.host = on_host(strategy).seconds();
+  rated.memory.state.gradient_bytes = rated.memory.state.optimizer_bytes = 0;
+  if (task_.offload == Offload::parameters) rated.memory.state.parameter_bytes = 0;
+  return rated;
+}
+
+HostCost Predictor::on_host(const Strategy& strategy) {
+  const int m = microbatches(task_, strategy), ranks = holders(task_, strategy);
+  const week25::StageWork stage = pricer_.work(strategy, m, ranks).stages.front();  // ZeRO-2 and 3 have no other
+  const double window = task_.overlap ? stage.window : 0;
+  return host_cost(*task_.cluster.machine.host, task_.offload,
+                   {.elements = stage.parameters / ranks,
+                    .late = stage.late / ranks,
+                    .microbatches = m,
+                    .forward = window * stage.forward / stage.backward,
+                    .backward = window,
+                    .gpus = gpus_of_host(task_)});
 }
 
 double Predictor::slowed(const Strategy& group, const week25::Workload& work, const week25::StageWork& stage) const {
@@ -263,8 +287,14 @@ double Predictor::exposed_rail(const Strategy& strategy, const Strategy& group, 
   return exposed + data_share(task_.cluster.machine, strategy) * (seconds - exposed);
 }
 
-std::optional<Refusal> Predictor::too_large(const Rated& rated) const {
+std::optional<Refusal> Predictor::too_large(const Rated& rated) {
   const double needed = rated.memory.total_bytes();
+  if (needed <= task_.memory_bytes && task_.offload != Offload::none) {
+    const double of_host = on_host(rated.strategy).bytes * gpus_of_host(task_);
+    if (const double has = task_.cluster.machine.host->memory_bytes; of_host > has)
+      return Refusal{kHostMemory, fmt::format("{} need {:.4g} GB of their host's {:.4g}",
+                                              counted(gpus_of_host(task_), "GPU"), of_host / 1e9, has / 1e9)};
+  }
   if (needed <= task_.memory_bytes) return std::nullopt;
   return Refusal{kMemory,
                  fmt::format("needs {:.1f} GB of a GPU's {:.1f}: parameters {:.1f}, gradients {:.1f}, optimizer "

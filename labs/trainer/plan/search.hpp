@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "labs/trainer/plan/cluster.hpp"
+#include "labs/trainer/plan/offload.hpp"
 #include "labs/trainer/plan/pieces.hpp"
 #include "labs/week25_3d/step_time.hpp"
 
@@ -32,7 +33,11 @@ struct Task {
   double copied_bytes = 0;  ///< read and written per parameter and microbatch, to copy what is gathered or scattered
   std::string unfused;      ///< passes over memory that the labs do not make (PriceOptions); "": none
   bool one_pool = false;    ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
+  Offload offload = Offload::none;  ///< what is on the hosts, which the machine file must describe
 };
+
+/// GPUs that share a host.
+inline int gpus_of_host(const Task& task) { return task.cluster.gpus / task.cluster.nodes; }
 
 /// Returns a task for a preset in bf16 at its own context on a cluster (find_cluster), which may use all of a GPU's
 /// memory.
@@ -44,6 +49,8 @@ struct Refusal {
   std::string sentence;
 };
 inline constexpr const char* kMemory = "does not fit the memory";
+inline constexpr const char* kHostMemory = "does not fit the host's memory";
+inline constexpr const char* kNotOffloaded = "a ZeRO stage that is not offloaded";
 
 /// Returns nothing if the strategy is valid. Does not check memory.
 std::optional<Refusal> why_not(const Task& task, const week25::Strategy& strategy);
@@ -74,7 +81,9 @@ class Predictor {
   /// Rates a valid strategy, with gradients of the model's type.
   week25::Rated rate(const week25::Strategy& asked);
   /// Returns the reason if the strategy needs too much memory.
-  std::optional<Refusal> too_large(const week25::Rated& rated) const;
+  std::optional<Refusal> too_large(const week25::Rated& rated);
+  /// What offloading adds to a valid strategy's step.
+  HostCost on_host(const week25::Strategy& strategy);
   const Task& task() const { return task_; }
   Pricer& pricer() { return pricer_; }
 
