@@ -11,7 +11,8 @@ to the exercise of the command (of ./lab plan 25.6) is run:
   <!-- output, todo: ./lab check 21.2 -->                        the skeleton; `reference`, or a mistake's name,
   likewise
   ```text
-  … stands for any characters, and a line of its own for any lines. Seconds are compared as numbers only.
+  … stands for any characters, and a line of its own for any lines. Seconds are compared as numbers only. Where the
+  command does not name the exercise, a comment at its end does: # 23.7
   ```
 
 A row of "When it goes wrong" ends with <!-- mistake 21.2: off by one chunk -->, a name of tools/mutants. Its second
@@ -48,7 +49,7 @@ def pairs_of(path):
 
 
 def exercise_of(command):
-    return "25.6" if command.startswith("./lab plan ") else re.search(r"\d+\.\d+", command)[0]
+    return "25.6" if command.startswith("./lab plan ") else re.search(r"\b2\d\.\d+\b", command)[0]
 
 
 class Exercises:

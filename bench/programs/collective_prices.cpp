@@ -38,18 +38,18 @@ double busiest_port(const Machine& machine, const std::vector<Hop>& round, doubl
   for (const Hop& hop : round)
     for (int level = 0; level <= machine.level_between(hop.from, hop.to); ++level) {
       const Machine::LevelPorts ports = machine.ports(level, hop.from, hop.to);
-      const double takes = bytes / machine.levels[static_cast<std::size_t>(level)].bytes_per_second;
+      const double takes = hop.share * bytes / machine.levels[static_cast<std::size_t>(level)].bytes_per_second;
       most = std::max(most, seconds[{level, ports.egress, false}] += takes);
       if (!ports.bus) most = std::max(most, seconds[{level, ports.ingress, true}] += takes);
     }
   return most;
 }
 
-/// The largest number of messages of a round that one rank sends, or that one rank receives.
-int most_of_a_rank(const std::vector<Hop>& round) {
-  std::map<int, int> sent, received;
-  int most = 0;
-  for (const Hop& hop : round) most = std::max({most, ++sent[hop.from], ++received[hop.to]});
+/// The largest sum of shares of a round that one rank sends, or that one rank receives.
+double most_of_a_rank(const std::vector<Hop>& round) {
+  std::map<int, double> sent, received;
+  double most = 0;
+  for (const Hop& hop : round) most = std::max({most, sent[hop.from] += hop.share, received[hop.to] += hop.share});
   return most;
 }
 
@@ -64,13 +64,12 @@ double addition_seconds(const CollectivePrices& prices, double bytes) {
   return around.launch + bytes * around.gamma;
 }
 
-/// A copy has two memory accesses, an addition three.
+}  // namespace
+
 double copy_seconds(const CollectivePrices& prices, double bytes) {
   const LinkPrices around = prices.links.at(bytes);
   return around.launch + bytes * around.gamma * 2 / 3;
 }
-
-}  // namespace
 
 double round_seconds(const CollectivePrices& prices, const std::vector<Hop>& round, double bytes, bool one_way) {
   if (round.empty()) return 0;

@@ -20,10 +20,11 @@ struct CollectivePrices {
 
 struct Hop {
   int from, to;
+  double share = 1;  // of the round's bytes
 };
 
 /// Time until the last of these messages has arrived, if all begin at once: the largest α, plus the time of the busiest
-/// port.
+/// port. `bytes`: of a message whose share is 1.
 double round_seconds(const CollectivePrices& prices, const std::vector<Hop>& round, double bytes, bool one_way = false);
 
 /// p − 1 steps that pass on a chunk and, for the reduce-scatter, add it.
@@ -46,6 +47,8 @@ double direct_seconds(const CollectivePrices& prices, int ranks, double bytes);
 /// Lower bound of any all-to-all on this machine: without α, the time of the busiest port. That is each rank's own,
 /// which p − 1 chunks leave, or the port of a node, which every chunk crosses that leaves the node.
 double all_to_all_floor_seconds(const Machine& machine, int ranks, double bytes);
+/// Of one rank's copy within its memory: two accesses, where an addition has three.
+double copy_seconds(const CollectivePrices& prices, double bytes);
 /// p − 1 rounds of one chunk each.
 double pairwise_seconds(const CollectivePrices& prices, int ranks, double bytes);
 
