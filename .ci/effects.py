@@ -258,6 +258,7 @@ UNREACHED = {
     ("21.2", "bench_activations_sim"),  # one rank
     ("23.6", "scale_sim"),
     ("23.6", "drill"),
+    ("23.7", "scale_sim"),  # needs --model tiny-moe, whose rows depend on values
     ("22.8", "scale_sim"),
     ("21.12", "scale_sim"),
     ("22.8", "bench_zero_sim"),  # no --cp there, no groups, no outer steps
@@ -365,6 +366,7 @@ COMMANDS = {
                 "--pp 2 --schedule zb-v",
             )
         ]
+        + ["train --backend sim --model tiny-moe --steps 2 --batch 8 --ranks 2"]
         + ["train --backend sim --model tiny --steps 3 --batch 8 --base-batch 4 --lr-scaling linear --ranks 2"]
     ),
 }

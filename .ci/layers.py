@@ -48,7 +48,7 @@ CORE = [
     ("reference answers, `solutions`", r"solutions/"),
     ("`labs/trainer`", r"labs/trainer/"),
 ]
-MOST_CORE_LINES = 29900
+MOST_CORE_LINES = 30000
 ARCHITECTURE = "docs/maintain/architecture.md"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SOURCE = re.compile(r"\.(cpp|hpp|cu|cuh)$")

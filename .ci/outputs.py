@@ -120,7 +120,7 @@ class Exercises:
         lines = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
         known = re.compile(
             r"^\s*(nothing has changed since|\d+ questions? to predict|next: |building |waiting: |configuring "
-            r"|lockstep: )"
+            r"|checking your |lockstep: )"
             r"|.* is still running after \d+ s(?:$|:)"
         )
         return "\n".join(line for line in lines if not known.match(line)).strip("\n") + "\n"

@@ -74,7 +74,7 @@ class PlainEngine final : public Base {
  public:
   PlainEngine(Rank dp, EngineModel model, const EngineOptions& o)
       : Base(dp, std::move(model), o), optimizer_(dp, model_.parameters, o.adamw) {
-    if (dp.size() == 1 || o.local) return;
+    if (dp.size() == 1 || o.local || o.average) return;
     const auto ring = [reduce = o.reduce](Rank queue, Slice gradients) {
       week22::sum_in(queue, std::move(gradients), reduce, week21::ring_all_reduce);
     };
@@ -85,13 +85,19 @@ class PlainEngine final : public Base {
   Hooks hooks() override { return ddp_ ? hooks_of(*ddp_) : Hooks{}; }
   void finish() override {
     if (ddp_) ddp_->finish();
+    if (options_.average) options_.average(model_.parameters);
   }
   void window(int microbatches, const std::function<void(int, const Hooks&)>& pass) override {
     if (ddp_) return run_ddp_window(*ddp_, microbatches, hooks(), pass);
     Engine::window(microbatches, pass);
   }
   std::vector<Slice> gradient_shares() const override { return {model_.parameters.gradients}; }
-  std::vector<Piece> gradient_pieces() const override { return whole_pieces(table(), model_.parameters.gradients); }
+  std::vector<Piece> gradient_pieces() const override {
+    std::vector<Piece> pieces = whole_pieces(table(), model_.parameters.gradients);
+    for (Piece& piece : pieces)
+      if (options_.some_alone && !piece.cut) piece.elements = chunk(piece.elements, dp_.rank(), dp_.size());
+    return pieces;
+  }
   void step(float rate, Slice factor, Slice skip, Slice skipped) override {
     optimizer_.step(dp_, rate, std::move(factor), std::move(skip), std::move(skipped));
     zero_gradients();

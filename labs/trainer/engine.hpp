@@ -28,6 +28,9 @@ struct EngineOptions {
   DType reduce = DType::f32;  ///< dtype in which gradients are summed; stages 1 and 2 use that of the gradients
   week21::MakeAllReduce make_all_reduce;  ///< stage 0: the all-reduce; empty: a ring that sums in `reduce`
   bool local = false;                     ///< stage 0: ranks step by their own gradients; 21.12 synchronises parameters
+  bool some_alone = false;  ///< stage 0, of a model with experts: a rank's gradient pieces are what it alone has, and
+                            ///< its chunk of what all ranks have
+  std::function<void(const Parameters&)> average;  ///< stage 0: averages gradients when a window ends; empty: DDP
 };
 
 /// Returns the bucket sizes of stages 0 and 1: the first bucket is smaller, so that communication starts early.

@@ -12,6 +12,12 @@
 
 namespace lockstep::week25 {
 
+/// How mixtures of experts are computed and averaged (23.7), for a model that has them: only ./lab train links it.
+struct MixtureCode {
+  std::shared_ptr<const Layers> (*layers)(Rank group, const GptConfig& config) = nullptr;
+  void (*average)(Rank dp, Rank alone, const Parameters& routers_and_experts) = nullptr;  ///< gradients
+};
+
 /// Options of the run and of its engines. With several stages `zero` is 0 or 1; `overlap` also applies to
 /// tensor-parallel collectives.
 struct Options3d : EngineOptions {
@@ -35,9 +41,12 @@ struct Options3d : EngineOptions {
   std::optional<float> loss_scale;  ///< initial value of the dynamic loss scale, for fp16
   int loss_scale_interval = 2000;
   std::uint64_t seed = 1;
+  MixtureCode mixture;  ///< of a model with experts, which all ranks along dp share
 
-  /// Returns the part of the model on tensor-parallel rank `tp`: a shard of every layer, as in 23.1 and 23.3.
-  GptConfig part(int tp) const;
+  bool has_experts() const { return model.architecture.experts > 0; }
+  /// Returns the part of the model on tensor-parallel rank `tp`: a shard of every layer, as in 23.1 and 23.3; of a
+  /// mixture, with the experts of rank `dp`.
+  GptConfig part(int tp, int dp = 0) const;
   int data_ranks() const { return mesh.dp; }  ///< ranks that average gradients: replicas() · cp
   int replicas() const { return data_ranks() / cp; }
   /// True if several groups of ranks hold a whole copy of the state each (22.8).

@@ -167,6 +167,27 @@ EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) 
   return model;
 }
 
+/// Of a model with experts: DDP for what every replica has, but routers and experts are averaged by 23.7d.
+void make_mixture_engines(Worker& worker, const Options3d& o, Rank alone) {
+  GptStage& stage = *worker.stage;
+  const std::vector<Parameter>& table = stage.parameters().list;
+  const auto first = std::find_if(table.begin(), table.end(),
+                                  [](const Parameter& tensor) { return mixture_part(tensor) != MixturePart::none; });
+  const auto dense = static_cast<std::size_t>(first - table.begin());
+  EngineOptions options = o;
+  options.some_alone = true;
+  Rank dp = worker.mesh.dp;
+  worker.engines.push_back(make_engine(dp, some_tensors(stage, 0, dense), options));
+  options.average = [dp, alone, average = o.mixture.average](const Parameters& all) { average(dp, alone, all); };
+  worker.engines.push_back(make_engine(dp, some_tensors(stage, dense, table.size() - dense), options));
+  StageHooks hooks = worker.engines[0]->hooks();
+  if (hooks.ready)
+    hooks.ready = [dense, ready = hooks.ready](std::size_t i) {
+      if (i < dense) ready(i);
+    };
+  stage.use(std::move(hooks));
+}
+
 void make_engines(Worker& worker, const Options3d& o, const std::optional<week21::Hierarchy>& sharding) {
   GptStage& stage = *worker.stage;
   const std::size_t tensors = stage.tensors().size(), shared = stage.shares_embedding() ? 1 : 0;
@@ -244,8 +265,9 @@ StageSchedule forward_schedule(const PipelineShape& shape) {
   return forwards;
 }
 
-GptConfig Options3d::part(int tp) const {
+GptConfig Options3d::part(int tp, int dp) const {
   GptConfig own = model;
+  if (has_experts()) own.expert_rank = dp, own.expert_ranks = mesh.dp;
   own.tensor = {tp, mesh.tp, sequence_parallel && mesh.tp > 1, week23::cut_tensor};
   return own;
 }
@@ -266,13 +288,16 @@ static bool shares_embedding(const Options3d& o, int stage) {
 std::vector<std::size_t> engine_elements(const Options3d& o, int stage) {
   const std::vector<Parameter> model = gpt_parameter_table(o.part(0));
   const std::size_t embeddings = shares_embedding(o, stage) ? 1 : 0;
-  std::vector<std::size_t> elements(1 + embeddings);
-  for (const std::size_t index : stage_tensors(o, stage)) elements[index < embeddings ? 1 : 0] += model[index].size;
+  std::vector<std::size_t> elements(1 + embeddings + (o.has_experts() ? 1 : 0));
+  for (const std::size_t index : stage_tensors(o, stage)) {
+    const bool second = index < embeddings || mixture_part(model[index]) != MixturePart::none;
+    elements[second ? 1 : 0] += model[index].size;
+  }
   return elements;
 }
 
 std::vector<checkpoint::Run> whole_runs(const Options3d& o, const Coordinate& here) {
-  const GptConfig part = o.part(here.tp);
+  const GptConfig part = o.part(here.tp, here.dp);
   const std::vector<Parameter> own = gpt_parameter_table(part);
   std::vector<std::size_t> tensors = stage_tensors(o, here.pp);
   if (shares_embedding(o, here.pp))  // its engine is the second
@@ -292,9 +317,16 @@ void add_value_squares(const Worker& worker, Slice sum) {
   Rank me = mesh.world;
   Slice own = me.allocate(1, DType::f32, Category::buffer);
   fill(me, own, 0);
+  const bool experts = worker.stage->config().expert_ranks > 1;  // which are cut along dp, not tp
+  if (experts) {
+    for (const Piece& piece : worker.engines.at(1)->value_pieces())
+      if (piece.cut) add_squares(me, own, piece.elements);
+    week21::ring_all_reduce(mesh.dp, own);
+  }
   for (std::size_t e = 0; e < worker.engines.size(); ++e)
     for (const Piece& piece : worker.engines[e]->value_pieces())
-      if ((piece.cut || mesh.here.tp == 0) && (e == 0 || mesh.here.pp == 0)) add_squares(me, own, piece.elements);
+      if ((piece.cut ? !experts : mesh.here.tp == 0) && (e == 0 || mesh.here.pp == 0))
+        add_squares(me, own, piece.elements);
   for (const Rank& axis : {mesh.tp, mesh.pp}) week21::ring_all_reduce(axis, own);
   if (worker.values_sharded) week21::ring_all_reduce(mesh.dp, own);
   add(me, sum, own);
@@ -311,6 +343,7 @@ DpGroups dp_groups(const Mesh& mesh, const Options3d& o) {
   DpGroups groups;
   if (o.cp > 1) groups.sharers = mesh.dp.split(mesh.here.dp / o.cp, mesh.here.dp);
   if (o.is_hybrid()) groups.sharding = week21::split_by_node(mesh.dp, o.state_ranks());
+  if (o.has_experts()) groups.alone = mesh.dp.split(mesh.here.dp, 0);
   return groups;
 }
 
@@ -326,14 +359,15 @@ Worker make_worker(const Mesh& mesh, const Options3d& o, const DpGroups& groups)
                 .scalars = allocate_step_scalars(me),
                 .scaler = {},
                 .norms_in_parts = o.sequence_parallel && o.mesh.tp > 1,
-                .sharded = o.zero > 0 && mesh.dp.size() > 1,
+                .sharded = (o.zero > 0 || o.has_experts()) && mesh.dp.size() > 1,
                 .values_sharded = o.zero == 3 && mesh.dp.size() > 1};
   worker.schedule = stage_schedule(o, mesh.here.pp);
-  worker.stage = std::make_unique<GptStage>(mesh.pp, pipeline_shape(o), o.part(mesh.here.tp), stage_pieces(o),
-                                            worker.batches, token_factor(o), o.seed, owned_by_model(o.zero),
-                                            memory_of(o.recompute, o.stops_early));
+  worker.stage = std::make_unique<GptStage>(mesh.pp, pipeline_shape(o), o.part(mesh.here.tp, mesh.here.dp),
+                                            stage_pieces(o), worker.batches, token_factor(o), o.seed,
+                                            owned_by_model(o.zero), memory_of(o.recompute, o.stops_early));
   std::shared_ptr<const Layers> layers;
   if (o.mesh.tp > 1) layers = make_layers(worker.tp, worker.stage->config(), o.overlap_scatter);
+  if (o.has_experts()) layers = o.mixture.layers(mesh.dp, worker.stage->config());
   if (o.cp > 1) {
     if (!layers) layers = std::make_shared<Layers>();
     layers = std::make_shared<week23::ContextLayers>(groups.sharers.value(), worker.tp, layers);
@@ -344,7 +378,10 @@ Worker make_worker(const Mesh& mesh, const Options3d& o, const DpGroups& groups)
     worker.scaler = week22::make_loss_scaler(me, *o.loss_scale, o.loss_scale_interval);
     worker.stage->scale_gradients(worker.scaler->scale);
   }
-  make_engines(worker, o, groups.sharding);
+  if (o.has_experts())
+    make_mixture_engines(worker, o, groups.alone.value());
+  else
+    make_engines(worker, o, groups.sharding);
   return worker;
 }
 

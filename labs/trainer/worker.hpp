@@ -32,6 +32,7 @@ std::vector<Batch> allocate_batches(Rank me, const Options3d& options, int repli
 struct DpGroups {
   std::optional<Rank> sharers;
   std::optional<week21::Hierarchy> sharding;
+  std::optional<Rank> alone;  ///< of a model with experts: this rank, the only one that has its own
 };
 /// Splits mesh.dp. Collective over `mesh.world`.
 DpGroups dp_groups(const Mesh& mesh, const Options3d& options);

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/arithmetic.hpp"
@@ -89,11 +90,10 @@ inline std::vector<std::size_t> sums_of(const std::vector<std::size_t>& counts, 
   for (std::size_t i = 0; i < counts.size(); ++i) sums[i / each] += counts[i];
   return sums;
 }
-/// Given: how this rank's rows travel. All ranks of the group call it.
-inline RowPlan plan_rows(const ExpertParallel& ep, const Routing& routing) {
+/// Given: how this rank's rows travel, from their order and from what exchange_counts returns.
+inline RowPlan plan_rows(const ExpertParallel& ep, Grouping sent, const std::vector<std::size_t>& counts) {
   RowPlan plan;
-  plan.sent = group_by_expert(routing.experts, ep.experts);
-  const std::vector<std::size_t> counts = exchange_counts(ep.group, plan.sent.counts);
+  plan.sent = std::move(sent);
   std::vector<std::int32_t> arriving;  // the expert of each row, in the order of arrival
   if (counts.size() != ep.experts)
     usage_error("exchange_counts returned " + std::to_string(counts.size()) + " counts for " +
@@ -164,9 +164,9 @@ struct ExpertsSaved {
   Slice outputs;  // N·k × C: the experts' outputs, a row for each slot
   Slice weights;  // N × k: weights_of
 };
-inline ExpertsSaved make_saved(const ExpertParallel& ep, const Routing& routing) {
+inline ExpertsSaved make_saved(const ExpertParallel& ep, const Routing& routing, RowPlan plan) {
   Rank me = ep.group;
-  ExpertsSaved saved{plan_rows(ep, routing), {}, {}, {}, {}, {}};
+  ExpertsSaved saved{std::move(plan), {}, {}, {}, {}, {}};
   const std::size_t rows = saved.plan.received.order.size(), slots = routing.experts.size();
   saved.input = rows_of(ep, rows, Category::activation);
   saved.outputs = rows_of(ep, slots, Category::activation);
@@ -175,6 +175,11 @@ inline ExpertsSaved make_saved(const ExpertParallel& ep, const Routing& routing)
   saved.weights = me.allocate(slots, DType::f32, Category::activation);
   upload(me, saved.weights, weights_of(routing, ep.experts, ep.k));
   return saved;
+}
+/// All ranks of the group call it.
+inline ExpertsSaved make_saved(const ExpertParallel& ep, const Routing& routing) {
+  const Grouping sent = group_by_expert(routing.experts, ep.experts);
+  return make_saved(ep, routing, plan_rows(ep, sent, exchange_counts(ep.group, sent.counts)));
 }
 
 /// Given: f(expert, its rows of an array that is R × width, …) for each expert that has rows.

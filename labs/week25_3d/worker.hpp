@@ -29,7 +29,7 @@ struct Worker {
   StepScalars scalars;                       ///< loss: this rank's, of tokens of this replica, × dp
   std::optional<week22::LossScaler> scaler;  ///< of fp16
   bool norms_in_parts = false;  ///< sequence parallelism: norms' gradients are partial, each rank's from its own rows
-  bool sharded = false;         ///< ZeRO: ranks of dp have different parts of the gradients
+  bool sharded = false;         ///< ZeRO, or experts: ranks of dp have different parts of the gradients
   bool values_sharded = false;  ///< ZeRO-3: of the values too
 
   /// Of all engines.

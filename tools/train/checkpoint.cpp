@@ -25,11 +25,11 @@ namespace {
 using checkpoint::Run;
 
 /// The elements [range.first, …) of a table's flat values, as elements of the serial model, counted from range.first.
-std::vector<Run> runs_of(const HeldTensors& tensors, Range range, bool only_own) {
+std::vector<Run> runs_of(const HeldTensors& tensors, Range range, bool only_own, bool first = true) {
   std::vector<Run> runs;
   for (std::size_t i = 0; i < tensors.table.size(); ++i) {
     const Parameter& tensor = tensors.table[i];
-    if (only_own && (!tensors.writes || (!tensor.cut && tensors.part.tensor.rank > 0))) continue;
+    if (only_own && (!tensors.writes || (!tensor.cut && (tensors.part.tensor.rank > 0 || !first)))) continue;
     if (tensor.offset + tensor.size <= range.first || tensor.offset >= range.first + range.count) continue;
     for (const TensorRun& run : tensor_runs(tensors.part, tensor))
       if (run.serial != TensorRun::kPadding)
@@ -129,9 +129,11 @@ std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldT
     Held& one = held.emplace_back(Held{.optimizer = optimizers[i], .runs = {}, .written = {}});
     const std::size_t size = one.optimizer->m().size();
     if (tensors.units.empty()) {
-      const ChunkRange mine = chunk_range(size, dp.rank(), dp.size());
+      const ChunkRange mine = tensors.alone ? ChunkRange{0, size} : chunk_range(size, dp.rank(), dp.size());
+      const bool first = !tensors.alone || dp.rank() == 0;
       one.runs = runs_of(tensors, {0, size}, false);
-      one.written = checkpoint::runs_within(runs_of(tensors, {0, size}, true), mine.offset, mine.offset + mine.size);
+      one.written =
+          checkpoint::runs_within(runs_of(tensors, {0, size}, true, first), mine.offset, mine.offset + mine.size);
     } else {
       const Unit& unit = tensors.units.at(i);
       const ChunkRange mine = unit.shard(dp.rank(), dp.size());

@@ -37,6 +37,7 @@ struct HeldTensors {
   std::vector<std::size_t> in_model;  // the place of each in the whole model's table
   std::vector<Unit> units;            // with ZeRO: an optimizer has this rank's chunk of each; else empty
   bool writes = true;                 // false where another stage has the same and writes it
+  bool alone = false;                 // no other rank of dp has what is cut of them: experts
 };
 /// One Held for each optimizer. What ranks of `dp` hold alike, each writes a share of; what tensor-parallel ranks hold
 /// alike, the first writes.

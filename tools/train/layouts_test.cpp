@@ -101,6 +101,32 @@ Drawn draw(Draws& draws) {
   return drawn;
 }
 
+/// Replicas that share experts.
+Drawn draw_mixture(Draws& draws) {
+  Drawn drawn;
+  const int dp = draws.of({2, 4}), microbatches = draws.of({1, 1, 2, 3});
+  drawn.serial = {"--model", "tiny-moe"};
+  const auto say = [&](CommandWords& words, const char* option, int value) {
+    words.emplace_back(option);
+    words.push_back(std::to_string(value));
+  };
+  say(drawn.serial, "--layers", draws.of({1, 2, 3}));
+  say(drawn.serial, "--d-model", draws.of({16, 32}));
+  say(drawn.serial, "--heads", draws.of({2, 4}));
+  say(drawn.serial, "--sequence", draws.of({8, 24}));
+  say(drawn.serial, "--batch", dp * microbatches + draws.below(4));
+  say(drawn.serial, "--steps", draws.of({1, 2, 3}));
+  if (draws.one_in(3)) drawn.serial.emplace_back("--untied");
+  if (draws.one_in(4)) say(drawn.serial, "--clip", 0);
+  if (draws.one_in(3)) say(drawn.serial, "--sample", 3);
+  say(drawn.layout, "--dp", dp);
+  say(drawn.layout, "--microbatches", microbatches);
+  if (draws.one_in(3)) say(drawn.layout, "--bucket-bytes", draws.of({1, 3000}));
+  if (draws.one_in(3)) drawn.layout.emplace_back("--no-overlap");
+  if (draws.one_in(3)) say(drawn.layout, "--log-every", 2);
+  return drawn;
+}
+
 TrainRequest parsed(const CommandWords& words) {
   CommandWords all = {"train", "--threads", "1"};
   all.insert(all.end(), words.begin(), words.end());
@@ -175,8 +201,10 @@ std::vector<std::string> disagreements(const Drawn& drawn, const Trained& seen, 
     if (!(std::abs(got - expected) < 1e-3)) differ(measured + ", as predicted", got, expected);
   };
   if (seen.outcome.ledgers.size() > 1) same("bytes_sent_per_step", "predicted_bytes_sent_per_step");
+  const bool routed = drawn.serial[1] == "tiny-moe";  // what rows a rank then holds is not known before
   for (const State& state : kState)
-    same(fmt::format("{}_bytes_peak", state.field), fmt::format("predicted_{}_bytes", state.field));
+    if (!routed || state.category != Category::activation)
+      same(fmt::format("{}_bytes_peak", state.field), fmt::format("predicted_{}_bytes", state.field));
   return all;
 }
 
@@ -185,14 +213,13 @@ int from_environment(const char* name, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
-TEST(Train, AnyLayoutIsTheSerialRunAndKeepsItsPredictions) {
-  const int count = from_environment("LAYOUTS", 30);
+void check_layouts(int count, Drawn (*draw_one)(Draws&)) {
   Draws draws(static_cast<std::uint64_t>(from_environment("LAYOUTS_SEED", 1)));
   std::map<CommandWords, Trained> serial_runs;
   int checked = 0, agree = 0;
   for (int tries = 0; checked < count; ++tries) {
     ASSERT_LT(tries, 20 * (count + 1)) << "nearly all layouts are refused";
-    const Drawn drawn = draw(draws);
+    const Drawn drawn = draw_one(draws);
     const TrainRequest options = parsed(joined(drawn));
     try {
       if (make_plan(options, 0).run.ranks > 8) continue;  // more than the machine has
@@ -216,6 +243,12 @@ TEST(Train, AnyLayoutIsTheSerialRunAndKeepsItsPredictions) {
       ADD_FAILURE() << fmt::format("{}\n  ./lab train --backend sim {}", fmt::join(wrong, "\n"), fmt::join(words, " "));
   }
   EXPECT_EQ(agree, checked) << "layouts that agree";
+}
+
+TEST(Train, AnyLayoutIsTheSerialRunAndKeepsItsPredictions) { check_layouts(from_environment("LAYOUTS", 30), draw); }
+
+TEST(Train, AnyLayoutOfExpertsIsTheSerialRunAndKeepsItsPredictions) {
+  check_layouts(from_environment("LAYOUTS", 30) / 3, draw_mixture);
 }
 
 }  // namespace

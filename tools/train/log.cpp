@@ -17,6 +17,7 @@
 #include "common/support/text/columns.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
+#include "tools/train/expert_layers.hpp"
 #include "tools/train/traffic.hpp"
 
 namespace lockstep::train {
@@ -98,6 +99,21 @@ double measured_bytes(const Outcome& outcome, std::size_t steps) {
   double sum = 0;
   for (const Values& values : outcome.values) sum += values.empty() ? NAN : values[kBytesSent];
   return sum / static_cast<double>(outcome.values.size() * steps);
+}
+
+/// Of the rows that routers sent to other ranks, one way, in a step: the mean over ranks.
+double routed_bytes(const Outcome& outcome, std::size_t steps) {
+  double sum = 0;
+  for (const RankLedger& ledger : outcome.ledgers)
+    if (const RegionTotal* region = ledger.region(kMixtureBackward)) sum += static_cast<double>(region->bytes);
+  return sum / static_cast<double>(outcome.ledgers.size() * steps);
+}
+
+std::string mixture_line(const TrainPlan& plan, double routed) {
+  const double even = even_mixture_bytes(plan);
+  const int p = plan.step.data_ranks();
+  return fmt::format("experts   {:.1f}% of the routers' rows went to other ranks, evenly spread {:.1f}%\n",
+                     100 * routed / even * (p - 1) / p, 100.0 * (p - 1) / p);
 }
 
 }  // namespace
@@ -298,9 +314,12 @@ void TrainLog::summary(const Outcome& outcome) const {
                    virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
   tell(rate_line(rate()));
   if (plan_.run.ranks > 1)
-    tell(fmt::format("traffic   {} per rank and step, predicted {}: {}\n",
-                     format_bytes(measured_bytes(outcome, records_.size())),
-                     format_bytes(predicted_bytes(plan_, first_step_)), traffic_formula(plan_)));
+    tell(fmt::format(
+        "traffic   {} per rank and step, predicted {}: {}\n", format_bytes(measured_bytes(outcome, records_.size())),
+        format_bytes(predicted_bytes(plan_, first_step_) + mixture_bytes(routed_bytes(outcome, records_.size()))),
+        traffic_formula(plan_)));
+  if (plan_.run.ranks > 1 && plan_.step.has_experts())
+    tell(mixture_line(plan_, routed_bytes(outcome, records_.size())));
   if (plan_.corpus && !records_.empty()) tell(loading_line());
   if (!save_stopped_seconds_.empty())
     tell(fmt::format("saves     {}: training stopped for {}, complete after {} (medians)\n",
@@ -355,7 +374,9 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
   row.set("bytes_sent_per_step", measured_bytes(outcome, records_.size()));
-  row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_, first_step_)).set("bytes_sent_per_rank_max", sent);
+  const double rows = mixture_bytes(routed_bytes(outcome, records_.size()));
+  row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_, first_step_) + rows);
+  row.set("bytes_sent_per_rank_max", sent);
   row.set("messages", outcome.messages);
   double flop = 0;
   for (const RankLedger& ledger : outcome.ledgers) flop = std::max(flop, ledger.flop);

@@ -52,13 +52,14 @@ std::vector<Option> general_options() {
 }
 
 std::vector<Option> model_options() {
-  return {{"--model", &R::model, "tiny, small, gpt2-124m, …, gpt-1t, tiny-llama, llama3-8b, …, or a config.json"},
-          {"--layers", &R::layers, "Blocks (default: the model's)", Whole{1}},
-          {"--d-model", &R::d_model, "Channels (default: the model's)", Whole{1}},
-          {"--heads", &R::heads, "Attention heads (default: the model's)", Whole{1}},
-          {"--untied", &R::untied, "Separate head weights, not the token embedding"},
-          {"--attention", &R::attention, "flash, or materialised: all attention probabilities in memory",
-           "context.attention"}};
+  return {
+      {"--model", &R::model, "tiny, small, gpt2-124m, …, gpt-1t, tiny-llama, llama3-8b, …, tiny-moe, or a config.json"},
+      {"--layers", &R::layers, "Blocks (default: the model's)", Whole{1}},
+      {"--d-model", &R::d_model, "Channels (default: the model's)", Whole{1}},
+      {"--heads", &R::heads, "Attention heads (default: the model's)", Whole{1}},
+      {"--untied", &R::untied, "Separate head weights, not the token embedding"},
+      {"--attention", &R::attention, "flash, or materialised: all attention probabilities in memory",
+       "context.attention"}};
 }
 
 std::vector<Option> text_options() {

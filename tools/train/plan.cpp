@@ -20,6 +20,7 @@
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week22_zero/sharding_policy.hpp"
 #include "tools/train/choices.hpp"
+#include "tools/train/expert_layers.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/trainer.hpp"
 #include "tools/train/weights.hpp"
@@ -29,7 +30,7 @@ namespace lockstep::train {
 namespace {
 
 GptConfig model_of(const TrainRequest& r, DType storage, std::size_t vocabulary) {
-  GptConfig model = find_model(r.model);
+  GptConfig model = r.model == "tiny-moe" ? tiny_mixture() : find_model(r.model);
   if (r.layers) model.layers = r.layers;
   if (r.d_model) model.d_model = r.d_model;
   if (r.heads) model.heads = r.heads;
@@ -130,6 +131,32 @@ void check_overlap(const TrainRequest& r) {
   if (r.zero == 0) refuse("--overlap-gather is for --zero 1 and 2: plain replicas gather no parameters");
   if (r.zero == 3)
     refuse("--overlap-gather is for --zero 1 and 2: stage 3 gathers parameters in each pass, --prefetch units ahead");
+}
+
+/// In the words of the command line.
+void check_mixture(const TrainRequest& r, const week25::Options3d& o) {
+  if (!o.has_experts()) return;
+  const std::pair<bool, const char*> unsupported[] = {{r.tp > 1, "--tp"},
+                                                      {r.pp > 1, "--pp"},
+                                                      {r.cp > 1, "--cp"},
+                                                      {r.zero > 0, "--zero"},
+                                                      {!r.compress.empty(), "--compress"},
+                                                      {r.outer_steps > 0, "--outer-steps"},
+                                                      {r.recompute != "none", "--recompute"},
+                                                      {r.precision != "fp32", "--precision"},
+                                                      {o.reduce != DType::f32, "--reduce"},
+                                                      {r.phantom, "--phantom"},
+                                                      {!r.init.empty(), "--init"},
+                                                      {!r.explain_as.empty(), "--explain-as"}};
+  for (const auto& [asked, option] : unsupported)
+    if (asked)
+      refuse(
+          fmt::format("{} with --model {}: experts are shared by plain replicas, in fp32, and routed by real values; "
+                      "leave out {}",
+                      option, r.model, option));
+  const std::size_t experts = o.model.architecture.experts;
+  if (experts % static_cast<std::size_t>(o.mesh.dp) != 0)
+    refuse(fmt::format("{} experts do not divide over {} replicas, which share them", experts, o.mesh.dp));
 }
 
 week21::MakeAllReduce maker_of(const week21::Compression& compression) {
@@ -271,6 +298,8 @@ week25::Options3d step_of(const TrainPlan& plan, const week25::MeshShape& mesh, 
   o.make_all_reduce = maker_of(plan.compression);
   o.local = plan.outer.has_value();
   o.adamw = optimizer_of(r);
+  if (o.has_experts()) o.mixture = mixture_code();
+  check_mixture(r, o);
   check_reduce(o);
   check_overlap(r);
   week25::check(o);

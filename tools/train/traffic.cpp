@@ -37,8 +37,11 @@ StageParts stage_parts(const TrainPlan& plan, int stage) {
   const int last = shape.stages * shape.chunks - 1;
   StageParts parts{.parameters = static_cast<double>(week25::stage_parameters(o, stage))};
   const std::vector<Parameter> table = gpt_parameter_table(o.part(0));
-  for (const std::size_t tensor : week25::stage_tensors(o, stage))
-    if (table[tensor].name.find("norm") != std::string::npos) parts.norms += static_cast<double>(table[tensor].size);
+  for (const std::size_t tensor : week25::stage_tensors(o, stage)) {
+    const auto size = static_cast<double>(table[tensor].size);
+    if (table[tensor].name.find("norm") != std::string::npos) parts.norms += size;
+    if (mixture_part(table[tensor]) == MixturePart::expert) parts.parameters -= size;  // no other rank has them
+  }
   const auto crosses = [&](int part) {
     return chunk_of_part(shape, part).stage != chunk_of_part(shape, part + 1).stage;
   };
@@ -119,11 +122,22 @@ void add_scalars(AxisBytes& bytes, const TrainPlan& plan, int first_step) {
   const double times = o.loss_scale ? 2 : 1;
   bytes.tensor += times * sum_over(o.mesh.tp);
   bytes.pipeline += times * sum_over(o.mesh.pp);
-  bytes.data += ((o.zero > 0 ? 1 : 0) + (o.loss_scale ? 1 : 0)) * sum_over(o.state_ranks());
+  bytes.data += ((o.zero > 0 || o.has_experts() ? 1 : 0) + (o.loss_scale ? 1 : 0)) * sum_over(o.state_ranks());
   if (plan.outer) bytes.data += outer_steps(plan, first_step) * sum_over(plan.run.ranks);
 }
 
 }  // namespace
+
+/// Before each microbatch's rows their counts, E in each block.
+static double count_bytes(const week25::Options3d& o) {
+  return half(o.data_ranks()) * static_cast<double>(o.model.layers * o.model.architecture.experts) * 4 * o.microbatches;
+}
+
+double even_mixture_bytes(const TrainPlan& plan) {
+  const GptConfig& model = plan.step.model;
+  return half(plan.step.data_ranks()) * rows_of(plan) *
+         static_cast<double>(model.layers * model.architecture.top_k * model.d_model) * 4;
+}
 
 int data_halves(const week25::Options3d& o) {
   return o.zero < 2 ? 2 : o.zero == 2 ? o.microbatches + 1 : 3 * o.microbatches;
@@ -137,6 +151,7 @@ AxisBytes predicted_traffic(const TrainPlan& plan, int first_step) {
   AxisBytes bytes;
   if (plan.run.ranks == 1) return bytes;
   add_scalars(bytes, plan, first_step);
+  bytes.data += count_bytes(plan.step);
   if (plan.outer) {  // a whole outer step, as often as there is one
     bytes.data +=
         outer_steps(plan, first_step) * plan.outer->every *
@@ -173,6 +188,7 @@ std::string traffic_formula(const TrainPlan& plan) {
   } else if (plan.step.data_ranks() > 1)
     parts.push_back(parts.empty() ? fmt::format("{} × Ψ(p−1)/p elements", times)
                                   : fmt::format("{} × Ψ(d−1)/d elements of gradients and values", times));
+  if (plan.step.has_experts()) parts.emplace_back("4 × the rows that routers sent to other ranks");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

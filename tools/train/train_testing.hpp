@@ -33,7 +33,7 @@ inline void set_mesh(TrainRequest& options, int dp, int tp, int pp) {
 }
 
 struct Trained {
-  std::vector<double> losses;
+  std::vector<double> losses, norms;
   std::vector<double> bytes_sent;  // by rank 0, of each step
   double validation = 0;
   Values squares;  // of the parameters, by rank
@@ -57,6 +57,7 @@ inline Trained try_to_train(const TrainRequest& options, checkpoint::Files& file
   result.stop_code = log.stop_code();
   for (const StepRecord& record : log.records()) {
     result.losses.push_back(record.loss);
+    result.norms.push_back(record.gradient_norm);
     result.bytes_sent.push_back(record.bytes_sent);
   }
   if (!log.validations().empty()) result.validation = log.validations().back().loss;

@@ -8,6 +8,7 @@
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
+#include "tools/train/expert_layers.hpp"
 
 namespace lockstep::train {
 
@@ -24,7 +25,9 @@ class Serial final : public Trainer {
         saved_(week22::checkpointed_activations(me, *gpt_, plan.step.largest_microbatch(), plan.step.sequence,
                                                 plan.step.recompute)),
         scalars_(allocate_step_scalars(me)),
-        batches_(week25::allocate_batches(me, plan.step, 0)) {}
+        batches_(week25::allocate_batches(me, plan.step, 0)) {
+    if (plan.step.has_experts()) gpt_->use(plan.step.mixture.layers(me, plan.step.model));
+  }
 
   ChunkRange shard() const override { return {0, plan_.step.batch}; }
   const std::vector<Batch>& batches() const override { return batches_; }
@@ -64,7 +67,7 @@ class Serial final : public Trainer {
 class Meshed final : public Trainer {
  public:
   Meshed(const week25::Mesh& mesh, const TrainPlan& plan, const week25::DpGroups& groups)
-      : me_(mesh.world), plan_(plan), worker_(make_worker(mesh, o(), groups)) {
+      : me_(mesh.world), plan_(plan), alone_(groups.alone), worker_(make_worker(mesh, o(), groups)) {
     if (plan.run.trace && o().mesh.pp > 1) name_steps();
     if (plan.outer)
       outer_.emplace(worker_.mesh.dp, worker_.engines.at(0)->whole_values(), *plan.outer, week21::ring_all_reduce);
@@ -102,7 +105,9 @@ class Meshed final : public Trainer {
     for (std::size_t e = 0; e < worker_.engines.size(); ++e) {
       week25::Engine& engine = *worker_.engines[e];
       HeldTensors tensors{.part = worker_.stage->config(), .table = engine.table(), .in_model = {}, .units = {}};
-      const std::size_t first = e == 1 ? 0 : own.size() - tensors.table.size();  // the shared embedding is tensor 0
+      const bool at_front = o().has_experts() ? e == 0 : e == 1;  // the shared embedding is tensor 0, experts the last
+      const std::size_t first = at_front ? 0 : own.size() - tensors.table.size();
+      tensors.alone = e == 1 && o().has_experts();
       for (std::size_t i = 0; i < tensors.table.size(); ++i) tensors.in_model.push_back(own[first + i]);
       if (o().zero > 0) tensors.units = engine.units();
       const bool first_copy = worker_.mesh.here.dp < o().state_ranks();
@@ -140,16 +145,17 @@ class Meshed final : public Trainer {
     if (me_.rank() != 0) return nullptr;
     auto gpt = std::make_unique<Gpt>(me_, plan_.step.model, plan_.step.seed, Owns::values);
     upload(me_, gpt->parameters().values, values);
+    if (o().has_experts()) gpt->use(o().mixture.layers(*alone_, plan_.step.model));
     return gpt;
   }
 
  private:
   const week25::Options3d& o() const { return plan_.step; }
 
-  /// On rank 0, the serial model's array of which each rank of the first replica has a part, one slice an engine;
-  /// elsewhere nothing.
+  /// On rank 0, the serial model's array of which each rank of the first replica has a part, one slice an engine; with
+  /// experts, each rank. Elsewhere nothing.
   std::vector<float> join(const std::vector<Slice>& own) {
-    if (worker_.mesh.here.dp != 0) return {};
+    if (worker_.mesh.here.dp != 0 && !o().has_experts()) return {};
     if (me_.rank() != 0) {
       for (const Slice& slice : own) me_.exchange({send(0, slice)});
       return {};
@@ -157,7 +163,7 @@ class Meshed final : public Trainer {
     std::vector<float> whole(plan_.step.model.parameters());
     for (int rank = 0; rank < me_.size(); ++rank) {
       const week25::Coordinate at = week25::coordinate_of(o().mesh, o().order, rank);
-      if (at.dp == 0) put(rank == 0 ? own : received(rank, at, own.front().dtype()), at, whole);
+      if (at.dp == 0 || o().has_experts()) put(rank == 0 ? own : received(rank, at, own.front().dtype()), at, whole);
     }
     return whole;
   }
@@ -199,6 +205,7 @@ class Meshed final : public Trainer {
   const TrainPlan& plan_;
   std::map<Step, std::string> step_names_;  // outlive what is recorded
   std::optional<Scope> named_;              // the step that runs
+  std::optional<Rank> alone_;               // with experts: a group of this rank
   week25::Worker worker_;
   std::optional<week21::LocalSgd> outer_;
   std::optional<std::uint64_t> before_gathers_;  // bytes sent, while gathers may run
@@ -217,7 +224,9 @@ std::unique_ptr<Trainer> make_trainer(Rank me, const TrainPlan& plan) {
   return std::make_unique<Meshed>(mesh, plan, dp_groups(mesh, plan.step));
 }
 
-Memory dry_run_memory(const TrainPlan& plan, int stage) {
+Memory dry_run_memory(const TrainPlan& given, int stage) {
+  TrainPlan plan = given;
+  if (plan.step.has_experts()) plan.step.mixture = even_mixture_code();
   const week25::MeshShape& shape = plan.step.mesh;
   const week25::Coordinate here{.dp = 0, .tp = 0, .pp = stage};
   const int rank = week25::rank_of(shape, plan.step.order, here);
@@ -226,6 +235,7 @@ Memory dry_run_memory(const TrainPlan& plan, int stage) {
   const DryRunGroup first_and_last{.ranks = 2, .rank = stage == 0 ? 0 : 1};  // who share a tied embedding
   week25::DpGroups groups;
   if (plan.step.cp > 1) groups.sharers = dry_run.rank({.ranks = plan.step.cp});
+  if (plan.step.has_experts()) groups.alone = dry_run.rank({.ranks = 1});
   if (const int g = plan.step.state_ranks(); plan.step.is_hybrid())
     groups.sharding = {dry_run.rank({.ranks = g}), dry_run.rank({.ranks = shape.dp / g})};
   const week25::Mesh mesh{.shape = shape,

@@ -171,6 +171,8 @@ int report_volume(const TrainRequest& request, int available_ranks) {
     throw Error(Verdict::usage, "what a step sends is counted in the simulator: leave out --backend");
   const TrainPlan plan = make_plan(counted_run(request), available_ranks);
   if (plan.run.ranks == 1) throw Error(Verdict::usage, "one rank sends nothing: try --dp 4");
+  if (plan.step.has_experts())
+    throw Error(Verdict::usage, "--volume: what a model with experts sends depends on what its routers choose");
   const std::vector<CountedTraffic> collectives = counted_traffic(plan);
   const AxisBytes predicted = predicted_traffic(plan, kCounted);
   const std::pair<const char*, double> axes[] = {{"data", predicted.data},

@@ -9,8 +9,10 @@ namespace lockstep {
 
 std::vector<BlockPart::Index> block_parts(const Architecture& architecture) {
   std::vector<BlockPart::Index> parts;
-  for (std::size_t i = 0; i < BlockPart::count; ++i) {
+  for (std::size_t i = 0; i < BlockPart::router_weight; ++i) {
     const bool norm = i == BlockPart::norm1_bias || i == BlockPart::norm2_bias, bias = i % 2 == 1;
+    if (architecture.experts > 0 && i == BlockPart::up_weight) parts.push_back(BlockPart::router_weight);
+    if (architecture.experts > 0 && i > BlockPart::up_weight && bias) continue;
     if (norm ? architecture.norm == NormKind::layer_norm : architecture.biases || !bias)
       parts.push_back(static_cast<BlockPart::Index>(i));
   }
@@ -37,6 +39,7 @@ BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DT
   saved.residual = values(narrow);
   saved.norm2 = values(narrow);
   saved.norm2_statistics = statistics(shape.statistics());
+  if (shape.architecture.experts > 0) return saved;
   saved.up = values(rows * shape.up_width());
   saved.gelu = values(rows * shape.mlp_width());
   return saved;

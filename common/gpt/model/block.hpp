@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "common/arithmetic.hpp"
@@ -58,6 +59,7 @@ struct BlockPart {
     up_bias,            // 4C
     down_weight,        // C × 4C
     down_bias,          // C
+    router_weight,      // E × C, of a mixture; its up is E × 4C × C and its down E × C × 4C, without biases
     count
   };
 };
@@ -88,6 +90,7 @@ struct BlockActivations {
   Slice norm2_statistics;      // 2N f32
   Slice up;                    // N × 4C
   Slice gelu;                  // N × 4C; with SwiGLU silu(gate) · up
+  std::shared_ptr<void> more;  // a mixture's layers keep this instead of the last two
 };
 /// Allocates memory for the probabilities only if `probabilities` is empty.
 BlockActivations allocate_block_activations(Rank me, const BlockShape& shape, DType dtype, Slice probabilities = {},

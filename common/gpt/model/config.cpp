@@ -63,8 +63,11 @@ std::size_t GptConfig::parameters() const {
   // norms.
   const bool layer_norm = architecture.norm == NormKind::layer_norm;
   const std::size_t norm = layer_norm ? 2 * d_model : d_model;
-  const std::size_t biases = architecture.biases ? qkv_width() + up_width() : 0;
-  const std::size_t block = (block_matrices() + biases) / p + (architecture.biases ? 2 * d_model : 0) + 2 * norm;
+  const bool mixture = architecture.experts > 0;
+  const std::size_t biases = architecture.biases ? qkv_width() + (mixture ? 0 : up_width()) : 0;
+  std::size_t block = (block_matrices() + biases) / p + 2 * norm;
+  if (architecture.biases) block += (mixture ? 1 : 2) * d_model;
+  if (mixture) block += own_experts() * 2 * mlp_width() * d_model - architecture.top_k * 2 * mlp_width() * d_model;
   const std::size_t positions = architecture.positions == PositionKind::learned ? context : 0;
   const std::size_t embeddings = (own_vocabulary() + positions) * d_model;
   return embeddings + layers * block + norm + (tied_head ? 0 : own_vocabulary() * d_model);
@@ -121,6 +124,11 @@ void GptConfig::check_architecture() const {
     throw Error(Verdict::usage, fmt::format("{} key-value heads do not divide {} heads: each serves a group of equal "
                                             "size",
                                             kv_heads, heads));
+  if (architecture.experts > 0 && (architecture.mlp != MlpKind::gelu || architecture.top_k < 1 ||
+                                   architecture.top_k > architecture.experts || own_experts() == 0 || tensor.ranks > 1))
+    throw Error(Verdict::usage, fmt::format("a mixture of {} experts, {} for each token, needs GELU, at least as many "
+                                            "experts, and ranks that share nothing else of a layer",
+                                            architecture.experts, architecture.top_k));
   if (architecture.positions == PositionKind::rotary && head_size() % 2 != 0)
     throw Error(Verdict::usage,
                 fmt::format("rotary positions rotate pairs of channels, and a head has {} channels", head_size()));
@@ -136,7 +144,8 @@ std::size_t activation_bytes(const GptConfig& config, std::size_t sequences, std
   const std::size_t statistics = (config.architecture.norm == NormKind::layer_norm ? 2 : 1) * norm_rows * 4;
   // All channels: input, norm, residual, norm. This rank's channels: qkv, attention, up, and down's input. Also the
   // statistics of two norms and attention's own.
-  const std::size_t own = config.qkv_width() + c + config.up_width() + config.mlp_width();
+  const std::size_t mlp = config.architecture.experts > 0 ? 0 : config.up_width() + config.mlp_width();
+  const std::size_t own = config.qkv_width() + c + mlp;  // without a mixture's rows, which depend on its router
   const bool flash = config.attention == AttentionKind::flash;
   const std::size_t attention = rows * (config.heads / p) * (flash ? 4 : length * element);
   const std::size_t block = (4 * norm_rows * c + own * rows / p) * element + 2 * statistics + attention;

@@ -31,6 +31,8 @@ struct Architecture {
   std::size_t kv_heads = 0;  // 0: as many as heads; otherwise heads / kv_heads neighbouring heads share one
   std::size_t ffn = 0;       // inner width of the MLP; 0: 4 C
   float rope_base = 10000;   // base of the rotary positions
+  std::size_t experts = 0;   // E > 0: a mixture of experts in place of the MLP, with GELU and no biases (23.7)
+  std::size_t top_k = 1;     // experts that a token meets
 
   std::size_t key_value_heads(std::size_t heads) const { return kv_heads == 0 ? heads : kv_heads; }
   /// Outputs of the layer qkv, outputs of the layer up, and inputs of the layer down.
@@ -81,6 +83,7 @@ struct GptConfig {
   AttentionKind attention = AttentionKind::flash;
   TensorShard tensor;  // the sizes above are those of the whole model
   Architecture architecture;
+  int expert_rank = 0, expert_ranks = 1;  // of the ranks that share the experts of every mixture
 
   DType gradients() const { return fp32_gradients ? DType::f32 : storage; }  // of parameters
   std::size_t head_size() const { return d_model / heads; }
@@ -88,8 +91,12 @@ struct GptConfig {
   std::size_t mlp_width() const { return architecture.mlp_width(d_model); }
   std::size_t up_width() const { return architecture.up_width(d_model); }
   std::size_t scratch_width() const { return architecture.scratch_width(heads, d_model); }
-  /// Elements of a block's matrices, in the whole model.
-  std::size_t block_matrices() const { return (qkv_width() + d_model + up_width() + mlp_width()) * d_model; }
+  std::size_t own_experts() const { return architecture.experts / static_cast<std::size_t>(expert_ranks); }
+  /// Elements of the matrices that a token meets in a block of the whole model; in a mixture those of k experts.
+  std::size_t block_matrices() const {
+    const std::size_t met = architecture.experts > 0 ? architecture.top_k : 1;
+    return (qkv_width() + d_model + met * (up_width() + mlp_width()) + architecture.experts) * d_model;
+  }
   /// Tokens in this rank's part of the vocabulary: V/ranks, rounded up; the last parts are padded.
   std::size_t own_vocabulary() const;
   /// Parameters on this rank. GPT-2 on one rank: V·C + context·C + L (12 C² + 13 C) + 2 C, plus V·C if the head is

@@ -50,12 +50,23 @@ std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
     maker.layer(block + "qkv", config.qkv_width() / p, c, cut, true);
     maker.layer(block + "projection", c, c / p, cut, false);
     maker.norm(block + "norm2", c);
+    if (const std::size_t experts = config.own_experts(), h = config.mlp_width(); config.architecture.experts > 0) {
+      maker.tensor(block + "router.weight", config.architecture.experts, c);
+      maker.tensor(block + "experts.up.weight", experts * h, c, config.expert_ranks > 1);
+      maker.tensor(block + "experts.down.weight", experts * c, h, config.expert_ranks > 1);
+      continue;
+    }
     maker.layer(block + "up", config.up_width() / p, c, cut, true);
     maker.layer(block + "down", c, config.mlp_width() / p, cut, false);
   }
   maker.norm("norm", c);
   if (!config.tied_head) maker.tensor("head", config.own_vocabulary(), c, cut);
   return maker.table;
+}
+
+MixturePart mixture_part(const Parameter& tensor) {
+  if (tensor.name.find(".experts.") != std::string::npos) return MixturePart::expert;
+  return tensor.name.find(".router.") != std::string::npos ? MixturePart::router : MixturePart::none;
 }
 
 UsageOrder gpt_usage_order(const GptConfig& config) {
@@ -92,6 +103,8 @@ std::vector<TensorRun> runs_of_heaps(const std::vector<std::size_t>& sizes, std:
 
 std::vector<TensorRun> tensor_runs(const GptConfig& config, const Parameter& tensor) {
   if (!tensor.cut) return {{0, 0, tensor.size}};
+  if (mixture_part(tensor) == MixturePart::expert)
+    return {{0, static_cast<std::size_t>(config.expert_rank) * tensor.size, tensor.size}};
   if (config.tensor.cut) return config.tensor.cut(config, tensor);
   const std::size_t rank = static_cast<std::size_t>(config.tensor.rank);
   const std::string& name = tensor.name;

@@ -135,6 +135,10 @@ class Gpt {
 /// Returns the table of a GPT's parameters on this rank without allocating memory: for calculators and other layouts.
 std::vector<Parameter> gpt_parameter_table(const GptConfig& config);
 
+/// What a tensor is in a mixture of experts: nothing, a router, which every rank has, or experts.
+enum class MixturePart : std::uint8_t { none, router, expert };
+MixturePart mixture_part(const Parameter& tensor);
+
 /// Initialises elements first, first + 1, … of tensor `index`, as many as `part` has, like a Gpt with this seed. A
 /// sharded tensor begins with the values that the serial model has there, and its padding with zeros.
 void initialise_part(Rank me, const GptConfig& config, const Parameter& tensor, std::size_t index, std::size_t first,

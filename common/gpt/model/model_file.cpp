@@ -169,12 +169,15 @@ std::string model_text(const GptConfig& model) {
 std::string describe_architecture(const GptConfig& model) {
   const Architecture& a = model.architecture;
   if (a == Architecture()) return "";
-  return fmt::format(", {}, {}, {} {} wide, {} key-value heads, {}biases",
-                     a.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm",
-                     a.positions == PositionKind::rotary ? fmt::format("rotary positions of base {}", a.rope_base)
-                                                         : std::string("learned positions"),
-                     a.mlp == MlpKind::swiglu ? "SwiGLU" : "GELU", model.mlp_width(), a.key_value_heads(model.heads),
-                     a.biases ? "" : "no ");
+  const std::string mixture =
+      a.experts == 0 ? "" : fmt::format(", {} experts of which a token meets {}", a.experts, a.top_k);
+  return mixture + fmt::format(", {}, {}, {} {} wide, {} key-value heads, {}biases",
+                               a.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm",
+                               a.positions == PositionKind::rotary
+                                   ? fmt::format("rotary positions of base {}", a.rope_base)
+                                   : std::string("learned positions"),
+                               a.mlp == MlpKind::swiglu ? "SwiGLU" : "GELU", model.mlp_width(),
+                               a.key_value_heads(model.heads), a.biases ? "" : "no ");
 }
 
 }  // namespace lockstep

@@ -80,7 +80,12 @@ std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const Pipeli
     for (std::size_t piece = first.at(part); piece < first.at(part + 1); ++piece)
       tensors.insert(usage_order[piece].begin(), usage_order[piece].end());
   }
-  return {tensors.begin(), tensors.end()};
+  std::vector<std::size_t> all{tensors.begin(), tensors.end()};
+  if (config.architecture.experts > 0)
+    std::stable_sort(all.begin(), all.end(), [table = gpt_parameter_table(config)](std::size_t a, std::size_t b) {
+      return mixture_part(table[a]) < mixture_part(table[b]);
+    });
+  return all;
 }
 
 GptStage::GptStage(Rank group, PipelineShape shape, const GptConfig& config, std::vector<std::size_t> first,

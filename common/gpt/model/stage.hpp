@@ -23,7 +23,8 @@ namespace lockstep {
 /// only reads; 2 C, so that it is not free), each block, the head with the loss's logits.
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length);
 
-/// Returns the tensors of gpt_parameter_table(config) on stage `stage`, in order. Part k of the model (placed by
+/// Returns the tensors of gpt_parameter_table(config) on stage `stage`, in order, but routers and then experts of
+/// mixtures last. Part k of the model (placed by
 /// part_of) has the pieces [first[k], first[k + 1]) of gpt_usage_order.
 std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const PipelineShape& shape,
                                            const std::vector<std::size_t>& first, int stage);
