@@ -35,44 +35,11 @@ void World::wake(Queue& queue, double time) {
   runnable_.push_back(&queue);
 }
 
-namespace {
-/// Prefetches the first cache lines of an object, which every message needs.
-template <int lines = 2>
-void fetch(const void* object) {
-  for (int line = 0; line < lines; ++line)
-    __builtin_prefetch(static_cast<const char*>(object) + 64 * line, /*write=*/1);
-}
-}  // namespace
-
-/// Prefetches data of the ranks that run next. A thousand ranks do not fit in a core's cache, and each touches about
-/// thirty lines of it when it resumes. Pointers are fetched one step earlier than the data they point to. A ring of
-/// 1,024 ranks runs 1.10 times as fast, phantom or with data.
-void World::fetch_ahead(std::size_t next) const {
-  if (next + 2 < runnable_.size()) fetch<1>(runnable_[next + 2]);
-  if (next + 1 < runnable_.size()) {
-    const Queue& later = *runnable_[next + 1];
-    __builtin_prefetch(later.fiber.get());
-    fetch(later.owner);
-    if (later.recent) fetch(later.recent);
-  }
-  if (next >= runnable_.size()) return;
-  const Queue& queue = *runnable_[next];
-  queue.fiber->fetch();
-  queue.owner->recorder().fetch(queue.index);
-  if (const Batch* batch = queue.recent ? queue.recent->first : nullptr) {
-    fetch(batch);
-    __builtin_prefetch(batch->transfers.data());
-  }
-}
-
 void World::loop() {
   while (!failing_) {
     if (!runnable_.empty()) {
       // In the order woken; queues that these wake come after them.
-      for (std::size_t i = 0; i < runnable_.size() && !failing_; ++i) {
-        fetch_ahead(i + 1);
-        resume(*runnable_[i]);
-      }
+      for (std::size_t i = 0; i < runnable_.size() && !failing_; ++i) resume(*runnable_[i]);
       runnable_.clear();
     } else if (events_.due()) {
       handle(events_.take());

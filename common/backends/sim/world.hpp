@@ -206,7 +206,6 @@ class World final : public WorldBase<Types> {
   void drain() {}
   void release_left_memory();
 
-  void fetch_ahead(std::size_t next) const;
   void handle(Event event);
   void wake(Queue& queue, double time);  // resumes a blocked queue at `time`
   void wake_at(Queue& queue, double time);

@@ -18,7 +18,6 @@ class Fiber {
   virtual void suspend() = 0;  ///< from the body: back to the scheduler
   virtual bool started() const = 0;
   virtual bool unwinding() const = 0;  ///< within the body: std::uncaught_exceptions() > 0, but faster
-  virtual void fetch() const = 0;      ///< prefetches the suspended body's stack, if possible
 };
 
 /// Makes fibers and keeps their stacks, many of which may share a mapping. Must outlive the fibers.

@@ -37,7 +37,6 @@ class alignas(64) ContextFiber final : public Fiber {
     inside_ = std::move(inside_).resume();
   }
   void suspend() override {
-    frame_ = static_cast<const char*>(__builtin_frame_address(0));
     // Saved and cleared while another stack runs, so that handlers on several stacks may interleave.
     const Exceptions own = std::exchange(*of_thread_, {});
     outside_ = std::move(outside_).resume();
@@ -45,11 +44,6 @@ class alignas(64) ContextFiber final : public Fiber {
   }
   bool started() const override { return started_; }
   bool unwinding() const override { return of_thread_->uncaught > 0; }
-  void fetch() const override {
-    // The registers saved below the frame, and a few frames of its callers.
-    constexpr int kLine = 64, kBelow = 3, kAbove = 8;
-    for (int line = -kBelow; frame_ && line < kAbove; ++line) __builtin_prefetch(frame_ + kLine * line, /*write=*/1);
-  }
 
  private:
   void begin() {
@@ -66,9 +60,8 @@ class alignas(64) ContextFiber final : public Fiber {
     });
   }
 
-  context::fiber inside_;        // the body, while it is suspended
-  context::fiber outside_;       // the scheduler, while the body runs
-  const char* frame_ = nullptr;  // valid while suspended
+  context::fiber inside_;   // the body, while it is suspended
+  context::fiber outside_;  // the scheduler, while the body runs
   Exceptions* of_thread_ = nullptr;
   bool started_ = false;
   int color_;

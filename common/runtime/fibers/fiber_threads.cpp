@@ -27,7 +27,6 @@ class ThreadFiber final : public Fiber {
   }
   bool started() const override { return started_; }
   bool unwinding() const override { return std::uncaught_exceptions() > 0; }
-  void fetch() const override {}
 
  private:
   void begin() {

@@ -99,8 +99,6 @@ class Recorder {
   /// Events and closures, without names of queues. Call once, at the end.
   Trace take_trace();
   bool tracing() const { return trace_; }
-  /// Prefetches the data that the next message on this queue needs.
-  void fetch(int queue) const { __builtin_prefetch(&queues_[static_cast<std::size_t>(queue)], /*write=*/1); }
 
  private:
   struct Usage {

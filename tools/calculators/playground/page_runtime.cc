@@ -35,7 +35,6 @@ class PageFiber final : public Fiber {
   void suspend() override { emscripten_fiber_swap(&fiber_, &scheduler()); }
   bool started() const override { return stack_ != nullptr; }
   bool unwinding() const override { return std::uncaught_exceptions() > 0; }
-  void fetch() const override {}
 
  private:
   void begin() {
