@@ -24,8 +24,7 @@ namespace lockstep {
 std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length);
 
 /// Returns the tensors of gpt_parameter_table(config) on stage `stage`, in order, but routers and then experts of
-/// mixtures last. Part k of the model (placed by
-/// part_of) has the pieces [first[k], first[k + 1]) of gpt_usage_order.
+/// mixtures last. Part k of the model (placed by part_of) has the pieces [first[k], first[k + 1]) of gpt_usage_order.
 std::vector<std::size_t> gpt_stage_tensors(const GptConfig& config, const PipelineShape& shape,
                                            const std::vector<std::size_t>& first, int stage);
 
