@@ -47,17 +47,18 @@ case $kind in
     long="--samples 5000 --save-every 4 --checkpoint"
     # shellcheck disable=SC2086  # words
     run ddp 2 $long whole > /dev/null
-    kills=0
+    kills=0 tries=0
     while [ $kills -lt "${DDP_KILLS:-2}" ]; do
-      kills=$((kills + 1))
+      [ $((tries += 1)) -le $((3 * ${DDP_KILLS:-2})) ] || fail "only $kills of $tries runs were killed before they ended"
       rm -f killed
       # shellcheck disable=SC2086
       run ddp 2 $long killed > log 2>&1 &
       job=$!
       until [ -e killed ]; do sleep 0.05; done
-      sleep "0.$((kills * 7 % 10))"
-      pgrep -f "^$folder/ddp " | awk -v n=$((kills % 2)) 'NR == n + 1' | xargs -r kill -KILL || true
+      sleep "0.$((tries * 7 % 10))"
+      pgrep -f "^$folder/ddp " | awk -v n=$((tries % 2)) 'NR == n + 1' | xargs -r kill -KILL || true
       wait $job && cmp -s whole killed && continue # it had ended
+      kills=$((kills + 1))
       # shellcheck disable=SC2086
       run ddp 2 $long killed > log 2>&1 || fail "after a kill: $(cat log)"
       grep -q '^resumed at step' log || fail "it began anew after a kill"
