@@ -111,6 +111,7 @@ class Pricer {
 Elsewhere elsewhere(const Matched& matched, const Machine& machine, const There& there) {
   Elsewhere result{.machine = machine.name, .given = there};
   result.ranks = there.ranks > 0 ? there.ranks : matched.ranks[0].ranks;
+  result.not_given = matched.ranks[0].ranks - static_cast<int>(matched.ranks.size());
   machine.level_between(0, result.ranks - 1);  // it has so many
   Pricer pricer(matched, machine, there);
   result.replayed = pricer.step(Needed::late, false);
@@ -140,6 +141,7 @@ std::string format(const Elsewhere& e) {
   text += e.given.speed == 1 ? " Assumed: a rank computes as fast as here,"
                              : fmt::format(" Assumed: a rank computes {:g} times as fast,", e.given.speed);
   text += " its host takes as long as here, and a collective takes the time of that machine's library.";
+  if (e.not_given > 0) text += fmt::format(" The {} not given may be later than these.", counted(e.not_given, "rank"));
   if (unknown) text += " The trace does not say how large some collectives are: they take as long as here.";
   if (std::abs(e.replayed / e.recorded - 1) > kNoticed)
     text +=

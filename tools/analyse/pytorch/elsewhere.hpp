@@ -28,6 +28,7 @@ struct Elsewhere {
   std::string machine;
   There given;
   int ranks = 0;                      // of the run, there
+  int not_given = 0;                  // ranks of the recorded run without a file
   double recorded = 0, replayed = 0;  // seconds of a step here; replayed without a change
   double seconds = 0;                 // of a step there
   double at_most = 0;                 // if what a rank computes needs all collectives that ended before it

@@ -21,6 +21,31 @@ bool synchronises(const std::string& name) {
          name == "barrier";
 }
 
+/// Seconds between what two files recorded; 0 or less: it overlaps. Times are of the hosts' clocks.
+double gap(const RankTrace& a, const RankTrace& b) {
+  const double ahead = b.clock - a.clock;
+  return std::max(b.steps.front().begin + ahead - a.steps.back().end,
+                  a.steps.front().begin - (b.steps.back().end + ahead));
+}
+
+/// Two hosts' clocks differ by less, even without NTP for a while.
+constexpr double kClocksDiffer = 60;
+
+void check_same_run(const RankTrace& a, const RankTrace& b) {
+  if (a.backend != b.backend)
+    throw Error(Verdict::usage,
+                fmt::format("{} is of a run over {}, {} of one over {}", a.file, a.backend, b.file, b.backend));
+  if (a.first_step != b.first_step && a.first_step >= 0 && b.first_step >= 0)
+    throw Error(Verdict::usage,
+                fmt::format("{} begins with step {}, {} with step {}: record the same steps on each rank", a.file,
+                            a.first_step, b.file, b.first_step));
+  const double apart = gap(a, b);
+  const bool same_host = !a.host.empty() && a.host == b.host;
+  if (apart > (same_host ? 0 : kClocksDiffer))
+    throw Error(Verdict::usage, fmt::format("{} and {} are not of the same run: {} lie between them", a.file, b.file,
+                                            format_seconds(apart)));
+}
+
 void check(const std::vector<RankTrace>& traces) {
   for (std::size_t i = 1; i < traces.size(); ++i) {
     const RankTrace &a = traces[i - 1], &b = traces[i];
@@ -33,6 +58,7 @@ void check(const std::vector<RankTrace>& traces) {
       throw Error(Verdict::usage, fmt::format("{} has {}, {} has {}: record the same steps on each rank", a.file,
                                               counted(static_cast<int>(a.steps.size()), "step"), b.file,
                                               counted(static_cast<int>(b.steps.size()), "step")));
+    check_same_run(a, b);
   }
 }
 

@@ -30,8 +30,8 @@ struct Matched {
   Matched& operator=(Matched&&) = default;
 };
 
-/// Throws Error(usage) if two files are of the same rank, or of runs of different sizes, or if their steps differ in
-/// number.
+/// Throws Error(usage) if two files are of the same rank, or cannot be of one run: its size, backend, steps or hours
+/// differ.
 Matched match(std::vector<RankTrace> traces);
 
 }  // namespace lockstep::pytorch

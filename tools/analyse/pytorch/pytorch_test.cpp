@@ -35,10 +35,17 @@ class Kineto {
                            name, elements, elements, ranks_, group));
   }
 
+  /// On a host, whose clock shows `seconds` since 1970 at time 0.
+  Kineto& on(const std::string& host, int seconds) {
+    head_ = fmt::format(R"("host_name": "{}", "baseTimeNanoseconds": {}000000000,)", host, seconds);
+    return *this;
+  }
+
   std::string text() const {
-    return fmt::format(R"({{"schemaVersion": 1, "distributedInfo": {{"backend": "nccl", "rank": {}, "world_size": {}}},
+    return fmt::format(
+        R"({{"schemaVersion": 1, {} "distributedInfo": {{"backend": "nccl", "rank": {}, "world_size": {}}},
                            "traceEvents": [{}]}})",
-                       rank_, ranks_, events_);
+        head_, rank_, ranks_, events_);
   }
   RankTrace read() const {
     const std::string path = fmt::format("{}/kineto{}.json", testing::TempDir(), rank_);
@@ -56,7 +63,7 @@ class Kineto {
   }
 
   int rank_, ranks_;
-  std::string events_;
+  std::string head_, events_;
 };
 
 constexpr double kMicro = 1e-6;
@@ -127,6 +134,42 @@ TEST(PyTorch, CollectivesThatDoNotMatchAreNamed) {
   const auto missing = analyse({zero.read(), two.read()});
   ASSERT_EQ(missing.mismatches.size(), 1u);
   EXPECT_EQ(missing.mismatches[0], "collective 2 of process group 0: rank 0 runs all_reduce of 2 KiB, rank 1 does not");
+}
+
+// Rank 2 is the late one: without its file, what the others wait looks like moving.
+TEST(PyTorch, ARankThatIsNotGivenIsNotTakenForTheNetwork) {
+  std::vector<Kineto> all;
+  for (int rank : {0, 1, 2, 3}) {
+    const double arrives = rank == 2 ? 800 : 100;
+    all.push_back(Kineto(rank, 4).step(1, 0, 900).kernel(0, arrives).nccl("AllReduce", 1 << 20, arrives, 900));
+  }
+  EXPECT_EQ(analyse({all[0].read(), all[1].read(), all[2].read(), all[3].read()}).limit, "straggler");
+  for (const auto& run : {analyse({all[0].read(), all[1].read(), all[3].read()}), analyse({all[0].read()})}) {
+    EXPECT_TRUE(run.partial);
+    EXPECT_EQ(run.limit, "collectives") << run.sentence;
+    EXPECT_NE(run.sentence.find(fmt::format("With {} of 4 ranks given", run.ranks.size())), std::string::npos);
+    EXPECT_EQ(run.sentence.find("Communication limits"), std::string::npos);
+    const std::string text = format(run);
+    EXPECT_NE(text.find(fmt::format("PyTorch, {} of 4 ranks of nccl", run.ranks.size())), std::string::npos) << text;
+    EXPECT_NE(text.find("moving?"), std::string::npos) << text;
+  }
+  const Elsewhere there = elsewhere(match({all[0].read(), all[1].read()}), Machine::uniform(1e-6, 1e-9, 0), {});
+  EXPECT_NE(format(there).find("2 ranks not given may be later"), std::string::npos) << format(there);
+}
+
+// Half of the ranks, but all of each group that they communicate in.
+TEST(PyTorch, GroupsThatAreWholeAreNotDoubted) {
+  std::vector<RankTrace> traces;
+  for (int rank : {0, 1}) {
+    Kineto one(rank, 2);
+    one.step(1, 0, 900).kernel(0, 100).nccl("AllReduce", 1 << 20, 100, 900);
+    traces.push_back(one.read());
+    traces.back().ranks = 4;
+  }
+  const auto run = analyse(std::move(traces));
+  EXPECT_FALSE(run.partial);
+  EXPECT_EQ(run.limit, "communication");
+  EXPECT_NE(format(run).find("2 of 4 ranks"), std::string::npos);
 }
 
 TEST(PyTorch, ClocksOfRanksThatNeverMeet) {
@@ -393,6 +436,16 @@ TEST(PyTorch, WhatCannotBeReadIsRefused) {
   EXPECT_NE(refusal({good, Kineto(1, 4).kernel(0, 1).text()}).find("with 2 ranks"), std::string::npos);
   EXPECT_NE(refusal({good, Kineto(1).step(1, 0, 1).step(2, 1, 2).kernel(0, 1).text()}).find("the same steps"),
             std::string::npos);
+  const auto on = [](int rank, int step, const char* host, int seconds) {
+    return Kineto(rank).step(step, 0, 1e6).kernel(0, 1e6).on(host, seconds).text();
+  };
+  const std::string first = on(0, 5, "a", 1'790'000'000);
+  EXPECT_EQ(refusal({first, on(1, 5, "a", 1'790'000'000)}), "");
+  EXPECT_EQ(refusal({first, on(1, 5, "b", 1'790'000'005)}), "") << "clocks of two hosts may differ";
+  EXPECT_NE(refusal({first, on(1, 5, "a", 1'790'000'005)}).find("not of the same run: 4.00 s lie"), std::string::npos);
+  EXPECT_NE(refusal({on(0, 5, "a", 1'790'000'700), on(1, 5, "b", 1'790'000'000)}).find("not of the same run"),
+            std::string::npos);
+  EXPECT_NE(refusal({first, on(1, 7, "a", 1'790'000'000)}).find("begins with step 5"), std::string::npos);
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ class Analysis {
 
   Run run() const {
     Run run{.steps = static_cast<int>(traces_[0].steps.size()), .gpu = traces_[0].gpu, .backend = traces_[0].backend};
+    run.of_ranks = traces_[0].ranks;
+    run.partial = is_partial();
     run.matched = static_cast<int>(meetings_.size());
     for (std::size_t i = 0; i < traces_.size(); ++i) run.ranks.push_back(time_of(i));
     run.collectives = collectives();
@@ -35,6 +37,20 @@ class Analysis {
   }
 
  private:
+  /// A collective has ranks that were not given.
+  bool is_partial() const {
+    if (static_cast<int>(traces_.size()) == traces_[0].ranks) return false;
+    std::map<const Collective*, int> met;
+    for (const Meeting& m : meetings_)
+      for (const auto& [i, c] : m.at) met[c] = static_cast<int>(m.at.size());
+    for (const RankTrace& trace : traces_)
+      for (const Collective& c : trace.collectives) {
+        const auto found = met.find(&c);
+        if (c.members != 1 && (c.members == 0 || found == met.end() || found->second < c.members)) return true;
+      }
+    return false;
+  }
+
   RankTime time_of(std::size_t i) const {
     const RankTrace& trace = traces_[i];
     const double steps = static_cast<double>(trace.steps.size());
@@ -138,6 +154,9 @@ class Analysis {
           "Ranks wait for each other {}, now for one, now for another: look at what differs from "
           "step to step, such as batch sizes.",
           share(waiting));
+    } else if (moving >= idle && run.partial) {
+      run.limit = "collectives";
+      run.sentence = fmt::format("Collectives take {} with nothing to compute.", share(moving));
     } else if (moving >= idle) {
       run.limit = "communication";
       run.sentence =
@@ -149,6 +168,10 @@ class Analysis {
           "loading, Python and synchronisation.",
           share(idle), run.gpu ? "a kernel" : "an operation");
     }
+    if (run.partial)
+      run.sentence += fmt::format(
+          " With {} of {} ranks given, 'moving?' includes waiting for the others. Give the files of all ranks.",
+          run.ranks.size(), run.of_ranks);
   }
 
   const std::vector<RankTrace>& traces_;
@@ -168,25 +191,29 @@ Run analyse(const Matched& matched) {
 }
 
 std::string format(const Run& run) {
-  std::string out =
-      fmt::format("PyTorch, {} of {} on {}: {} of {} each\n\n", counted(static_cast<int>(run.ranks.size()), "rank"),
-                  run.backend.empty() ? "torch.distributed" : run.backend, run.gpu ? "GPUs" : "the CPU",
-                  counted(run.steps, "step"), format_seconds(run.ranks[0].step));
+  const int given = static_cast<int>(run.ranks.size());
+  const std::string ranks =
+      given < run.of_ranks ? fmt::format("{} of {}", given, counted(run.of_ranks, "rank")) : counted(given, "rank");
+  const char* moving = run.partial ? "moving?" : "moving";
+  std::string out = fmt::format("PyTorch, {} of {} on {}: {} of {} each\n\n", ranks,
+                                run.backend.empty() ? "torch.distributed" : run.backend, run.gpu ? "GPUs" : "the CPU",
+                                counted(run.steps, "step"), format_seconds(run.ranks[0].step));
   for (const std::string& mismatch : run.mismatches) out += fmt::format("MISMATCH  {}\n", mismatch);
   if (!run.mismatches.empty()) out += '\n';
-  out += fmt::format("{:>4} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "rank", "computing", "moving", "waiting",
-                     "idle", "hidden", "last at");
+  out += fmt::format("{:>4} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "rank", "computing", moving, "waiting", "idle",
+                     "hidden", "last at");
   for (const RankTime& t : run.ranks)
     out += fmt::format("{:>4} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", t.rank, format_seconds(t.computing),
                        format_seconds(t.moving), format_seconds(t.waiting), format_seconds(t.idle),
                        format_seconds(t.hidden), t.last);
   if (!run.collectives.empty())
     out += fmt::format("\n{:<15} {:>10} {:>6} {:>9} {:>10} {:>10} {:>11}\n", "collective", "bytes", "ranks",
-                       "each step", "moving", "waiting", "busbw");
+                       "each step", moving, "waiting", "busbw");
   for (const CollectiveTime& c : run.collectives)
-    out += fmt::format("{:<15} {:>10} {:>6} {:>9.3g} {:>10} {:>10} {:>11}\n", c.name,
-                       c.bytes > 0 ? format_bytes(c.bytes) : "?", c.members, c.each_step, format_seconds(c.moving),
-                       format_seconds(c.waiting), c.bytes > 0 ? format_bandwidth(bus_bandwidth(c)) : "?");
+    out +=
+        fmt::format("{:<15} {:>10} {:>6} {:>9.3g} {:>10} {:>10} {:>11}\n", c.name,
+                    c.bytes > 0 ? format_bytes(c.bytes) : "?", c.members, c.each_step, format_seconds(c.moving),
+                    format_seconds(c.waiting), c.bytes > 0 && !run.partial ? format_bandwidth(bus_bandwidth(c)) : "?");
   return out + "\n" + fmt::format("{}\n", fmt::join(wrapped(run.sentence, 80), "\n"));
 }
 
@@ -201,7 +228,8 @@ std::vector<Row> rows(const Run& run) {
         .set("waiting_seconds", t.waiting)
         .set("idle_seconds", t.idle)
         .set("hidden_seconds", t.hidden)
-        .set("last_at", t.last);
+        .set("last_at", t.last)
+        .set("of_ranks", run.of_ranks);
   for (const CollectiveTime& c : run.collectives)
     all.emplace_back()
         .set("collective", c.name)
@@ -210,7 +238,7 @@ std::vector<Row> rows(const Run& run) {
         .set("per_step", c.each_step)
         .set("moving_seconds", c.moving)
         .set("waiting_seconds", c.waiting)
-        .set("busbw_gb_per_s", bus_bandwidth(c) / 1e9);
+        .set("busbw_gb_per_s", run.partial ? std::nan("") : bus_bandwidth(c) / 1e9);
   return all;
 }
 

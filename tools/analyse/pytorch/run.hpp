@@ -34,6 +34,8 @@ struct CollectiveTime {
 };
 
 struct Run {
+  int of_ranks = 0;      // in the run; more than `ranks` if not all were given
+  bool partial = false;  // and some collective is of ranks that were not given: its moving may be waiting for them
   int steps = 0;
   bool gpu = false;
   std::string backend;
@@ -41,8 +43,8 @@ struct Run {
   std::vector<RankTime> ranks;
   std::vector<CollectiveTime> collectives;  // the longest first
   std::vector<std::string> mismatches;      // one sentence each
-  std::string limit;                        // "straggler", "imbalance", "communication", "idle" or "computing"
-  std::string sentence;                     // names the limit, and what would be saved
+  std::string limit;     // "straggler", "imbalance", "communication", "collectives" (partial), "idle" or "computing"
+  std::string sentence;  // names the limit, and what would be saved
 };
 
 /// A share of a step that is worth naming.

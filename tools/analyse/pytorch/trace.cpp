@@ -15,6 +15,7 @@
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/text/files.hpp"
+#include "common/support/text/parse_number.hpp"
 
 namespace lockstep::pytorch {
 namespace {
@@ -145,6 +146,8 @@ class Reader {
     trace_.rank = info->at("rank");
     trace_.ranks = info->at("world_size");
     trace_.backend = info->value("backend", "");
+    trace_.host = document.value("host_name", "");
+    trace_.clock = document.value("baseTimeNanoseconds", 0.0) * 1e-9;
     if (trace_.ranks < 1 || trace_.rank < 0 || trace_.rank >= trace_.ranks)
       refuse(path_, fmt::format("rank {} of {}", trace_.rank, trace_.ranks));
   }
@@ -167,6 +170,8 @@ class Reader {
       kernels_.push_back({name, when});
     } else if (kind == "user_annotation" && name.starts_with("ProfilerStep#")) {
       trace_.steps.push_back(when);
+      const int number = parse_number<int>(name.substr(name.find('#') + 1)).value_or(-1);
+      if (trace_.steps.size() == 1 || number < trace_.first_step) trace_.first_step = number;
     } else if (name.starts_with("gloo:")) {
       gloo_.push_back({.name = collective_name(name), .bytes = recorded_bytes(arguments), .when = when});
       calls_[event.at("tid").dump()].push_back(when);

@@ -33,6 +33,9 @@ struct RankTrace {
   int ranks = 1;
   bool gpu = false;  // it has kernels
   std::string backend;
+  std::string host;
+  double clock = 0;                     // seconds since 1970 at which this file's times begin
+  int first_step = -1;                  // number of the first one that is marked; -1: none is
   std::vector<Interval> steps;          // between calls of profiler.step(); the whole trace if there are none
   std::vector<Operation> operations;    // by begin, without overlaps: of two at a time, what began first
   std::vector<Collective> collectives;  // by begin
