@@ -157,6 +157,29 @@ TEST(PyTorch, ARankThatIsNotGivenIsNotTakenForTheNetwork) {
   EXPECT_NE(format(there).find("2 ranks not given may be later"), std::string::npos) << format(there);
 }
 
+// By turns: rank 1 is last at 5 of 9 collectives, as often as chance makes one of four ranks be.
+TEST(PyTorch, NobodyIsNamedWhoIsLateByChance) {
+  const auto run = [](const std::vector<int>& late) {
+    std::vector<RankTrace> traces;
+    for (int rank : {0, 1, 2, 3}) {
+      Kineto one(rank, 4);
+      double at = 0;
+      for (std::size_t k = 0; k < late.size(); ++k, at += 300) {
+        one.step(static_cast<int>(k), at, at + 300);
+        const double arrives = at + (late[k] == rank ? 200 : 100 + rank);
+        one.kernel(at, arrives).nccl("AllReduce", 1 << 10, arrives, at + 250);
+      }
+      traces.push_back(one.read());
+    }
+    return analyse(std::move(traces));
+  };
+  const auto chance = run({1, 3, 1, 1, 2, 1, 3, 1, 3});
+  EXPECT_EQ(chance.ranks[1].last, 5);
+  EXPECT_EQ(chance.limit, "imbalance") << chance.sentence;
+  EXPECT_NE(chance.sentence.find("now for one, now for another"), std::string::npos);
+  EXPECT_EQ(run({1, 1, 1, 1, 2, 1, 1, 1, 3}).limit, "straggler");
+}
+
 // Half of the ranks, but all of each group that they communicate in.
 TEST(PyTorch, GroupsThatAreWholeAreNotDoubted) {
   std::vector<RankTrace> traces;

@@ -60,17 +60,20 @@ class Analysis {
     computing = common(computing, window);
     for (const Collective& c : trace.collectives) inside.push_back(c.when);
     int last = 0;
+    double held = 0;
     const double step = length(window) / steps;
     for (const Meeting& m : meetings_) {
       const auto mine = m.at.find(i);
       if (mine == m.at.end()) continue;
       const Interval& when = mine->second->when;
       waiting.push_back({when.begin, std::clamp(m.last_arrival(), when.begin, when.end)});
+      if (m.last_arrival() == when.begin)
+        for (const auto& [other, c] : m.at) held += (when.begin - c->when.begin) / steps;
       last += m.last_arrival() == when.begin && m.last_arrival() - m.first_arrival() > kNoticed * step;
     }
     inside = common(joined(inside), window);
     waiting = common(joined(waiting), window);
-    RankTime time{.rank = trace.rank, .step = step, .computing = length(computing) / steps, .last = last};
+    RankTime time{.rank = trace.rank, .step = step, .computing = length(computing) / steps, .held = held, .last = last};
     time.hidden = length(common(inside, computing)) / steps;
     time.waiting = (length(waiting) - length(common(waiting, computing))) / steps;
     time.moving = length(inside) / steps - time.hidden - time.waiting;
@@ -109,15 +112,17 @@ class Analysis {
     return count ? sum / count : 0;
   }
 
-  /// The rank that arrives last at most of the collectives at which somebody was late; null if there is none.
+  /// The rank that arrives last at most of the collectives at which somebody was late, and for which most of the
+  /// waiting is; null if there is none.
   static const RankTime* straggler(const Run& run) {
     int late = 0;
+    double held = 0;
     const RankTime* most = &run.ranks[0];
     for (const RankTime& rank : run.ranks) {
-      late += rank.last;
+      late += rank.last, held += rank.held;
       if (rank.last > most->last) most = &rank;
     }
-    return 2 * most->last > late ? most : nullptr;
+    return 2 * most->last > late && most->held >= kOneRank * held ? most : nullptr;
   }
 
   static std::string why_late(const Run& run, const RankTime& rank) {

@@ -20,6 +20,7 @@ struct RankTime {
   double moving = 0;   // exposed: every rank had arrived
   double waiting = 0;  // exposed: another rank had not arrived
   double idle = 0;     // neither computing nor in a collective
+  double held = 0;     // waiting of all others, where it arrived last
   int last = 0;        // collectives at which it arrived last, by more than kNoticed of a step
 };
 
@@ -46,6 +47,10 @@ struct Run {
   std::string limit;     // "straggler", "imbalance", "communication", "collectives" (partial), "idle" or "computing"
   std::string sentence;  // names the limit, and what would be saved
 };
+
+/// The share of all waiting, which is for one rank, from which it is said to hold the others up. By chance one of four
+/// comes last at half of a few collectives.
+inline constexpr double kOneRank = 0.75;
 
 /// A share of a step that is worth naming.
 inline constexpr double kNoticed = 0.05;
