@@ -70,7 +70,7 @@ std::size_t whole_number(const std::string& option, const std::string& text) {
 
 double positive(const std::string& option, const std::string& text) {
   const auto number = parse_number<double>(text);
-  if (!number || !(*number > 0) || *number > 1e6)
+  if (!number || !(*number > 0) || *number > 1e12)
     throw Error(Verdict::usage, fmt::format("{} needs a number above 0, not '{}'", option, text));
   return *number;
 }

@@ -31,6 +31,11 @@ double price(const Machine& machine, const std::string& name, double bytes, int 
   return library_gather_seconds(machine, ranks, bytes, apart);
 }
 
+/// A speed at which computing takes no time.
+constexpr double kEndless = 1e12;
+/// FLOP/s, in its fastest type, that hardly a CPU reaches.
+constexpr double kFasterThanCpus = 1e13;
+
 class Pricer {
  public:
   Pricer(const Matched& matched, const Machine& machine, const There& there)
@@ -118,6 +123,11 @@ Elsewhere elsewhere(const Matched& matched, const Machine& machine, const There&
   result.recorded = pricer.recorded();
   result.at_most = pricer.step(Needed::at_once, true);
   result.seconds = pricer.step(Needed::late, true);
+  There endless = there;
+  endless.speed = kEndless;
+  result.floor = Pricer(matched, machine, endless).step(Needed::late, true);
+  const auto& peaks = machine.peak_flop_per_second;
+  result.other_device = !matched.ranks[0].gpu && *std::max_element(peaks.begin(), peaks.end()) > kFasterThanCpus;
   result.at_most = std::max(result.at_most, result.seconds);
   result.collectives = pricer.collectives();
   return result;
@@ -142,6 +152,11 @@ std::string format(const Elsewhere& e) {
                              : fmt::format(" Assumed: a rank computes {:g} times as fast,", e.given.speed);
   text += " its host takes as long as here, and a collective takes the time of that machine's library.";
   if (e.not_given > 0) text += fmt::format(" The {} not given may be later than these.", counted(e.not_given, "rank"));
+  if (e.floor > 0.5 * e.seconds)
+    text += fmt::format(" At any --speed, {} remain: the host's time and the collectives.", format_seconds(e.floor));
+  if (e.other_device)
+    text +=
+        " A CPU's trace does not tell how fast a GPU is: for the model on GPUs, ask ./lab plan (docs/use/pytorch.md).";
   if (unknown) text += " The trace does not say how large some collectives are: they take as long as here.";
   if (std::abs(e.replayed / e.recorded - 1) > kNoticed)
     text +=

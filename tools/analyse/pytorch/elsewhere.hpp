@@ -31,6 +31,8 @@ struct Elsewhere {
   int not_given = 0;                  // ranks of the recorded run without a file
   double recorded = 0, replayed = 0;  // seconds of a step here; replayed without a change
   double seconds = 0;                 // of a step there
+  double floor = 0;                   // at any speed: the host's time and the collectives
+  bool other_device = false;          // the trace is a CPU's, the machine has GPUs
   double at_most = 0;                 // if what a rank computes needs all collectives that ended before it
   std::vector<Repriced> collectives;  // the longest there first
 };

@@ -263,6 +263,9 @@ TEST(PyTorch, AStepElsewhereHasThatMachinesCollectives) {
   const std::string text = format(more);
   EXPECT_NE(text.find("On uniform with 8 ranks, a step would take 7.58 ms instead of 1.00 ms"), text.npos) << text;
   EXPECT_NE(text.find("7 times as fast"), text.npos) << text;
+  EXPECT_NEAR(more.floor, eight, 1e-8);
+  EXPECT_NE(text.find("At any --speed"), text.npos) << text;
+  EXPECT_EQ(text.find("./lab plan"), text.npos) << "it is a GPU's trace";
 }
 
 TEST(PyTorch, WhatStaysHiddenOnASlowerNetwork) {
