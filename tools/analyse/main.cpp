@@ -229,7 +229,9 @@ void view_page(const Arguments& a) {
   std::vector<view::NamedTrace> runs;
   if (pytorch::is_pytorch_trace(a.files[0])) {  // its files are one run
     options.together = options.ghost = false;
-    runs.push_back({"PyTorch", pytorch::timeline(read_pytorch(a.files)).trace});
+    const pytorch::Matched matched = read_pytorch(a.files);
+    options.limit = pytorch::analyse(matched).sentence;
+    runs.push_back({"PyTorch", pytorch::timeline(matched).trace});
   } else {
     for (const std::string& file : a.files) runs.push_back({view::title_of(file), read_chrome_trace(file)});
   }

@@ -15,6 +15,7 @@
 #include "tools/analyse/pytorch/flight_recorder.hpp"
 #include "tools/analyse/pytorch/run.hpp"
 #include "tools/analyse/pytorch/timeline.hpp"
+#include "tools/analyse/view/page.hpp"
 
 namespace lockstep::pytorch {
 namespace {
@@ -224,6 +225,13 @@ TEST(PyTorch, TheTimelineHasTheSameTimes) {
     EXPECT_EQ(graph.steps, 1);
     EXPECT_NEAR(analysis::replay(graph).seconds, 900 * kMicro, 1e-8);
   }
+}
+
+TEST(PyTorch, ThePageSaysWhatWhySays) {
+  const Matched matched = late_rank();
+  const std::string said = analyse(matched).sentence;
+  const std::string html = view::page({{"PyTorch", timeline(matched).trace}}, {.limit = said});
+  EXPECT_NE(html.find(R"("why":{"sentence":"Rank 1 holds the others up: it arrives last at 1 of 1)"), html.npos);
 }
 
 TEST(PyTorch, NobodyGoesOnBeforeTheLastOfFourRanks) {

@@ -44,7 +44,10 @@ std::string page(const std::vector<NamedTrace>& runs, const PageOptions& options
     return others == 0 ? 1.0 : options.together || &run == &runs[first] ? 0.5 : 0.5 / static_cast<double>(others);
   };
   const std::string scenes = list(runs, [&](const NamedTrace& run) {
-    SceneOptions each{.title = title_among(runs, run), .source = options.source, .most_events = options.most_events};
+    SceneOptions each{.title = title_among(runs, run),
+                      .limit = options.limit,
+                      .source = options.source,
+                      .most_events = options.most_events};
     each.most_bytes = static_cast<std::size_t>(part(run) * static_cast<double>(each.most_bytes));
     return scene(run.trace, each);
   });

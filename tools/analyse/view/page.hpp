@@ -16,7 +16,8 @@ struct NamedTrace {
 struct PageOptions {
   bool together = false;  // two runs side by side on one time axis
   bool ghost = false;     // of two: the second one's work as a thin lane below each rank of the first
-  std::string source;     // as in SceneOptions
+  std::string limit;      // as in SceneOptions
+  std::string source;
   std::size_t most_events = SceneOptions{}.most_events;
 };
 

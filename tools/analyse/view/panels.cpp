@@ -59,7 +59,7 @@ std::string legend_json(const Trace& trace, const analysis::Shares& shares) {
                                              : "false");
 }
 
-std::string why_json(const Trace& trace, bool whole) {
+std::string why_json(const Trace& trace, bool whole, const std::string& limit) {
   try {
     if (!whole) throw Error(Verdict::usage, "Not known: only some of the ranks were recorded.");
     const auto stop = analysis::stop_of(trace);
@@ -74,10 +74,12 @@ std::string why_json(const Trace& trace, bool whole) {
       return fmt::format("[{},{},{},{}]", text(p.name), p.transfer, ns(p.seconds), p.visits);
     });
     return fmt::format(R"("why":{{"sentence":{},"steps":{},"seconds":{},"gains":{},"path":{}}})",
-                       text(stop ? fmt::format("Until it stopped, {}", why.sentence) : why.sentence), why.steps,
-                       ns(why.seconds), gains, path);
+                       text(!limit.empty() ? limit
+                            : stop         ? fmt::format("Until it stopped, {}", why.sentence)
+                                           : why.sentence),
+                       why.steps, ns(why.seconds), gains, path);
   } catch (const Error& error) {
-    return fmt::format(R"("why":{{"sentence":"","none":{}}})", text(error.what()));
+    return fmt::format(R"("why":{{"sentence":"","none":{}}})", text(limit.empty() ? error.what() : limit));
   }
 }
 

@@ -14,8 +14,9 @@ namespace lockstep::view {
 std::string share_json(const analysis::TimeShare& share);
 /// "legend": seconds by rank and of all; "ledger": the same of the ledgers, and whether they agree.
 std::string legend_json(const Trace& trace, const analysis::Shares& shares);
-/// "why": what ./lab why says, or why it cannot. `whole`: all ranks' events were recorded.
-std::string why_json(const Trace& trace, bool whole);
+/// "why": what ./lab why says, or why it cannot. `whole`: all ranks' events were recorded;
+/// `limit`: as in SceneOptions.
+std::string why_json(const Trace& trace, bool whole, const std::string& limit);
 /// "links": messages and bytes from rank to rank, the most first.
 std::string traffic_json(const Trace& trace, const std::vector<analysis::Flight>& flights);
 /// "memory": live bytes of each category over time.

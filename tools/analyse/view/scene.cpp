@@ -98,8 +98,8 @@ class Scene {
         share_json(analysis::share_of_steps(whole_, steps_, shares_)), ranks_in_run(), drawn_.size(), recorded_.size(),
         text(trace_.verdict), text(trace_.message), text(stop_words()), lanes_json(), drawn, moving, tables_json(),
         rough, text(why_no_path_), sources_json(places(), {options_.source, trace_.code}), legend_json(whole_, shares_),
-        why_json(whole_, ranks_in_run() == recorded_.size()), traffic_json(trace_, flights_), memory_json(trace_),
-        picture_json(trace_, flights_, labels_));
+        why_json(whole_, ranks_in_run() == recorded_.size(), options_.limit), traffic_json(trace_, flights_),
+        memory_json(trace_), picture_json(trace_, flights_, labels_));
   }
 
  private:

@@ -10,6 +10,7 @@ namespace lockstep::view {
 
 struct SceneOptions {
   std::string title;
+  std::string limit;   // a sentence: what limits the run, where ./lab why finds it in another way; "": as in any trace
   std::string source;  // root of the source tree; "": no code is shown
   // Beyond either the first ranks alone are drawn event by event; sums are of all.
   std::size_t most_events = 150'000;
