@@ -40,4 +40,18 @@ inline std::vector<Interval> common(const std::vector<Interval>& a, const std::v
   return both;
 }
 
+/// Returns the part of `a` outside `b`. Each argument is sorted and without overlaps.
+inline std::vector<Interval> outside(const std::vector<Interval>& a, const std::vector<Interval>& b) {
+  std::vector<Interval> rest;
+  for (Interval i : a) {
+    for (const Interval& cut : b) {
+      if (cut.end <= i.begin || cut.begin >= i.end) continue;
+      if (cut.begin > i.begin) rest.push_back({i.begin, cut.begin});
+      i.begin = std::max(i.begin, cut.end);
+    }
+    if (i.begin < i.end) rest.push_back(i);
+  }
+  return rest;
+}
+
 }  // namespace lockstep::analysis

@@ -74,6 +74,7 @@ namespace {
 
 struct OfRank {
   std::vector<Interval> going_on;  // messages, and arithmetic on other queues
+  std::vector<Interval> pending;   // of a profiler's trace: a collective has begun here, and another rank is late
   std::vector<int> waits;          // events of main
   TimeShare share;
 };
@@ -88,6 +89,9 @@ std::map<int, OfRank> by_rank(const Trace& trace, const std::vector<Flight>& fli
     seconds = std::max(seconds, e.end);
     if (e.kind == EventOf::compute && e.queue == 0) mine.share.computing += e.end - e.begin;
     if (e.kind == EventOf::compute && e.queue != 0) mine.going_on.push_back({e.begin, e.end});
+    if (e.kind == EventOf::transfer && trace.backend == "pytorch" && e.messages.size() > 0 &&
+        e.name.ends_with(": ranks arrive"))
+      mine.pending.push_back({e.begin, e.end});
     if (e.kind == EventOf::wait && e.queue == 0) mine.waits.push_back(static_cast<int>(i));
   }
   for (const Flight& f : flights)
@@ -122,7 +126,7 @@ Shares shares_of(const Trace& trace, const std::vector<Flight>& flights) {
   Shares shares;
   for (auto& [rank, mine] : by_rank(trace, flights, shares.seconds)) {
     std::erase_if(mine.going_on, [](const Interval& i) { return i.end <= i.begin; });
-    const std::vector<Interval> going_on = joined(std::move(mine.going_on));
+    const std::vector<Interval> going_on = outside(joined(std::move(mine.going_on)), joined(std::move(mine.pending)));
     TimeShare& share = mine.share;
     std::sort(mine.waits.begin(), mine.waits.end(), [&](int a, int b) {
       return trace.events[static_cast<std::size_t>(a)].begin < trace.events[static_cast<std::size_t>(b)].begin;

@@ -227,6 +227,20 @@ TEST(PyTorch, TheTimelineHasTheSameTimes) {
   }
 }
 
+// Two groups: one moves while rank 1 is late at the other.
+TEST(PyTorch, WaitingWinsOverMovingInBothPictures) {
+  Kineto zero(0), one(1);
+  zero.step(1, 0, 1000).kernel(0, 100).nccl("AllReduce", 256, 100, 600, "a").nccl("AllReduce", 512, 100, 900, "b");
+  one.step(1, 0, 1000).kernel(0, 100).nccl("AllReduce", 256, 100, 600, "a").kernel(100, 800);
+  one.nccl("AllReduce", 512, 800, 900, "b");
+  const Matched matched = match({zero.read(), one.read()});
+  const auto run = analyse(matched);
+  EXPECT_NEAR(run.ranks[0].waiting, 700 * kMicro, 1e-8);
+  const analysis::Shares shares = analysis::shares_of(timeline(matched).trace);
+  EXPECT_NEAR(shares.ranks[0].bubble, run.ranks[0].waiting, 1e-8);
+  EXPECT_NEAR(shares.ranks[0].exposed, run.ranks[0].moving, 1e-8);
+}
+
 TEST(PyTorch, ThePageSaysWhatWhySays) {
   const Matched matched = late_rank();
   const std::string said = analyse(matched).sentence;

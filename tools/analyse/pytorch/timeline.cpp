@@ -177,7 +177,7 @@ class Maker {
     region.first = first, region.last = position += 4;
     region.bytes = static_cast<std::uint64_t>(c.bytes);
     event(std::move(region));
-    TraceEvent arrive = at_all(Kind::transfer, c.name + ": ranks arrive", arrived, arrived);
+    TraceEvent arrive = at_all(Kind::transfer, c.name + ": ranks arrive", c.when.begin, arrived);
     arrive.first = first, arrive.last = first + 1;
     TraceEvent move = at_all(Kind::transfer, c.name + ": " + size_of(c), arrived, c.when.end);
     move.first = first + 2, move.last = first + 3;
