@@ -25,6 +25,7 @@ memory() { # of the fullest rank, in bytes
   [ -n "$total" ] || total="$(field parameter_bytes_peak) + $(field gradient_bytes_peak) + $(field optimizer_bytes_peak) + $(field activation_bytes_peak)"
   calculate %.0f "$total"
 }
+memory_of_gpu() { sed -n 's/^  "memory_bytes": \([0-9.e]*\).*/\1/p' "$source/bench/machines/$1.json"; } # not its host's
 sent() { # by a rank in a step, in bytes
   inside=$(field bytes_sent_inside_nodes)
   [ -n "$inside" ] || { field bytes_sent_per_step; return; }
@@ -116,7 +117,7 @@ holds 'and is faster than one unit' "$(wrap block 2) > $(wrap model 2)"
 
 echo '-- the largest GPU has 80 GB?'
 for machine in dgx-a100 dgx-h200 dgx-b200; do
-  bytes=$(sed -n 's/.*"memory_bytes": \([0-9.e]*\).*/\1/p' "$source/bench/machines/$machine.json" | head -n 1)
+  bytes=$(memory_of_gpu "$machine")
   echo "  measured: $machine: $(calculate '%.0f GB' "$bytes / 1e9")"
   echo "$machine $bytes" >> "$folder/gpus"
 done
@@ -146,7 +147,7 @@ fits() { # MACHINE MODEL OPTIONS
   machine=$1 model=$2
   shift 2
   play --machine "$machine" --model "$model" "$@"
-  room=$(sed -n 's/.*"memory_bytes": \([0-9.e]*\).*/\1/p' "$source/bench/machines/$machine.json")
+  room=$(memory_of_gpu "$machine")
   echo "  measured: $model $* on $machine: $(calculate '%.1f of %.0f GB' "$(memory) / 1e9, $room / 1e9")" >&2
   calculate %d "($(memory) <= $room)"
 }
