@@ -8,7 +8,8 @@ What is skipped has been checked once, and `.ci/run long` skips nothing.
     python3 .ci/changed.py handouts     handouts, and other pages with outputs, that changed or have such an exercise
     python3 .ci/changed.py gpu          nothing, or `all` where something changed that is compiled for GPUs
 
-Prints `all` where everything counts: the commit is not known here, or what all of them share has changed.
+Prints `all` where everything counts: the commit is not known here, or what all of them share has changed. Where that is
+only the runtime, whose own tests run each time, every fourth exercise and page is run besides, others with each commit.
 """
 
 import json
@@ -32,6 +33,24 @@ SHARED = {  # a change here concerns everything
         r"|\.ci/(gpu|kernels))"
     ),
 }
+
+
+RUNTIME = re.compile(r"common/(?!testing/)|\.ci/outputs\.py")
+TURNS = 4
+
+
+def in_turn(everything, turn):
+    """A share of all that the runtime may have changed: in TURNS turns each comes once."""
+    return everything[turn % TURNS :: TURNS]
+
+
+def of_runtime(what, changed, known, edges, course):
+    """Exercises or handouts with a changed file outside of the runtime, and this commit's share of the others."""
+    listed = exercises_of if what == "exercises" else handouts_of
+    own = set(listed(with_includers({path for path in changed if not RUNTIME.match(path)}, edges) & known, course))
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    everything = list(listed(known | {str(page) for page in OTHER_PAGES}, course))
+    return [each for each in everything if each in own | set(in_turn(everything, int(commit[:8], 16)))]
 
 
 def changed_files(base):
@@ -86,7 +105,9 @@ def landed():
 def main():
     what = sys.argv[1]
     changed = changed_files(landed()[what])
-    if changed is None or any(SHARED[what].match(path) for path in changed):
+    shared = [path for path in changed or () if SHARED[what].match(path)]
+    only_runtime = what in ("exercises", "handouts") and all(RUNTIME.match(path) for path in shared)
+    if changed is None or (shared and not only_runtime):
         print("all")
         return
     if what == "gpu":
@@ -99,7 +120,10 @@ def main():
         found = with_includers(changed, edges) & known
         with open("labs/course.json", encoding="utf-8") as file:
             course = json.load(file)
-        print("\n".join((exercises_of if what == "exercises" else handouts_of)(found, course)))
+        if shared:
+            print("\n".join(of_runtime(what, changed, known, edges, course)))
+        else:
+            print("\n".join((exercises_of if what == "exercises" else handouts_of)(found, course)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 import unittest
 
-from changed import SHARED, exercises_of, read_again, with_includers
+from changed import RUNTIME, SHARED, TURNS, exercises_of, in_turn, read_again, with_includers
 
 EDGES = [
     ("a/one.cpp", "a/one.hpp"),
@@ -35,6 +35,15 @@ class Changed(unittest.TestCase):
         }
         for path in "solutions/w/ring.cpp", "labs/w/ring_test.cpp", "tools/mutants/w/ring.json":
             self.assertEqual(list(exercises_of({path}, course)), ["1.1"])
+
+    def test_each_comes_in_its_turn(self):
+        everything = [str(n) for n in range(49)]
+        self.assertEqual(sorted(sum((in_turn(everything, turn) for turn in range(TURNS)), [])), sorted(everything))
+
+    def test_what_judges_is_not_the_runtime(self):
+        self.assertTrue(RUNTIME.match("common/devices/cpu/gelu.cpp"))
+        for path in "common/testing/cases.cpp", "cmake/LockstepMine.cmake", "tools/mutants/mutants.cpp":
+            self.assertFalse(RUNTIME.match(path), path)
 
     def test_what_only_gpus_need_changes_no_exercise(self):
         for path in "common/devices/cuda/gemm.cpp", "common/testing/fakes/cuda/gemm.cpp", "common/runtime/tests/a.cpp":
