@@ -89,7 +89,7 @@ std::map<int, OfRank> by_rank(const Trace& trace, const std::vector<Flight>& fli
     seconds = std::max(seconds, e.end);
     if (e.kind == EventOf::compute && e.queue == 0) mine.share.computing += e.end - e.begin;
     if (e.kind == EventOf::compute && e.queue != 0) mine.going_on.push_back({e.begin, e.end});
-    if (e.kind == EventOf::transfer && trace.backend == "pytorch" && e.messages.size() > 0 &&
+    if (e.kind == EventOf::transfer && trace.backend == "pytorch" && !e.messages.empty() &&
         e.name.ends_with(": ranks arrive"))
       mine.pending.push_back({e.begin, e.end});
     if (e.kind == EventOf::wait && e.queue == 0) mine.waits.push_back(static_cast<int>(i));
