@@ -214,33 +214,19 @@ __device__ inline void load_scales(float (&values)[kPack], const float* scales, 
   }
 }
 
-/// As in random.cu, a thread takes eight consecutive counters, and so four packs 64 elements apart.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     quantise_kernel(std::int8_t* q, const float* scales, const T* x, Index n, Index block, std::uint64_t key,
                     std::uint64_t first, Index groups) {
-  constexpr int kGroups = static_cast<int>(kPhiloxLanes) / kPack;
-  const Index step = static_cast<Index>(gridDim.x) * kThreads;
-  for (Index g = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x; g < groups; g += step) {
-    const std::uint64_t drawn = first / kPhiloxBlock + static_cast<std::uint64_t>(g / kGroups);
-    const std::uint64_t lane = static_cast<std::uint64_t>(g % kGroups) * kPack;
-    PhiloxWords words[kPack];
+  for_drawn_packs(n, key, first, groups, [&](Index i, const std::uint32_t (&bits)[kPack]) {
+    const Pack<T> pack = load(x, i, n);
+    float of_block[kPack];
+    load_scales(of_block, scales, i, n, block);
+    Bytes bytes;
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) words[j] = philox(drawn * kPhiloxLanes + lane + j, key);
-    const Index begin = static_cast<Index>(drawn * kPhiloxBlock + lane - first);  // may be before x
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const Index i = begin + w * static_cast<Index>(kPhiloxLanes);
-      if (i + kPack <= 0 || i >= n) continue;
-      const Pack<T> pack = load(x, i, n);
-      float of_block[kPack];
-      load_scales(of_block, scales, i, n, block);
-      Bytes bytes;
-#pragma unroll
-      for (int j = 0; j < kPack; ++j) bytes.at[j] = rounded(widen(pack.at[j]), of_block[j], unit(words[j].word[w]));
-      store_bytes(q, i, n, bytes);
-    }
-  }
+    for (int j = 0; j < kPack; ++j) bytes.at[j] = rounded(widen(pack.at[j]), of_block[j], unit(bits[j]));
+    store_bytes(q, i, n, bytes);
+  });
 }
 
 template <class T>

@@ -62,26 +62,13 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads) dropout_kernel(T* y, const T* x, Index n, float p, float factor,
                                                            std::uint64_t key, std::uint64_t first, Index groups) {
-  constexpr int kGroups = static_cast<int>(kPhiloxLanes) / kPack;  // per block
-  const Index step = static_cast<Index>(gridDim.x) * kThreads;
-  for (Index g = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x; g < groups; g += step) {
-    const std::uint64_t block = first / kPhiloxBlock + static_cast<std::uint64_t>(g / kGroups);
-    const std::uint64_t lane = static_cast<std::uint64_t>(g % kGroups) * kPack;
-    PhiloxWords words[kPack];
+  for_drawn_packs(n, key, first, groups, [&](Index i, const std::uint32_t (&bits)[kPack]) {
+    const Pack<T> pack = load(x, i, n);
+    float values[kPack];
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) words[j] = philox(block * kPhiloxLanes + lane + j, key);
-    const Index begin = static_cast<Index>(block * kPhiloxBlock + lane - first);  // may be before the slice
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const Index i = begin + w * static_cast<Index>(kPhiloxLanes);
-      if (i + kPack <= 0 || i >= n) continue;
-      const Pack<T> pack = load(x, i, n);
-      float values[kPack];
-#pragma unroll
-      for (int j = 0; j < kPack; ++j) values[j] = unit(words[j].word[w]) < p ? 0.0f : widen(pack.at[j]) * factor;
-      store_floats(y, i, n, values);
-    }
-  }
+    for (int j = 0; j < kPack; ++j) values[j] = unit(bits[j]) < p ? 0.0f : widen(pack.at[j]) * factor;
+    store_floats(y, i, n, values);
+  });
 }
 
 /// Groups of eight counters whose blocks hold n elements from `first` on.
