@@ -44,13 +44,11 @@ def in_turn(everything, turn):
     return everything[turn % TURNS :: TURNS]
 
 
-def of_runtime(what, changed, known, edges, course):
-    """Exercises or handouts with a changed file outside of the runtime, and this commit's share of the others."""
-    listed = exercises_of if what == "exercises" else handouts_of
-    own = set(listed(with_includers({path for path in changed if not RUNTIME.match(path)}, edges) & known, course))
+def with_turn(own, everything):
+    """What changed by itself, and this commit's share of everything, in the order of everything."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
-    everything = list(listed(known | {str(page) for page in OTHER_PAGES}, course))
-    return [each for each in everything if each in own | set(in_turn(everything, int(commit[:8], 16)))]
+    chosen = {*own, *in_turn(everything, int(commit[:8], 16))}
+    return [each for each in everything if each in chosen]
 
 
 def changed_files(base):
@@ -117,13 +115,15 @@ def main():
     if what == "files":
         print("\n".join(sorted(read_again(changed & known, edges))))
     else:
-        found = with_includers(changed, edges) & known
         with open("labs/course.json", encoding="utf-8") as file:
             course = json.load(file)
+        listed = exercises_of if what == "exercises" else handouts_of
         if shared:
-            print("\n".join(of_runtime(what, changed, known, edges, course)))
-        else:
-            print("\n".join((exercises_of if what == "exercises" else handouts_of)(found, course)))
+            changed = {path for path in changed if not RUNTIME.match(path)}
+        chosen = list(listed(with_includers(changed, edges) & known, course))
+        if shared:
+            chosen = with_turn(chosen, list(listed(known, course)))
+        print("\n".join(chosen))
 
 
 if __name__ == "__main__":

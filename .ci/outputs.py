@@ -5,8 +5,8 @@ it.
   python3 .ci/outputs.py --write FILE…   replaces the blocks that differ, which leaves them to be shortened by hand
 
 The answers in labs/ are replaced meanwhile, and put back: as many exercises at once as there are cores, and never one
-together with another that it needs. A block of output follows a comment that says whose answer
-to the command's exercise is run:
+together with another that it needs. A block of output follows a comment that says whose answer to the command's
+exercise is run:
 
   <!-- output, todo: ./lab check 21.2 -->                        the skeleton; `reference`, or a mistake's name,
   likewise

@@ -16,6 +16,7 @@ made_up() { # made_up FILE 'shell text'
 echo 0 > "$folder/clock"
 made_up bin/date "exec 9>> $folder/clock.lock; flock 9; read -r now < $folder/clock; echo \$((now + 5)) > $folder/clock.new; mv $folder/clock.new $folder/clock; echo \$now"
 made_up bin/sleep 'exec /bin/sleep 0.01'
+made_up bin/nproc 'echo 1' # so that steps run one after the other
 made_up bin/cmake 'printf "[1/4] one\n[2/4] two\n[3/4] three\n[4/4] four\n"'
 made_up bin/python "echo \"\$*\" >> $folder/ran; case \$* in *page.py*) touch \$3/index.html; echo a remark >&2 ;; esac"
 echo 'python='"$folder/bin/python"' plain=$python' > "$folder/bench/plots/find_python.sh"
@@ -30,9 +31,9 @@ done
 exit 1"
 made_up build/default/programs/quick "echo \"\$*\" >> $folder/ran; [ \"\$1\" != fails ]"
 cat > "$folder/bench/report/week21.sh" <<'W'
-step slow:60 "a slow one" alone "$programs/slow"
+step slow:60 "a slow one" "$programs/slow"
 step size_1 "one size" "$programs/quick" "size $(pick 1,2,4 1)"
-extra more:300 "more of it" alone "$programs/quick" more
+extra more:300 "more of it" "$programs/quick" more
 if has train_mpi; then
   step processes:30 "of processes" "$programs/quick" processes
 else
@@ -62,13 +63,11 @@ ran() { # ran WHAT…: these, in this order, and no others; then the figures and
   [ "$(grep -c 'figures.py\|page.py' "$folder/ran")" -eq 2 ] || fail "it should draw and write the page"
 }
 
-ran_in_any_order() { sort "$folder/ran" -o "$folder/ran"; ran "$@"; }
-
 minutes() { sed -n 's/.*a slow one, about \([0-9]*\) min left$/\1/p' "$folder/said" | head -n 1; }
 
 # The default: four steps of a week and another, then figures and page. The slow one is told of while it runs.
 report 0
-ran_in_any_order other processes 'size 1' slow
+ran slow 'size 1' processes other
 says "^building the report's programs \[[24]/4\]"
 says '^\[1/6\] a slow one, about [2-9] min left$'
 short=$(minutes)
@@ -79,7 +78,7 @@ says '^a remark$'
 
 # --full: all of it, and that takes longer; the page is told.
 report 0 --full
-ran_in_any_order more other processes 'size 1,2,4' slow
+ran slow 'size 1,2,4' more processes other
 says '^\[1/7\] a slow one, about '
 [ "$(minutes)" -ge $((short + 5)) ] || fail 'five more minutes should be left than in the default'
 grep -q 'page.py.*--full' "$folder/ran" || fail 'the page should know that it is the long one'
@@ -94,7 +93,7 @@ says '^\[1/4\] a slow one, about [0-9]* [a-z]* left$'
 # A step that fails is named, costs itself alone, and the end is not good.
 echo 'step other "of another week" "$programs/quick" fails; step last "the last" "$programs/quick" last' > "$folder/bench/report/week22.sh"
 report 1 --week 22
-ran_in_any_order fails last
+ran fails last
 says 'of another week failed'
 says '1 step failed; its log is in out/data'
 [ -s "$folder/out/data/other.failed" ] || fail 'the page should learn of it'
