@@ -43,11 +43,12 @@ inline std::vector<Interval> common(const std::vector<Interval>& a, const std::v
 /// Returns the part of `a` outside `b`. Each argument is sorted and without overlaps.
 inline std::vector<Interval> outside(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   std::vector<Interval> rest;
+  std::size_t next = 0;  // the first of b that may reach into what is left of a
   for (Interval i : a) {
-    for (const Interval& cut : b) {
-      if (cut.end <= i.begin || cut.begin >= i.end) continue;
-      if (cut.begin > i.begin) rest.push_back({i.begin, cut.begin});
-      i.begin = std::max(i.begin, cut.end);
+    while (next < b.size() && b[next].end <= i.begin) ++next;
+    for (std::size_t k = next; k < b.size() && b[k].begin < i.end; ++k) {
+      if (b[k].begin > i.begin) rest.push_back({i.begin, b[k].begin});
+      i.begin = std::max(i.begin, b[k].end);
     }
     if (i.begin < i.end) rest.push_back(i);
   }
