@@ -107,7 +107,6 @@ std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
   return all;
 }
 
-bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
 bool on_processes() { return std::string_view(backend_name()) == "mpi"; }
 
 /// Memory accesses of an algorithm's steps on one GPU, in bytes, all ranks together.

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <string_view>
 
 #include "bench/programs/calibrate_probes.hpp"
 #include "bench/support/bench.hpp"
@@ -32,7 +31,7 @@ Unmeasured unmeasured(const RunOptions& options) {
             .eager_bytes = options.machine.eager_bytes,
             .eager_source = "of the machine that is simulated"};
   if (!on_gpu()) return unmeasured_of_host(read_host().memory_bytes, options.ranks);
-  const bool shared = std::string_view(backend_name()) == "cuda";
+  const bool shared = shares_memory();
   return {.memory_bytes = gpu_memory_bytes() / (shared ? options.ranks : 1),
           .memory_source = shared ? "read from the driver: the GPU's, shared equally by the ranks"
                                   : "read from the driver: that of one GPU, which each rank has",

@@ -75,7 +75,6 @@ struct CollectiveOptions {
 };
 
 bool on_mpi() { return std::string_view(backend_name()) == "mpi"; }
-bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
 
 bool wanted(const std::string& name, const std::vector<std::string>& names) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
@@ -109,8 +108,7 @@ class Collectives {
   Collectives(Bench& bench, CollectiveOptions options, int ranks) : o_(std::move(options)), ranks_(ranks) {
     if (ranks == 1) throw Error(Verdict::usage, "--ranks 1: at least 2 ranks are needed to send anything");
     const RunOptions run = bench.run_options(ranks);
-    if (bench.has_machine() && run.machine.measured.exchanges.empty())
-      machine_ = std::make_shared<const Machine>(run.machine);
+    machine_ = bench.machine_of_links(run);
     yardstick_ = on_mpi() && !run.emulate;
     if (!shares_memory()) prices_ = {bench.prices(ranks), machine_};
   }

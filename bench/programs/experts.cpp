@@ -197,12 +197,10 @@ void add_rows(Bench& bench, const Rows& rows, const std::string& skew) {
                format_bytes(is.most_sent));
   Contender contender{.name = "there_and_back",
                       .prepare = [=](Rank me, Purpose purpose) { return prepare_rows(me, purpose, rows); }};
-  if (std::string_view(backend_name()) != "cuda") {  // ranks of one process share its memory
-    std::shared_ptr<const Machine> machine;
-    if (bench.has_machine() && options.machine.measured.exchanges.empty())
-      machine = std::make_shared<const Machine>(options.machine);
-    contender.predict = [=](const LinkPrices& links) { return travel_seconds({links, machine}, rows); };
-  }
+  if (!shares_memory())
+    contender.predict = [rows, machine = bench.machine_of_links(options)](const LinkPrices& links) {
+      return travel_seconds({links, machine}, rows);
+    };
   bench.add(fmt::format("skew {}/{} ranks", skew, ranks), options, {contender},
             [=](const std::vector<Measurement>&, std::size_t, Row& row) {
               row.set("experts", rows.experts).set("top_k", rows.k).set("tokens", rows.tokens);

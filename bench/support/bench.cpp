@@ -225,6 +225,11 @@ std::vector<RunOptions> Bench::every_machine(int ranks) const {
   return all;
 }
 
+std::shared_ptr<const Machine> Bench::machine_of_links(const RunOptions& options) const {
+  const bool has_levels = has_machine_ && options.machine.measured.exchanges.empty();
+  return has_levels ? std::make_shared<const Machine>(options.machine) : nullptr;
+}
+
 LinkPrices Bench::prices(const RunOptions& options) {
   const int ranks = options.ranks;
   if (has_machine_) {
@@ -408,6 +413,8 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
 }
 
 }  // namespace
+
+bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
 
 int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
                const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body) {

@@ -52,6 +52,8 @@ class Bench {
   std::vector<RunOptions> every_machine(int ranks) const;
   /// True if there is a machine to predict with.
   bool has_machine() const { return has_machine_; }
+  /// The machine whose levels and ports predict a run with these options; null if α and β are measured, or in tables.
+  std::shared_ptr<const Machine> machine_of_links(const RunOptions& options) const;
   /// α, β, γ and launch to predict with: the machine's between `ranks` neighbours. Without a machine, measured once on
   /// this computer by ping-pong, copy and addition, never by the predicted operations.
   LinkPrices prices(int ranks) { return prices(run_options(ranks)); }
@@ -107,6 +109,9 @@ class Bench {
   std::vector<Row> rows_;
   std::vector<Row> reported_;
 };
+
+/// True if ranks are threads that share one GPU's memory, of which α and β predict nothing.
+bool shares_memory();
 
 /// Starts the session, reads the command line, calls `body`, and turns errors into one sentence and an exit code: 0
 /// success, 1 a run failed, 2 bad input, 77 no GPU. `declare` adds the program's own options.
