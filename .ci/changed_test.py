@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""changed.py: no file that changed escapes clang-tidy, and no exercise whose verdicts may have."""
+"""changed.py: no file that changed escapes clang-tidy, and no exercise whose verdicts may have. outputs.py: whose
+answer a command is run with."""
 
+import json
+import pathlib
 import unittest
 
 from changed import RUNTIME, SHARED, TURNS, exercises_of, in_turn, read_again, with_includers
+from outputs import all_pages, exercise_of, pairs_of
 
 EDGES = [
     ("a/one.cpp", "a/one.hpp"),
@@ -39,6 +43,14 @@ class Changed(unittest.TestCase):
     def test_each_comes_in_its_turn(self):
         everything = [str(n) for n in range(49)]
         self.assertEqual(sorted(sum((in_turn(everything, turn) for turn in range(TURNS)), [])), sorted(everything))
+
+    def test_every_output_is_of_an_exercise(self):
+        course = json.loads(pathlib.Path("labs/course.json").read_text())
+        known = {exercise["id"] for week in course["weeks"] for exercise in week["exercises"]}
+        commands = [command for page in all_pages() for command, _ in pairs_of(page)]
+        self.assertGreater(len(commands), 300)
+        self.assertLessEqual(set(map(exercise_of, commands)), known)
+        self.assertEqual(exercise_of("./lab check 21.2a --ranks 24 --trace"), "21.2")
 
     def test_what_judges_is_not_the_runtime(self):
         self.assertTrue(RUNTIME.match("common/devices/cpu/gelu.cpp"))

@@ -49,7 +49,12 @@ def pairs_of(path):
 
 
 def exercise_of(command):
-    return re.search(r"\b2\d\.\d+\b", command)[0]
+    """`./lab check 21.2a --ranks 4` is of exercise 21.2, whose part a it runs."""
+    return re.search(r"\b2\d\.\d+", command)[0]
+
+
+def all_pages():
+    return [*sorted(pathlib.Path("labs").glob("week*/*.md")), *OTHER_PAGES]
 
 
 class Exercises:
@@ -191,9 +196,9 @@ def main():
     line.add_argument("--write", action="store_true")
     options = line.parse_args()
     exercises, count, faults = Exercises(), 0, []
-    pages = [*sorted(pathlib.Path("labs").glob("week*/*.md")), *OTHER_PAGES]
-    exercises.take(pair for path in options.files or pages for pair in pairs_of(path))
-    for path in options.files or pages:
+    pages = options.files or all_pages()
+    exercises.take(pair for path in pages for pair in pairs_of(path))
+    for path in pages:
         found, wrong = check(path, exercises, options.write)
         count, faults = count + found, faults + wrong
     print("\n".join(faults), end="\n" if faults else "")
