@@ -61,9 +61,12 @@ class Pricer {
     }
     recorded_ = graph.recorded / graph.steps;
     steps_ = graph.steps;
+    first_step_ = graph.first_step;
     return analysis::replay(graph).seconds / graph.steps;
   }
   double recorded() const { return recorded_; }
+  int steps() const { return steps_; }
+  int first_step() const { return first_step_; }
 
   std::vector<Repriced> collectives() const {
     std::vector<Repriced> all;
@@ -108,7 +111,7 @@ class Pricer {
   std::map<const Collective*, Met> met_;
   std::map<std::tuple<std::string, double, int>, Times> kinds_;
   double recorded_ = 0;
-  int steps_ = 1;
+  int steps_ = 1, first_step_ = 0;
 };
 
 }  // namespace
@@ -121,6 +124,8 @@ Elsewhere elsewhere(const Matched& matched, const Machine& machine, const There&
   Pricer pricer(matched, machine, there);
   result.replayed = pricer.step(Needed::late, false);
   result.recorded = pricer.recorded();
+  result.first_step = pricer.first_step();
+  result.steps_in_run = pricer.first_step() + pricer.steps();
   result.at_most = pricer.step(Needed::at_once, true);
   result.seconds = pricer.step(Needed::late, true);
   There endless = there;
@@ -143,8 +148,9 @@ std::string format(const Elsewhere& e) {
                     c.ranks, c.each_step, format_seconds(c.here), format_seconds(c.there));
     unknown = unknown || (c.bytes == 0 && c.name != "barrier");
   }
-  std::string text = fmt::format("On {} with {}, a step would take {} instead of {}.", e.machine,
+  std::string text = fmt::format("On {} with {}, a step would take {} instead of {}", e.machine,
                                  counted(e.ranks, "rank"), format_seconds(e.seconds), format_seconds(e.recorded));
+  text += e.first_step > 0 ? fmt::format(" (the mean without the first of {} steps).", e.steps_in_run) : ".";
   if (e.at_most > (1 + kNoticed) * e.seconds)
     text += fmt::format(" It would take {} if each operation needs the collectives that ended before it.",
                         format_seconds(e.at_most));
@@ -158,9 +164,11 @@ std::string format(const Elsewhere& e) {
     text +=
         " A CPU's trace does not tell how fast a GPU is: for the model on GPUs, ask ./lab plan (docs/use/pytorch.md).";
   if (unknown) text += " The trace does not say how large some collectives are: they take as long as here.";
-  if (std::abs(e.replayed / e.recorded - 1) > kNoticed)
-    text +=
-        fmt::format(" The same replay without a change gives {}, so it errs by that much.", format_seconds(e.replayed));
+  const double error = std::abs(e.replayed - e.recorded);
+  if (error > kNoticed * e.recorded || error > std::abs(e.seconds - e.recorded))
+    text += fmt::format(" The same replay without a change gives {}, so it errs by {}{}.", format_seconds(e.replayed),
+                        format_seconds(error),
+                        error > std::abs(e.seconds - e.recorded) ? ", more than the machines differ" : "");
   return out + fmt::format("\n{}\n", fmt::join(wrapped(text, 80), "\n"));
 }
 

@@ -27,14 +27,15 @@ struct Repriced {
 struct Elsewhere {
   std::string machine;
   There given;
-  int ranks = 0;                      // of the run, there
-  int not_given = 0;                  // ranks of the recorded run without a file
-  double recorded = 0, replayed = 0;  // seconds of a step here; replayed without a change
-  double seconds = 0;                 // of a step there
-  double floor = 0;                   // at any speed: the host's time and the collectives
-  bool other_device = false;          // the trace is a CPU's, the machine has GPUs
-  double at_most = 0;                 // if what a rank computes needs all collectives that ended before it
-  std::vector<Repriced> collectives;  // the longest there first
+  int ranks = 0;                         // of the run, there
+  int not_given = 0;                     // ranks of the recorded run without a file
+  int first_step = 0, steps_in_run = 1;  // replayed from the first one (counted from 0) to the last
+  double recorded = 0, replayed = 0;     // seconds of one of these here; replayed without a change
+  double seconds = 0;                    // of a step there
+  double floor = 0;                      // at any speed: the host's time and the collectives
+  bool other_device = false;             // the trace is a CPU's, the machine has GPUs
+  double at_most = 0;                    // if what a rank computes needs all collectives that ended before it
+  std::vector<Repriced> collectives;     // the longest there first
 };
 
 /// Throws Error(usage) if the machine has fewer ranks.

@@ -28,6 +28,9 @@ class Kineto {
   Kineto& step(int number, double begin, double end) {
     return add("user_annotation", fmt::format("ProfilerStep#{}", number), begin, end, "{}");
   }
+  Kineto& part(const std::string& name, double begin, double end) {
+    return add("user_annotation", name, begin, end, "{}");
+  }
   Kineto& kernel(double begin, double end) { return add("kernel", "sm80_gemm", begin, end, R"({"stream": 7})"); }
   Kineto& nccl(const std::string& name, int elements, double begin, double end, const std::string& group = "0") {
     return add("kernel", "ncclDevKernel_" + name + "_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", begin, end,
@@ -120,6 +123,33 @@ TEST(PyTorch, EachLimitIsNamed) {
   EXPECT_EQ(limit(960, 20, 1000), "computing");
   EXPECT_EQ(limit(500, 450, 1000), "communication");
   EXPECT_EQ(limit(300, 200, 1000), "idle");
+}
+
+TEST(PyTorch, IdleTimeHasTheNameOfThePartItIsIn) {
+  const auto late_by = [](const auto& mark) {
+    Kineto zero(0), one(1);
+    zero.step(1, 0, 1000).kernel(0, 100).nccl("AllReduce", 1 << 20, 100, 900).kernel(900, 1000);
+    one.step(1, 0, 1000).kernel(0, 100).nccl("AllReduce", 1 << 20, 800, 900).kernel(900, 1000);
+    mark(one);
+    return analyse(match({zero.read(), one.read()}));
+  };
+  const auto named = late_by([](Kineto& one) {
+    one.part("epoch", 0, 1000).part("decode", 120, 720).part("augment", 120, 150).part("nccl:all_reduce", 120, 710);
+  });
+  EXPECT_EQ(named.ranks[1].part, "decode") << "the smallest that holds half of it";
+  EXPECT_NEAR(named.ranks[1].in_part, 600 * kMicro, 1e-8);
+  EXPECT_EQ(named.ranks[0].part, "");
+  EXPECT_NE(named.sentence.find("look at 'decode', in which it is idle for 600 µs of a step"), std::string::npos)
+      << named.sentence;
+  const auto unnamed = late_by([](Kineto& one) { one.part("decode", 300, 600); });
+  EXPECT_EQ(unnamed.ranks[1].part, "") << "less than half";
+  EXPECT_NE(unnamed.sentence.find("look at its data loading and its host"), std::string::npos) << unnamed.sentence;
+  // All ranks idle: where the one is that idles most.
+  const auto host = analyse(match({Kineto(0).step(1, 0, 1000).kernel(0, 100).part("item", 200, 900).read(),
+                                   Kineto(1).step(1, 0, 1000).kernel(0, 200).read()}));
+  EXPECT_EQ(host.limit, "idle");
+  EXPECT_NE(host.sentence.find("Look at rank 0's 'item', in which it is idle for 700 µs"), std::string::npos)
+      << host.sentence;
 }
 
 TEST(PyTorch, CollectivesThatDoNotMatchAreNamed) {
@@ -288,6 +318,26 @@ TEST(PyTorch, AStepElsewhereHasThatMachinesCollectives) {
   EXPECT_NEAR(more.floor, eight, 1e-8);
   EXPECT_NE(text.find("At any --speed"), text.npos) << text;
   EXPECT_EQ(text.find("./lab plan"), text.npos) << "it is a GPU's trace";
+}
+
+TEST(PyTorch, TheStepsThatAreReplayedAreNamed) {
+  // Three steps, the first of which is slower; between them the host idles, as it does in the replay.
+  std::vector<RankTrace> traces;
+  for (int rank : {0, 1}) {
+    Kineto one(rank);
+    for (int step = 0; step < 3; ++step) {
+      const double begin = step == 0 ? 0 : 1000 + 800 * (step - 1), end = step == 0 ? 1000 : begin + 800;
+      one.step(step, begin, end).kernel(begin, end - 100).nccl("AllReduce", 1 << 20, end - 100, end);
+    }
+    traces.push_back(one.read());
+  }
+  const Matched matched = match(std::move(traces));
+  Elsewhere there = elsewhere(matched, Machine::uniform(0, 1e-12, 0), {});
+  EXPECT_NEAR(there.recorded, 800 * kMicro, 1e-8);
+  EXPECT_NE(format(there).find("without the first of 3 steps)"), std::string::npos) << format(there);
+  EXPECT_EQ(format(there).find("errs"), std::string::npos) << format(there);
+  there.replayed = there.recorded + 2 * std::abs(there.seconds - there.recorded);
+  EXPECT_NE(format(there).find("more than the machines differ"), std::string::npos) << format(there);
 }
 
 TEST(PyTorch, WhatStaysHiddenOnASlowerNetwork) {

@@ -20,6 +20,7 @@ namespace {
 using analysis::common;
 using analysis::joined;
 using analysis::length;
+using analysis::outside;
 
 class Analysis {
  public:
@@ -78,7 +79,22 @@ class Analysis {
     time.waiting = (length(waiting) - length(common(waiting, computing))) / steps;
     time.moving = length(inside) / steps - time.hidden - time.waiting;
     time.idle = time.step - time.computing - time.moving - time.waiting;
+    name_idle(time, trace, outside(outside(window, computing), inside));
     return time;
+  }
+
+  static void name_idle(RankTime& time, const RankTrace& trace, const std::vector<Interval>& idle) {
+    std::map<std::string, std::vector<Interval>> parts;
+    for (const Operation& part : trace.parts) parts[part.name].push_back(part.when);
+    double shortest = INFINITY;
+    for (auto& [name, spans] : parts) {
+      spans = joined(std::move(spans));
+      const double share = length(common(spans, idle)) / length(idle);
+      if (!(share >= 0.5) || length(spans) >= shortest) continue;  // without idle time it is not a number
+      shortest = length(spans);
+      time.part = name;
+      time.in_part = share * time.idle;
+    }
   }
 
   std::vector<CollectiveTime> collectives() const {
@@ -130,10 +146,22 @@ class Analysis {
                  computing = rank.computing - mean(run, &RankTime::computing, &rank);
     if (std::max(idle, computing) < kNoticed * rank.step) return "";
     if (idle > computing)
-      return fmt::format(" It is idle {} longer than they are: look at its data loading and its host.",
-                         format_seconds(idle));
+      return fmt::format(" It is idle {} longer than they are: look at {}.", format_seconds(idle),
+                         rank.part.empty() ? "its data loading and its host" : where_idle(rank));
     return fmt::format(" It computes {} longer than they do: look at its batch sizes, its {}.",
                        format_seconds(computing), run.gpu ? "GPU's clock" : "cores");
+  }
+
+  static std::string where_idle(const RankTime& rank) {
+    return fmt::format("'{}', in which it is idle for {} of a step", rank.part, format_seconds(rank.in_part));
+  }
+
+  /// Where to look if every rank is idle.
+  static std::string where_idle(const Run& run) {
+    const RankTime& most = *std::max_element(run.ranks.begin(), run.ranks.end(),
+                                             [](const RankTime& a, const RankTime& b) { return a.idle < b.idle; });
+    if (most.part.empty()) return "data loading, Python and synchronisation";
+    return fmt::format("rank {}'s {}", most.rank, where_idle(most));
   }
 
   static void conclude(Run& run) {
@@ -168,10 +196,8 @@ class Analysis {
           fmt::format("Communication limits this run: {} go to collectives with nothing to compute.", share(moving));
     } else {
       run.limit = "idle";
-      run.sentence = fmt::format(
-          "The host limits this run: in {} there is neither {} nor a collective. Look at data "
-          "loading, Python and synchronisation.",
-          share(idle), run.gpu ? "a kernel" : "an operation");
+      run.sentence = fmt::format("The host limits this run: in {} there is neither {} nor a collective. Look at {}.",
+                                 share(idle), run.gpu ? "a kernel" : "an operation", where_idle(run));
     }
     if (run.partial)
       run.sentence += fmt::format(

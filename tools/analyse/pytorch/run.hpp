@@ -22,6 +22,8 @@ struct RankTime {
   double idle = 0;     // neither computing nor in a collective
   double held = 0;     // waiting of all others, where it arrived last
   int last = 0;        // collectives at which it arrived last, by more than kNoticed of a step
+  std::string part;    // the smallest named part of the program in which half of `idle` lies, or more; may be empty
+  double in_part = 0;  // so much of `idle`
 };
 
 /// Collectives of one name, group size and number of bytes.

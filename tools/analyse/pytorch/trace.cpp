@@ -172,6 +172,8 @@ class Reader {
       trace_.steps.push_back(when);
       const int number = parse_number<int>(name.substr(name.find('#') + 1)).value_or(-1);
       if (trace_.steps.size() == 1 || number < trace_.first_step) trace_.first_step = number;
+    } else if (kind == "user_annotation" && !name.starts_with("gloo:") && !name.starts_with("nccl:")) {
+      trace_.parts.push_back({name, when});
     } else if (name.starts_with("gloo:")) {
       gloo_.push_back({.name = collective_name(name), .bytes = recorded_bytes(arguments), .when = when});
       calls_[event.at("tid").dump()].push_back(when);

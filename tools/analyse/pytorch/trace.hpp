@@ -38,6 +38,7 @@ struct RankTrace {
   int first_step = -1;                  // number of the first one that is marked; -1: none is
   std::vector<Interval> steps;          // between calls of profiler.step(); the whole trace if there are none
   std::vector<Operation> operations;    // by begin, without overlaps: of two at a time, what began first
+  std::vector<Operation> parts;         // of the program that have a name: record_function's, and PyTorch's own
   std::vector<Collective> collectives;  // by begin
 };
 
