@@ -9,7 +9,7 @@ What is skipped has been checked once, and `.ci/run long` skips nothing.
     python3 .ci/changed.py gpu          nothing, or `all` where something changed that is compiled for GPUs
 
 Prints `all` where everything counts: the commit is not known here, or what all of them share has changed. Where that is
-only the runtime, whose own tests run each time, every fourth exercise and page is run besides, others with each commit.
+only the runtime, whose own tests run each time, every fourth exercise and page is run besides, by the commit's hash.
 """
 
 import json

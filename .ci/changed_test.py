@@ -51,6 +51,7 @@ class Changed(unittest.TestCase):
         self.assertGreater(len(commands), 300)
         self.assertLessEqual(set(map(exercise_of, commands)), known)
         self.assertEqual(exercise_of("./lab check 21.2a --ranks 24 --trace"), "21.2")
+        self.assertEqual(exercise_of("./lab plan --memory 24.5GB --top 1 # 25.6"), "25.6")
 
     def test_what_judges_is_not_the_runtime(self):
         self.assertTrue(RUNTIME.match("common/devices/cpu/gelu.cpp"))
