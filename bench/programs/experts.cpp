@@ -38,6 +38,7 @@ struct ExpertsOptions {
 struct Rows {
   std::size_t ranks = 1, experts = 1, k = 1, tokens = 1, channels = 1;
   double share = 1;  // of the slots, to expert 0
+  double asked = 0;  // --skew; 0: it is like the others
   DType dtype = DType::bf16;
 
   std::size_t slots() const { return tokens * k; }
@@ -173,17 +174,20 @@ Rows rows_for(const ExpertsOptions& o, int ranks, const std::string& skew) {
   if (static_cast<std::size_t>(o.k) > experts)
     throw Error(Verdict::usage, fmt::format("--top-k {}: there are {}", o.k, counted(experts, "expert")));
   const auto share = parse_number<double>(skew);
-  if (!share || !(*share >= 0 && *share <= 1.0 / o.k))
+  const double most = 1.0 / o.k,
+               least = std::max(0.0, 1 - static_cast<double>(experts - 1) * most);  // the others' most
+  if (!share || (*share != 0 && !(*share >= least - 1e-9 && *share <= most)))
     throw Error(Verdict::usage,
-                fmt::format("--skew {}: must be a share from 0 to 1/k = {:.4g}, because a token chooses an expert at "
-                            "most once",
-                            skew, 1.0 / o.k));
+                fmt::format("--skew {}: must be 0, or a share from {:.4g} to 1/k = {:.4g}, because a token chooses an "
+                            "expert at most once",
+                            skew, least, most));
   return {.ranks = p,
           .experts = experts,
           .k = static_cast<std::size_t>(o.k),
           .tokens = static_cast<std::size_t>(o.tokens),
           .channels = static_cast<std::size_t>(o.channels),
           .share = *share > 0 ? *share : 1 / static_cast<double>(experts),
+          .asked = *share,
           .dtype = parse_storage(o.dtype)};
 }
 
@@ -201,14 +205,15 @@ void add_rows(Bench& bench, const Rows& rows, const std::string& skew) {
     contender.predict = [rows, machine = bench.machine_of_links(options)](const LinkPrices& links) {
       return travel_seconds({links, machine}, rows);
     };
-  bench.add(fmt::format("skew {}/{} ranks", skew, ranks), options, {contender},
-            [=](const std::vector<Measurement>&, std::size_t, Row& row) {
-              row.set("experts", rows.experts).set("top_k", rows.k).set("tokens", rows.tokens);
-              row.set("channels", rows.channels).set("dtype", std::string(to_string(rows.dtype))).set("skew", skew);
-              row.set("predicted_busiest", formula.busiest).set("busiest", is.busiest);
-              row.set("predicted_bytes_sent_per_rank", formula.mean_sent).set("bytes_sent_per_rank", is.mean_sent);
-              row.set("predicted_bytes_sent_per_rank_max", formula.most_sent);
-            });
+  bench.add(
+      fmt::format("skew {}/{} ranks", skew, ranks), options, {contender},
+      [=](const std::vector<Measurement>&, std::size_t, Row& row) {
+        row.set("experts", rows.experts).set("top_k", rows.k).set("tokens", rows.tokens);
+        row.set("channels", rows.channels).set("dtype", std::string(to_string(rows.dtype))).set("skew", rows.asked);
+        row.set("predicted_busiest", formula.busiest).set("busiest", is.busiest);
+        row.set("predicted_bytes_sent_per_rank", formula.mean_sent).set("bytes_sent_per_rank", is.mean_sent);
+        row.set("predicted_bytes_sent_per_rank_max", formula.most_sent);
+      });
 }
 
 void measure_experts(Bench& bench, const ExpertsOptions& o) {

@@ -46,6 +46,8 @@ TEST_F(BenchProgram, HalfOfAllSlotsToOneExpertMakesEverybodyWaitForIt) {
 TEST_F(BenchProgram, ExpertsRefuseWhatNoRouterDoes) {
   const std::map<std::string, std::string> words{{"--skew 0.6", "from 0 to 1/k = 0.5"},
                                                  {"--skew -1", "from 0"},
+                                                 {"--top-k 4 --skew 0.1", "from 0.25 to 1/k = 0.25"},
+                                                 {"--ranks 1 --top-k 1 --skew 0.5", "from 1 to 1/k = 1"},
                                                  {"--skew x", "--skew x"},
                                                  {"--experts 6", "6 experts do not divide over 4 ranks"},
                                                  {"--top-k 5", "there are 4 experts"},
