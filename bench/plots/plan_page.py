@@ -27,6 +27,7 @@ NEXT = {  # by the largest overhead: what to do about it
     "pipeline hops": "faster links between nodes, or fewer stages.",
     "data parallelism": "a larger global batch, or faster links between nodes. More nodes make this worse.",
     "optimizer": "ZeRO-1, which divides the update over the replicas.",
+    "host": "a larger global batch, of which each update serves more, or GPUs whose memory holds everything.",
 }
 LIKELY = 0.8  # share of published runs that lie in the interval
 
@@ -145,6 +146,11 @@ def sections(report, out):
         lacks.append("validate.json is missing, so the page cannot say how sure it is: ./lab plan … --page writes it.")
     if len({(best["model"], best["global_batch"], best["sequence_tokens"]) for _, best in found}) > 1:
         lacks.append("These plans are of different models or batches: their days and costs do not compare.")
+    if any(best.get("offload") for _, best in found):
+        lacks.append(
+            "What is on the host has its bandwidths as prices. Software takes many times longer"
+            " (docs/use/validation.md), and no run behind the ranges did that."
+        )
     for said in lacks:
         print(f"report: {said}", file=sys.stderr)
     facts = {

@@ -807,11 +807,14 @@ class Charts(unittest.TestCase):
                 "data_seconds": 0.1,
                 "update_seconds": 0.05,
             },
+            "a plan": PLAN,
+            "an offloaded plan": dict(PLAN, bubble_seconds=0.1, update_seconds=0.1, host_seconds=0.3),
             "a pipeline": {"makespan_seconds": 1.0, "busy_seconds": 0.7, "idle_seconds": 0.1, "waiting_seconds": 0.2},
         }
         for name, row in rows.items():
             parts = folder.breakdown(row)
-            self.assertAlmostEqual(sum(parts.values()), row.get("seconds") or row["makespan_seconds"], msg=name)
+            whole = row.get("seconds") or row.get("step_seconds") or row["makespan_seconds"]
+            self.assertAlmostEqual(sum(parts.values()), whole, msg=name)
             self.assertTrue(all(v >= 0 for v in parts.values()), name)
         self.assertAlmostEqual(folder.breakdown(rows["lab scale"])["exposed"], 0.4)
         self.assertAlmostEqual(folder.breakdown(rows["lab scale"])["idle"], 0.1)

@@ -80,6 +80,7 @@ def what_and_mesh(row):
         for field, words in (("microbatches", "m = {}"), ("microbatch", "microbatches of {}"), ("chunks", "{} chunks"))
         if (row.get(field) or 1) > 1
     ]
+    parts += [f"{row['offload']} on the host"] if row.get("offload") else []
     return ", ".join(parts + ([f"hop {seconds_text(row['transfer_seconds'])}"] if row.get("transfer_seconds") else []))
 
 
@@ -135,7 +136,7 @@ def breakdown(row):
             "compute": get("compute_seconds", "recompute_seconds"),
             "exposed": get("tensor_seconds", "data_seconds", "hop_seconds"),
             "idle": get("bubble_seconds"),
-            "other": get("update_seconds"),
+            "other": get("update_seconds", "host_seconds"),
         }
     if "busy_seconds" in row:  # a pipeline
         return {

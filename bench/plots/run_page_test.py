@@ -229,6 +229,12 @@ class Pages(unittest.TestCase):
             **ROOFS,
         )
         self.assertIn("FLOP per byte", self.made(plan_page)[0])
+        host = {"offload": "optimizer", "host_seconds": 0.5, "bubble_seconds": 0.0, "largest_overhead": "host"}
+        self.write("plan_b.json", [dict(row, cluster="b", cost=4800.0, days=20.0, **host)], price_per_gpu_hour=1.25)
+        text, said = self.made(plan_page)
+        self.assertIn("optimizer on the host", text)
+        self.assertIn("each update serves more", text)
+        self.assertIn("Software takes many times longer", said)
         (self.out / "data" / "validate.json").unlink()
         self.assertIn("cannot say how sure", self.made(plan_page)[1])
 

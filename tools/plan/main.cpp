@@ -66,11 +66,13 @@ std::vector<int> sharers_of(const std::string& text, int gpus) {
   return all;
 }
 
+const std::vector<std::string> kOffloads{"none", "optimizer", "parameters"};
+const std::string& word_of(Offload offload) { return kOffloads[static_cast<std::size_t>(offload)]; }
+
 /// --offload: what is on the host, which the machine must describe, and the simulator does not have.
 Offload offload_of(const PlanOptions& o, const Machine& machine) {
-  const std::vector<std::string> names{"none", "optimizer", "parameters"};
-  const auto known = std::find(names.begin(), names.end(), o.offload);
-  if (known == names.end()) refuse(unknown_name("--offload", o.offload, names));
+  const auto known = std::find(kOffloads.begin(), kOffloads.end(), o.offload);
+  if (known == kOffloads.end()) refuse(unknown_name("--offload", o.offload, kOffloads));
   if (o.offload != "none" && !machine.host)
     refuse(
         fmt::format("--offload {}: the machine file of {} has no host, whose memory and bandwidths it needs "
@@ -79,7 +81,7 @@ Offload offload_of(const PlanOptions& o, const Machine& machine) {
   if (o.offload != "none" && o.simulate > 0)
     refuse(fmt::format("--simulate {}: the simulator has no host to offload to; --offload {} is by formula alone",
                        o.simulate, o.offload));
-  return static_cast<Offload>(known - names.begin());
+  return static_cast<Offload>(known - kOffloads.begin());
 }
 
 Task task_of(const PlanOptions& o) {
@@ -170,7 +172,8 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
   row.set("fp32_gradients", task.model.fp32_gradients);
   if (task.offload != Offload::none) {
     const HostCost host = Predictor(task).on_host(s);
-    row.set("host_seconds", rated.time.host).set("host_bytes", host.bytes).set("host_moved_bytes", host.moved);
+    row.set("offload", word_of(task.offload)).set("host_seconds", rated.time.host);
+    row.set("host_bytes", host.bytes).set("host_moved_bytes", host.moved);
   }
   row.set("step_seconds", rated.time.total()).set("mfu", f.mfu).set("days", f.days);
   row.set("compute_seconds", rated.time.compute).set("recompute_seconds", rated.time.recomputed);
@@ -433,6 +436,9 @@ int main(int argc, char** argv) {
       "--explain",         "--score",          "--simulate",     "--fast",        "--prices",         "--attention",
       "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group", "--fp32-gradients", "--offload"};
   line.exclude("--validate", of_a_task);
+  std::vector<std::string> not_of_a_card = of_a_task;
+  std::erase(not_of_a_card, "--explain");
+  line.exclude("--card", not_of_a_card);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "common/support/json/document.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/calculators/recipes.hpp"
 #include "tools/plan/plan_testing.hpp"
 
@@ -138,6 +140,25 @@ TEST(Offload, TheProgramSaysWhatItCosts) {
   for (const char* words :
        {"with offload:", "of which host", "the same without:", "more than it has", "+", "the best without offload"})
     EXPECT_TRUE(contains(text, words)) << words << " is not in " << text;
+}
+
+TEST(Offload, ItsRowsSayWhatIsOnTheHostAndAddUp) {
+  const std::string path = ::testing::TempDir() + "/offloaded.json";
+  said("--model gpt3-13b --cluster dgx-a100 --global-batch 64 --memory 40GB --offload parameters --json " + path);
+  const Json rows = Json::parse(read_file(path)).at("rows");
+  int plans = 0;
+  for (const Json& row : rows) {
+    if (row.at("kind").get<std::string>() != "plan") continue;
+    ++plans;
+    EXPECT_EQ(row.at("offload").get<std::string>(), "parameters");
+    EXPECT_EQ(row.at("parameter_bytes").get<double>(), 0);
+    double sum = row.at("host_seconds").get<double>();
+    EXPECT_GT(sum, 0);
+    for (const char* part : {"compute", "recompute", "tensor", "bubble", "hop", "data", "update"})
+      sum += row.at(fmt::format("{}_seconds", part)).get<double>();
+    EXPECT_NEAR(sum, row.at("step_seconds").get<double>(), 1e-9);
+  }
+  EXPECT_GT(plans, 0);
 }
 
 // Published costs ----------------------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ TEST(Program, BadInputIsOneSentenceThatSaysWhatWouldBeNeeded) {
       {"--global-batch 8 --prices nccl", "--prices nccl: must be lab"},
       {"--cluster pcie-boxx4 --model gpt2-355m --global-batch 8 --prices library", "has no library cost model"},
       {"--validate --top 3", "--top has no effect together with --validate"},
+      {"--card 1 --offload optimizer", "--offload has no effect together with --card"},
       {"--global-batch 8 --modle tiny", "did you mean '--model'?"}};
   for (const auto& [arguments, words] : wrong) {
     const std::string text = said(arguments);
