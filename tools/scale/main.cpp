@@ -192,6 +192,10 @@ int run_study(int argc, char** argv, const Session& session) {
   request.study.training = defaults();
   if (const auto code = train::parse(static_cast<int>(arguments.size()), arguments.data(), request.study.training))
     return *code;
+  if (request.study.training.phantom && request.study.training.model == "tiny-moe")
+    throw Error(Verdict::usage,
+                "--model tiny-moe: in the simulator runs are phantom, and its routers need real values; use --backend "
+                "mpi");
   request.study.training.trace = "/dev/null";  // recorded, and looked at here
   Study study = measure(request.study, session.available_ranks());
   if (!is_judge()) return 0;

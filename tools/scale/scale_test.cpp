@@ -229,6 +229,7 @@ TEST_F(ScaleProgram, BadInputIsOneSentence) {
                                 "--strong --ranks 99 --batch 4", "--weak --json /nowhere/x.json", "--strong --ranks"}) {
     expect_refused(start(arguments), arguments);
   }
+  expect_refused(start("--strong --model tiny-moe"), "routers need values", "use --backend mpi");
 }
 
 }  // namespace
