@@ -101,9 +101,10 @@ double measured_bytes(const Outcome& outcome, std::size_t steps) {
   return sum / static_cast<double>(outcome.values.size() * steps);
 }
 
-/// Of the rows that routers sent to other ranks, one way, in a step: the mean over ranks.
+/// Of the rows that routers sent to other ranks, one way, in a step: the mean over ranks. 0 without steps or routers.
 double routed_bytes(const Outcome& outcome, std::size_t steps) {
   double sum = 0;
+  if (steps == 0) return sum;
   for (const RankLedger& ledger : outcome.ledgers)
     if (const RegionTotal* region = ledger.region(kMixtureBackward)) sum += static_cast<double>(region->bytes);
   return sum / static_cast<double>(outcome.ledgers.size() * steps);
@@ -318,7 +319,7 @@ void TrainLog::summary(const Outcome& outcome) const {
         "traffic   {} per rank and step, predicted {}: {}\n", format_bytes(measured_bytes(outcome, records_.size())),
         format_bytes(predicted_bytes(plan_, first_step_) + mixture_bytes(routed_bytes(outcome, records_.size()))),
         traffic_formula(plan_)));
-  if (plan_.run.ranks > 1 && plan_.step.has_experts())
+  if (plan_.run.ranks > 1 && plan_.step.has_experts() && !records_.empty())
     tell(mixture_line(plan_, routed_bytes(outcome, records_.size())));
   if (plan_.corpus && !records_.empty()) tell(loading_line());
   if (!save_stopped_seconds_.empty())

@@ -60,5 +60,23 @@ TEST(Log, OnANarrowTerminalWhatALabelSaysIsContinuedBelowIt) {
   EXPECT_GT(continued, 2);
 }
 
+/// A run that was stopped before its first step had ended: what it would have sent is known.
+TEST(Log, ARunWithoutAStepHasItsPrediction) {
+  TrainRequest options = small_run();
+  for (const char* model : {"tiny", "tiny-moe"}) {
+    options.model = model;
+    options.ranks = 2;
+    const TrainPlan plan = make_plan(options, 0);
+    Outcome outcome;
+    outcome.ledgers.resize(2);
+    const Row row = TrainLog(plan, nullptr).result_row(outcome);
+    const auto predicted = std::find_if(row.fields().begin(), row.fields().end(), [](const Row::Field& field) {
+      return field.name == "predicted_bytes_sent_per_step";
+    });
+    ASSERT_NE(predicted, row.fields().end());
+    EXPECT_GT(std::get<double>(predicted->value), 1000) << model;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::train
