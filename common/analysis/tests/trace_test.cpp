@@ -1,10 +1,12 @@
 // Traces: written files can be read back, events nest, and descriptions match.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <map>
 #include <sstream>
 
+#include "common/analysis/intervals.hpp"
 #include "common/analysis/layout.hpp"
 #include "common/analysis/write_trace.hpp"
 #include "common/support/json/document.hpp"
@@ -138,6 +140,28 @@ TEST(Layout, CoveredCountsOverlapsOnce) {
   EXPECT_EQ(covered({&a, &b, &c}, Kind::transfer), 6);
   EXPECT_EQ(lanes({&a, &b, &c}, true).size(), 2u);
   EXPECT_EQ(lanes({&a, &b, &c}, false).size(), 2u);
+}
+
+/// Every set of six cells against every other.
+TEST(Intervals, CommonAndOutsideAreAsOfSets) {
+  const auto of = [](unsigned cells) {
+    std::vector<analysis::Interval> all;
+    for (int i = 0; i < 6; ++i)
+      if (cells >> i & 1) all.push_back({double(i), double(i + 1)});
+    return analysis::joined(all);
+  };
+  const auto cells_of = [](const std::vector<analysis::Interval>& all) {
+    unsigned cells = 0;
+    for (const analysis::Interval& one : all)
+      for (int i = static_cast<int>(one.begin); i < one.end; ++i) cells |= 1U << i;
+    EXPECT_EQ(analysis::length(all), std::popcount(cells)) << "overlaps";
+    return cells;
+  };
+  for (unsigned a = 0; a < 64; ++a)
+    for (unsigned b = 0; b < 64; ++b) {
+      EXPECT_EQ(cells_of(analysis::common(of(a), of(b))), a & b);
+      EXPECT_EQ(cells_of(analysis::outside(of(a), of(b))), a & ~b);
+    }
 }
 
 }  // namespace
