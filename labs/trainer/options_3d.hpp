@@ -12,7 +12,7 @@
 
 namespace lockstep::week25 {
 
-/// How mixtures of experts are computed and averaged (23.7), for a model that has them: only ./lab train links it.
+/// How mixtures of experts are computed and averaged (23.7), for a model that has them: ./lab train and scale link it.
 struct MixtureCode {
   std::shared_ptr<const Layers> (*layers)(Rank group, const GptConfig& config) = nullptr;
   void (*average)(Rank dp, Rank alone, const Parameters& routers_and_experts) = nullptr;  ///< gradients
