@@ -170,9 +170,9 @@ double travel_seconds(const CollectivePrices& prices, const Rows& rows) {
 Rows rows_for(const ExpertsOptions& o, int ranks, const std::string& skew) {
   const std::size_t p = static_cast<std::size_t>(ranks), experts = o.experts ? static_cast<std::size_t>(o.experts) : p;
   if (experts % p != 0)
-    throw Error(Verdict::usage, fmt::format("{} do not divide over {} ranks", counted(experts, "expert"), ranks));
+    throw Error(Verdict::usage, fmt::format("{} cannot be divided over {} ranks", counted(experts, "expert"), ranks));
   if (static_cast<std::size_t>(o.k) > experts)
-    throw Error(Verdict::usage, fmt::format("--top-k {}: there are {}", o.k, counted(experts, "expert")));
+    throw Error(Verdict::usage, fmt::format("--top-k {} is more than {}", o.k, counted(experts, "expert")));
   const auto share = parse_number<double>(skew);
   const double most = 1.0 / o.k,
                least = std::max(0.0, 1 - static_cast<double>(experts - 1) * most);  // the others' most

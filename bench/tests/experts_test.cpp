@@ -49,8 +49,9 @@ TEST_F(BenchProgram, ExpertsRefuseWhatNoRouterDoes) {
                                                  {"--top-k 4 --skew 0.1", "from 0.25 to 1/k = 0.25"},
                                                  {"--ranks 1 --top-k 1 --skew 0.5", "from 1 to 1/k = 1"},
                                                  {"--skew x", "--skew x"},
-                                                 {"--experts 6", "6 experts do not divide over 4 ranks"},
-                                                 {"--top-k 5", "there are 4 experts"},
+                                                 {"--experts 6", "6 experts cannot be divided over 4 ranks"},
+                                                 {"--top-k 5", "5 is more than 4 experts"},
+                                                 {"--ranks 1", "2 is more than 1 expert"},
                                                  {"--dtype fp8", "bf16"}};
   for (const auto& [arguments, expected] : words) expect_refused(start(arguments, "experts"), arguments, expected);
 }

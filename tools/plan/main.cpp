@@ -81,6 +81,8 @@ Offload offload_of(const PlanOptions& o, const Machine& machine) {
   if (o.offload != "none" && o.simulate > 0)
     refuse(fmt::format("--simulate {}: the simulator has no host to offload to; --offload {} is by formula alone",
                        o.simulate, o.offload));
+  if (o.offload != "none" && o.fp32_gradients)
+    refuse("--fp32-gradients is for ZeRO-0 and 1, which --offload leaves on the GPUs: leave one of them out");
   return static_cast<Offload>(known - kOffloads.begin());
 }
 

@@ -127,6 +127,7 @@ TEST(Offload, RefusesWhatCannotBe) {
            {"--model gpt2-1.5b --cluster pcie-box --offload optimizer", "the machine file of pcie-box has no host"},
            {"--model gpt2-1.5b --cluster dgx-a100 --offload optimiser", "did you mean 'optimizer'?"},
            {"--model gpt2-1.5b --cluster dgx-a100 --offload optimizer --simulate 1", "the simulator has no host"},
+           {"--model gpt2-1.5b --cluster dgx-a100 --offload optimizer --fp32-gradients", "leave one of them out"},
            {"--model gpt3-175b --cluster dgx-1v --memory 80GB --offload parameters",
             "no strategy can offload to its host: 8 GPUs"}}) {
     const std::string text = said("--global-batch 64 " + arguments);
