@@ -83,6 +83,8 @@ std::string memory_line(const TrainPlan& plan, const Outcome& outcome) {
         "          peaks include the text sample at the end, for which rank 0 gathers the whole model; training alone: "
         "parameters {}, activations {}\n",
         bytes(plan.training_peak, Category::parameter), bytes(plan.training_peak, Category::activation));
+  if (plan.step.has_experts() && plan.run.ranks > 1)
+    line += "          activations are predicted as if every expert got equally many rows\n";
   return line;
 }
 
