@@ -53,31 +53,10 @@ BINARY = {
     "/=": ["=", "*="],
 }
 # No statements of their own: dropping them would not compile, or mean something else than a forgotten line.
-KEPT = {
-    "return",
-    "using",
-    "template",
-    "struct",
-    "class",
-    "namespace",
-    "const",
-    "auto",
-    "constexpr",
-    "static",
-    "if",
-    "for",
-    "while",
-    "else",
-    "case",
-    "default",
-    "do",
-    "switch",
-    "break",
-    "continue",
-    "public",
-    "private",
-    "throw",
-}
+KEPT = set(
+    "return using template struct class namespace const auto constexpr static if for while else case default do switch "
+    "break continue public private throw".split()
+)
 
 
 def tokens_of(text):

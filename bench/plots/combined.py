@@ -305,17 +305,6 @@ def scaling(report):
 
 
 def section_of(report):
-    parts = [
-        part
-        for part in (
-            plans(report),
-            phantoms(report),
-            validated(report),
-            equality(report),
-            limits(report),
-            scaling(report),
-            report.later("plan_", "validate", "phantom_", "mesh_", "trace_", "why_", "scale_"),
-        )
-        if part
-    ]
-    return section("combined", "Everything together: plans, meshes, and what limits a run", parts) if parts else ""
+    parts = [make(report) for make in (plans, phantoms, validated, equality, limits, scaling)]
+    parts.append(report.later("plan_", "validate", "phantom_", "mesh_", "trace_", "why_", "scale_"))
+    return section("combined", "Everything together: plans, meshes, and what limits a run", parts)

@@ -22,32 +22,10 @@ from sources import kind_of, place
 TIMES = ("seconds", "step_seconds", "makespan_seconds")
 # Numbers that say what was run; all others are results.
 SHAPE = (
-    "ranks",
-    "gpus",
-    "bytes",
-    "bucket_bytes",
-    "microbatches",
-    "microbatch",
-    "accumulate",
-    "stages",
-    "stage",
-    "chunks",
-    "d_model",
-    "layers",
-    "tokens_per_rank",
-    "parameters",
-    "dp",
-    "tp",
-    "pp",
-    "replicas",
-    "tensor_parallel",
-    "zero",
-    "transfer_seconds",
-    "last_stage",
-    "link_gb_per_s",
-    "emulate_scale",
-    "density",
-)
+    "ranks gpus bytes bucket_bytes microbatches microbatch accumulate stages stage chunks d_model layers "
+    "tokens_per_rank parameters dp tp pp replicas tensor_parallel zero transfer_seconds last_stage "
+    "link_gb_per_s emulate_scale density"
+).split()
 NOT_WHAT_RAN = ("limit", "reason", "chosen", "worst", "verified", "quiet", "fits_cores")
 MOST = 200  # rows of the table
 EXACT = 1e-9

@@ -12,7 +12,7 @@ from curves import bandwidths, bubbles, compressed_sums, in_all, speedups, throu
 from html_parts import cell
 from laws import fit_of_context
 from results import bytes_text, decimal_text, seconds_text
-from row_words import breakdown, duration, has, has_width, machine, mesh, ranks, times, what_and_mesh
+from row_words import breakdown, duration, has, has_width, machine, ranks, times, what_and_mesh
 from sources import kind_of, same_place
 from timeline import too_long
 
@@ -41,14 +41,7 @@ class Chart:
 
 # Of the report's own results: steps by wall clock, each at its largest.
 BY_WALL_CLOCK = (
-    "ddp_mpi",
-    "tp_mpi",
-    "zero_mpi",
-    "scale_mpi",
-    "ddp_emulated",
-    "tp_emulated_pcie-box_4",
-    "zero_emulated",
-    "pipeline_wall_4",
+    "ddp_mpi tp_mpi zero_mpi scale_mpi ddp_emulated tp_emulated_pcie-box_4 zero_emulated pipeline_wall_4".split()
 )
 
 

@@ -194,7 +194,7 @@ def compression_section(report):
             )
         )
     parts += [later] if (later := report.later("compress", "local_sgd_")) else []
-    return section("compression", "Compressed gradients: bytes, time, and what the model loses", parts) if parts else ""
+    return section("compression", "Compressed gradients: bytes, time, and what the model loses", parts)
 
 
 def section_of(report):

@@ -616,7 +616,7 @@ class Report:
                     )
                 )
         parts += [later] if (later := self.later("memory", "zero_", "hsdp_")) else []
-        return section("zero", "ZeRO: what each stage holds, sends and costs", parts) if parts else ""
+        return section("zero", "ZeRO: what each stage holds, sends and costs", parts)
 
     def activations(self):
         results = load(self.data, "activations")

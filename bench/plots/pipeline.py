@@ -201,16 +201,6 @@ def training(report):
 
 
 def section_of(report):
-    parts = [
-        part
-        for part in (
-            bubbles(report),
-            memory(report),
-            hops(report),
-            training(report),
-            charts(report),
-            report.later("pipeline", "train_pp_", "schedule_"),
-        )
-        if part
-    ]
-    return section("pipeline", "Pipelines: bubble and memory of the schedules", parts) if parts else ""
+    parts = [make(report) for make in (bubbles, memory, hops, training, charts)]
+    parts.append(report.later("pipeline", "train_pp_", "schedule_"))
+    return section("pipeline", "Pipelines: bubble and memory of the schedules", parts)

@@ -6,18 +6,7 @@ import pathlib
 import re
 
 CONTEXT = ("machine", "cores", "compiler", "build", "versions", "commit", "date")
-NUMBERS = (
-    "seconds",
-    "seconds_low",
-    "seconds_high",
-    "bytes",
-    "ranks",
-    "samples",
-    "gb_per_s",
-    "per_second",
-    "speedup",
-    "efficiency",
-)
+NUMBERS = tuple("seconds seconds_low seconds_high bytes ranks samples gb_per_s per_second speedup efficiency".split())
 
 
 REPORTED = "reported by you"  # rows of files that no command of ours wrote

@@ -367,11 +367,6 @@ def abreast(figure, labels, most):
     return max(1, min(most, int((figure.get_figwidth() - 0.1) / wide)))
 
 
-def plain_legend(axis, columns):
-    """Above the axis, where it covers nothing."""
-    axis.legend(ncols=min(columns, 2), loc="lower left", bbox_to_anchor=(0, 1.0), markerscale=0.6, borderaxespad=0)
-
-
 def figure_legend(figure, axis, columns, heading=None):
     """This axis' legend above all panels, which make room for it."""
     handles, labels = axis.get_legend_handles_labels()

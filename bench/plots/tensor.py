@@ -236,17 +236,6 @@ def training(report):
 
 
 def section_of(report, machines):
-    parts = [
-        part
-        for part in (
-            course(report, machines),
-            shares(report),
-            overlap(report),
-            nodes(report),
-            ring(report),
-            training(report),
-            report.later("tp_", "train_tp_"),
-        )
-        if part
-    ]
-    return section("tensor", "Tensor parallelism: what ranks that share a layer send", parts) if parts else ""
+    parts = [course(report, machines), *(make(report) for make in (shares, overlap, nodes, ring, training))]
+    parts.append(report.later("tp_", "train_tp_"))
+    return section("tensor", "Tensor parallelism: what ranks that share a layer send", parts)

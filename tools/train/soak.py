@@ -86,39 +86,10 @@ class Job:
         self.folder = folder
         program = soak.programs[name] if self.ranks else soak.sim
         self.name = os.path.basename(program)
-        command = [
-            program,
-            "--data",
-            soak.text,
-            "--model",
-            "tiny",
-            "--layers",
-            "2",
-            "--d-model",
-            "32",
-            "--heads",
-            "2",
-            "--batch",
-            "4",
-            "--sequence",
-            "16",
-            "--threads",
-            "1",
-            "--steps",
-            str(STEPS),
-            "--sample",
-            "0",
-            "--log-every",
-            "1",
-            "--validate-every",
-            str(STEPS),
-            "--checkpoint-every",
-            str(EVERY),
-            "--checkpoint",
-            folder,
-            "--resume",
-            folder,
-        ] + options
+        fixed = "--model tiny --layers 2 --d-model 32 --heads 2 --batch 4 --sequence 16 --threads 1 --sample 0"
+        when = f"--steps {STEPS} --log-every 1 --validate-every {STEPS} --checkpoint-every {EVERY}"
+        command = [program, "--data", soak.text, *fixed.split(), *when.split()]
+        command += ["--checkpoint", folder, "--resume", folder, *options]
         if self.ranks:
             command = ["sh", soak.launcher, "-n", str(self.ranks), "--grace", "60"] + command
         self.log = folder + ".log"
