@@ -108,9 +108,8 @@ def large_batch_section(report):
     )
 
 
-def compression_section(report):
+def compressions(report):
     trained, (simulated, measured) = compressed(report.data), sums(report.data)
-    parts = []
     if trained:
         rows = [
             {
@@ -128,20 +127,18 @@ def compression_section(report):
             "loss over the last 640 sequences": lambda r: f"{r['loss']:.3f}",
             "sent per rank and step": lambda r: bytes_text(r["bytes"]),
         }
-        parts.append(
-            report.figure(
-                "compressed_training",
-                "Two panels of training loss over sequences: without compression, top-k with and without error"
-                " feedback, int8. Under gradient descent with a small rate error feedback brings top-k near the"
-                " uncompressed curve; under AdamW at a large rate it does not. int8 lies on the uncompressed curve in"
-                " both.",
-                "<b>Real arithmetic</b> on two simulated ranks: losses of the GPT <i>tiny</i>, 400 steps of 16"
-                " sequences; bytes are the ledger's. An unsent element waits some 1/density steps: at a rate at which"
-                " gradients change in that time, error feedback cannot help.",
-                rows,
-                columns,
-                [f"compress_{o}_{m}.csv" for o in trained for m in METHODS],
-            )
+        yield report.figure(
+            "compressed_training",
+            "Two panels of training loss over sequences: without compression, top-k with and without error"
+            " feedback, int8. Under gradient descent with a small rate error feedback brings top-k near the"
+            " uncompressed curve; under AdamW at a large rate it does not. int8 lies on the uncompressed curve in"
+            " both.",
+            "<b>Real arithmetic</b> on two simulated ranks: losses of the GPT <i>tiny</i>, 400 steps of 16"
+            " sequences; bytes are the ledger's. An unsent element waits some 1/density steps: at a rate at which"
+            " gradients change in that time, error feedback cannot help.",
+            rows,
+            columns,
+            [f"compress_{o}_{m}.csv" for o in trained for m in METHODS],
         )
     if simulated:
         rows = [r for mine in simulated.values() for r in mine] + measured
@@ -156,18 +153,15 @@ def compression_section(report):
             "time, ring = 1": lambda r: f"{r['relative_seconds']:.2f}",
             "error of a sum": lambda r: f"{r['relative_error']:.2g}" if r.get("relative_error") else "–",
         }
-        parts.append(
-            report.figure(
-                "compressed_sums",
-                "Bytes and time of compressed sums relative to the ring, over the number of ranks: top-k and int8 by"
-                " all-gather rise with p and cross the ring; int8 in two steps stays at a quarter of the bytes.",
-                "<b>Simulated</b>, 25 MiB of fp32. An all-gather's bytes grow with p, a ring's do not. Whether"
-                " compression wins depends on the link: over NVLink selecting elements costs as much as is saved.",
-                rows,
-                columns,
-                [f"compression_sim_{machine}.csv" for machine in simulated]
-                + (["compression_mpi.csv"] if measured else []),
-            )
+        yield report.figure(
+            "compressed_sums",
+            "Bytes and time of compressed sums relative to the ring, over the number of ranks: top-k and int8 by"
+            " all-gather rise with p and cross the ring; int8 in two steps stays at a quarter of the bytes.",
+            "<b>Simulated</b>, 25 MiB of fp32. An all-gather's bytes grow with p, a ring's do not. Whether"
+            " compression wins depends on the link: over NVLink selecting elements costs as much as is saved.",
+            rows,
+            columns,
+            [f"compression_sim_{machine}.csv" for machine in simulated] + (["compression_mpi.csv"] if measured else []),
         )
     found = local_runs(report.data)
     if found:
@@ -180,25 +174,23 @@ def compression_section(report):
             "validation loss": lambda r: f"{r['validation_loss']:.3f}",
             "state of optimizer and method": lambda r: bytes_text(r["optimizer_bytes"]),
         }
-        parts.append(
-            report.figure(
-                "bytes_and_loss",
-                "Validation loss over bytes that a rank sends per step, a point for each method, a panel for each"
-                " number of ranks: DDP and int8 are lowest; local SGD and DiLoCo send the least.",
-                "<b>Real arithmetic</b> on simulated ranks: the GPT <i>tiny</i>, 400 steps of 16 sequences divided over"
-                " the ranks, AdamW. <i>local-sgd:H</i> averages parameters every H steps, <i>diloco:H</i> takes an"
-                " outer step there.",
-                rows,
-                columns,
-                [f"local_sgd_{ranks}.csv" for ranks in found],
-            )
+        yield report.figure(
+            "bytes_and_loss",
+            "Validation loss over bytes that a rank sends per step, a point for each method, a panel for each"
+            " number of ranks: DDP and int8 are lowest; local SGD and DiLoCo send the least.",
+            "<b>Real arithmetic</b> on simulated ranks: the GPT <i>tiny</i>, 400 steps of 16 sequences divided over"
+            " the ranks, AdamW. <i>local-sgd:H</i> averages parameters every H steps, <i>diloco:H</i> takes an"
+            " outer step there.",
+            rows,
+            columns,
+            [f"local_sgd_{ranks}.csv" for ranks in found],
         )
-    parts += [later] if (later := report.later("compress", "local_sgd_")) else []
-    return section("compression", "Compressed gradients: bytes, time, and what the model loses", parts)
+    yield report.later("compress", "local_sgd_")
 
 
 def section_of(report):
-    return large_batch_section(report) + compression_section(report)
+    title = "Compressed gradients: bytes, time, and what the model loses"
+    return large_batch_section(report) + section("compression", title, compressions(report))
 
 
 def ring_is_one(rows, field):

@@ -341,6 +341,9 @@ class Report:
         )
 
     def ddp(self):
+        return section("ddp", "The DDP step: what overlap hides", self.of_ddp())
+
+    def of_ddp(self):
         columns = {
             "machine": "machine",
             "p": "ranks",
@@ -354,35 +357,29 @@ class Report:
             "hidden": lambda r: "–" if r["hidden_fraction"] is None else f"{100 * r['hidden_fraction']:.0f} %",
         }
         machines = load_all(self.data, "ddp_sim")
-        parts = []
-        parts.append(
-            self.figure(
-                "timeline",
-                "Two Gantt charts of one DDP step on one axis: without overlap the rank waits for the average of each"
-                " bucket, with overlap buckets are averaged while the backward pass continues.",
-                "<b>Simulated</b>, PCIe box, 2 ranks. Without overlap averaging begins after each bucket and the rank"
-                " waits; with overlap buckets are averaged on the queue “comm” while the backward pass continues. Drawn"
-                " from the runs' traces, not from a formula.",
-                files=["timeline.json", "timeline_no_overlap.trace", "timeline_overlap.trace"],
-            )
+        yield self.figure(
+            "timeline",
+            "Two Gantt charts of one DDP step on one axis: without overlap the rank waits for the average of each"
+            " bucket, with overlap buckets are averaged while the backward pass continues.",
+            "<b>Simulated</b>, PCIe box, 2 ranks. Without overlap averaging begins after each bucket and the rank"
+            " waits; with overlap buckets are averaged on the queue “comm” while the backward pass continues. Drawn"
+            " from the runs' traces, not from a formula.",
+            files=["timeline.json", "timeline_no_overlap.trace", "timeline_overlap.trace"],
         )
         if machines:
-            parts.append(
-                self.figure(
-                    "buckets",
-                    "What a step takes beyond its computing, without and with overlap, over bucket size, for two"
-                    " machines.",
-                    "<b>Simulated.</b> Predicted: from a serial step and 21.5's price of each bucket. Small"
-                    " buckets pay latency, large ones start late; the tied embedding's gradient is ready last and can"
-                    " hardly be hidden.",
-                    [r for results in machines.values() for r in results["rows"]],
-                    columns,
-                    [f"ddp_sim_{m}.csv" for m in machines],
-                )
+            yield self.figure(
+                "buckets",
+                "What a step takes beyond its computing, without and with overlap, over bucket size, for two machines.",
+                "<b>Simulated.</b> Predicted: from a serial step and 21.5's price of each bucket. Small"
+                " buckets pay latency, large ones start late; the tied embedding's gradient is ready last and can"
+                " hardly be hidden.",
+                [r for results in machines.values() for r in results["rows"]],
+                columns,
+                [f"ddp_sim_{m}.csv" for m in machines],
             )
         measured, emulated, simulated = (load(self.data, name) for name in ("ddp_mpi", "ddp_emulated", "ddp_laptop"))
         if measured:
-            parts.append(
+            yield (
                 note(
                     f"<b>Measured</b> on {measured['rows'][0]['ranks']} MPI processes, medians of"
                     f" {measured['rows'][0]['samples']} samples. Computing and communicating share this computer's"
@@ -398,7 +395,7 @@ class Report:
                 "simulated": "simulated_seconds",
                 "emulated / simulated": lambda r: off(r["seconds"], r["simulated_seconds"]),
             }
-            parts.append(
+            yield (
                 note(
                     f"<b>Emulated</b> by {emulated['rows'][0]['ranks']} MPI processes on {emulated['context']['cores']}"
                     f" cores: real arithmetic and real messages, delayed to {emulated['rows'][0]['emulate_scale']:g}"
@@ -406,8 +403,7 @@ class Report:
                 )
                 + table(emulated["rows"], shown)
             )
-        parts.append(self.later("ddp_"))
-        return section("ddp", "The DDP step: what overlap hides", parts)
+        yield self.later("ddp_")
 
     def parts(self):
         chart = folder.by_wall_clock(list(self.found.values()))
@@ -499,19 +495,19 @@ class Report:
         )
 
     def zero(self):
+        return section("zero", "ZeRO: what each stage holds, sends and costs", self.of_zero())
+
+    def of_zero(self):
         weighed, stages = load(self.data, "zero_memory"), load_all(self.data, "zero_sim")
         mpi = load(self.data, "zero_mpi")
-        parts = []
         if load(self.data, "memory"):
-            parts.append(
-                self.figure(
-                    "memory",
-                    "Three panels of GPU memory against the number of GPUs, for 7, 13 and 175 billion parameters; each"
-                    " ZeRO stage falls further, dashed lines mark the memory of known GPUs.",
-                    "<b>By formula</b> (22.1): parameters, gradients and optimizer state on each GPU, 16 bytes per"
-                    " parameter; no activations. <code>./lab memory --params 7e9 --plot …</code>",
-                    files=["memory.csv", "memory.json"],
-                )
+            yield self.figure(
+                "memory",
+                "Three panels of GPU memory against the number of GPUs, for 7, 13 and 175 billion parameters; each"
+                " ZeRO stage falls further, dashed lines mark the memory of known GPUs.",
+                "<b>By formula</b> (22.1): parameters, gradients and optimizer state on each GPU, 16 bytes per"
+                " parameter; no activations. <code>./lab memory --params 7e9 --plot …</code>",
+                files=["memory.csv", "memory.json"],
             )
         if weighed:
             rows = [r for r in weighed["rows"] if "category" in r and r["category"] != "activations"]
@@ -524,18 +520,16 @@ class Report:
                 "ledger, bytes": lambda r: f"{r['measured_bytes']:.0f}",
                 "why they differ": "reason",
             }
-            parts.append(
-                self.figure(
-                    "zero_memory",
-                    "Bars of memory of one rank for each stage and number of ranks; values, gradients and optimizer"
-                    " state shrink with p where the stage shards them.",
-                    "<b>Measured</b> by the memory ledger in the simulator: the model <code>small</code> in bf16. Full"
-                    " bars are at rest; dotted ones exist during the step: units that a piece of the model uses,"
-                    " gathered ahead, or being reduced. Every difference from Ψ/p is named in the table.",
-                    rows,
-                    columns,
-                    ["zero_memory.csv", "zero_memory.json"],
-                )
+            yield self.figure(
+                "zero_memory",
+                "Bars of memory of one rank for each stage and number of ranks; values, gradients and optimizer"
+                " state shrink with p where the stage shards them.",
+                "<b>Measured</b> by the memory ledger in the simulator: the model <code>small</code> in bf16. Full"
+                " bars are at rest; dotted ones exist during the step: units that a piece of the model uses,"
+                " gathered ahead, or being reduced. Every difference from Ψ/p is named in the table.",
+                rows,
+                columns,
+                ["zero_memory.csv", "zero_memory.json"],
             )
         if stages:
             rows = [r for results in stages.values() for r in results["rows"] if "seconds" in r]
@@ -552,19 +546,17 @@ class Report:
                 "MB sent": lambda r: f"{r['bytes_sent_per_rank'] / 1e6:.1f}",
                 "by formula": lambda r: f"{r['predicted_bytes_sent_per_rank'] / 1e6:.1f}",
             }
-            parts.append(
-                self.figure(
-                    "zero_throughput",
-                    "Throughput of ZeRO-1, 2 and 3 against plain DDP on three machines: below 1 on slow links for"
-                    " ZeRO-3, above 1 over NVLink.",
-                    "<b>Simulated</b>: GPT-2 355M in bf16, 4 sequences per rank, one unit per block, one gathered"
-                    " ahead. Grey: the 5 to 15 % that a course text gives for FSDP. ZeRO-3 sends half as much again,"
-                    " but each GPU does 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing"
-                    " hides them: they fall behind DDP where a long backward pass hides all of its all-reduces.",
-                    rows,
-                    columns,
-                    [f"zero_sim_{name}.csv" for name in stages],
-                )
+            yield self.figure(
+                "zero_throughput",
+                "Throughput of ZeRO-1, 2 and 3 against plain DDP on three machines: below 1 on slow links for"
+                " ZeRO-3, above 1 over NVLink.",
+                "<b>Simulated</b>: GPT-2 355M in bf16, 4 sequences per rank, one unit per block, one gathered"
+                " ahead. Grey: the 5 to 15 % that a course text gives for FSDP. ZeRO-3 sends half as much again,"
+                " but each GPU does 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing"
+                " hides them: they fall behind DDP where a long backward pass hides all of its all-reduces.",
+                rows,
+                columns,
+                [f"zero_sim_{name}.csv" for name in stages],
             )
         hybrid = load_all(self.data, "hsdp_sim")
         if hybrid:
@@ -581,42 +573,35 @@ class Report:
                 "by formula": lambda r: seconds_text(r["predicted_communication_seconds"]),
                 "step": lambda r: seconds_text(r["seconds"]),
             }
-            parts.append(
-                self.figure(
-                    "hybrid_sharding",
-                    "Bars of the seconds of a step under full and hybrid sharding on three machines: across slow"
-                    " networks hybrid sharding is far below, inside one node it is not.",
-                    "<b>Simulated</b>: GPT-2 1.5B in bf16, 2 sequences per rank and microbatch (22.8). <i>hybrid:g</i>"
-                    " holds one copy of the state per g ranks. Communication is timed without prefetch. Where each GPU"
-                    " has a port, a flat ring uses one of a node's eight and hybrid sharding all of them; NCCL's rings"
-                    " use all.",
-                    rows,
-                    columns,
-                    [f"hsdp_sim_{name}.csv" for name in hybrid],
-                )
+            yield self.figure(
+                "hybrid_sharding",
+                "Bars of the seconds of a step under full and hybrid sharding on three machines: across slow"
+                " networks hybrid sharding is far below, inside one node it is not.",
+                "<b>Simulated</b>: GPT-2 1.5B in bf16, 2 sequences per rank and microbatch (22.8). <i>hybrid:g</i>"
+                " holds one copy of the state per g ranks. Communication is timed without prefetch. Where each GPU"
+                " has a port, a flat ring uses one of a node's eight and hybrid sharding all of them; NCCL's rings"
+                " use all.",
+                rows,
+                columns,
+                [f"hsdp_sim_{name}.csv" for name in hybrid],
             )
         if mpi:
             times = {r["stage"]: r["optimizer_seconds"] for r in mpi["rows"] if "seconds" in r}
-            parts.append(
-                note(
-                    "Measured on 2 MPI processes, 5 M parameters in fp32, medians of one run: AdamW takes"
-                    f" {times[1] / times[0]:.2f} of plain DDP’s time with ZeRO-1, {times[2] / times[0]:.2f} with"
-                    f" ZeRO-2, {times[3] / times[0]:.2f} with ZeRO-3."
-                )
+            yield note(
+                "Measured on 2 MPI processes, 5 M parameters in fp32, medians of one run: AdamW takes"
+                f" {times[1] / times[0]:.2f} of plain DDP’s time with ZeRO-1, {times[2] / times[0]:.2f} with"
+                f" ZeRO-2, {times[3] / times[0]:.2f} with ZeRO-3."
             )
         emulated = load(self.data, "zero_emulated")
         for r in emulated["rows"] if emulated else []:
             if r.get("algorithm") == "zero3":
-                parts.append(
-                    note(
-                        f"Emulated, {r['ranks']} MPI processes that do real arithmetic and sleep until a"
-                        f" {r['machine']}'s times have passed, the model {r['model']}, {r['tokens_per_rank']} tokens"
-                        f" per rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of"
-                        f" its communication, and reaches {r['throughput_of_stage0']:.2f} of plain DDP’s throughput."
-                    )
+                yield note(
+                    f"Emulated, {r['ranks']} MPI processes that do real arithmetic and sleep until a"
+                    f" {r['machine']}'s times have passed, the model {r['model']}, {r['tokens_per_rank']} tokens"
+                    f" per rank: ZeRO-3 exposes {100 * r['exposed_seconds'] / r['communication_seconds']:.0f} % of"
+                    f" its communication, and reaches {r['throughput_of_stage0']:.2f} of plain DDP’s throughput."
                 )
-        parts += [later] if (later := self.later("memory", "zero_", "hsdp_")) else []
-        return section("zero", "ZeRO: what each stage holds, sends and costs", parts)
+        yield self.later("memory", "zero_", "hsdp_")
 
     def activations(self):
         results = load(self.data, "activations")

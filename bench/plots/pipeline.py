@@ -161,21 +161,17 @@ WORDS = {
 
 
 def charts(report):
-    parts = []
     for name, words in WORDS.items():
         results = load(report.data, f"schedule_{name}")
         if results:
             row = results["rows"][0]
-            parts.append(
-                report.figure(
-                    f"schedule_{name}",
-                    f"Gantt chart of {name} with 4 stages and 8 microbatches: {words}.",
-                    f"<b>{name}</b>: {words}. Idle {percent(row['bubble_of_total'])} of the total. Drawn from the run,"
-                    " hops of a tenth of a forward.",
-                    files=[f"schedule_{name}.trace"],
-                )
+            yield report.figure(
+                f"schedule_{name}",
+                f"Gantt chart of {name} with 4 stages and 8 microbatches: {words}.",
+                f"<b>{name}</b>: {words}. Idle {percent(row['bubble_of_total'])} of the total. Drawn from the run,"
+                " hops of a tenth of a forward.",
+                files=[f"schedule_{name}.trace"],
             )
-    return "".join(parts)
 
 
 def training(report):
@@ -201,6 +197,6 @@ def training(report):
 
 
 def section_of(report):
-    parts = [make(report) for make in (bubbles, memory, hops, training, charts)]
-    parts.append(report.later("pipeline", "train_pp_", "schedule_"))
+    parts = [make(report) for make in (bubbles, memory, hops, training)]
+    parts += [*charts(report), report.later("pipeline", "train_pp_", "schedule_")]
     return section("pipeline", "Pipelines: bubble and memory of the schedules", parts)
