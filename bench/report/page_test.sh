@@ -2,8 +2,8 @@
 # page_test.sh SOURCE: what ./lab train and plan --page run, keep and hand on, with a ./lab that is made up.
 set -eu
 source=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tools/tests/testing.sh
+. "$source/tools/tests/testing.sh"
 mkdir -p "$folder/bench/report" "$folder/bench/plots"
 cp "$source/bench/report/page.sh" "$folder/bench/report/"
 cp "$source/bench/plots/find_python.sh" "$folder/bench/plots/"
@@ -23,10 +23,6 @@ echo 'echo "report $*" >> ran' > "$folder/bench/report/report.sh"
 cd "$folder"
 export BATCH=8
 
-fail() {
-  echo "page_test: $1" >&2
-  exit 1
-}
 # page CODE ARGUMENTS…: it must end with that exit code. What it ran is in ran, what it said in said.
 page() {
   code=$1

@@ -3,8 +3,8 @@
 # cmake that prints what it is told. Its clock goes on by six seconds whenever somebody looks.
 set -eu
 source=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tools/tests/testing.sh
+. "$source/tools/tests/testing.sh"
 mkdir -p "$folder/bin" "$folder/tools" "$folder/build/default/tools" "$folder/build/default/mine"
 cp "$source/lab" "$folder/lab"
 cp "$source/tools/alone.sh" "$source/tools/probes.sh" "$source/tools/progress.sh" "$source/tools/whose_error.sh" \
@@ -13,10 +13,6 @@ mkdir "$folder/cmake" "$folder/common"
 touch "$folder/CMakeLists.txt"
 touch "$folder/build/default/build.ninja"
 echo 0 > "$folder/clock"
-made_up() { # made_up FILE 'shell text'
-  printf '#!/bin/sh\n%s\n' "$2" > "$folder/$1"
-  chmod +x "$folder/$1"
-}
 made_up tools/setup.sh 'exit 0'
 made_up build/default/tools/lab "[ \"\$1\" != is-current ] || exec test ! -e $folder/changed
 echo \"handed over: \$*\""
@@ -27,12 +23,6 @@ exit \"\$(cat $folder/code)\""
 made_up bin/ctest "[ \"\$1\" != --help ] || { echo ' -R <regex>, --tests-regex <regex>'; exit; }
 echo \"ctest \$*\" >> $folder/ran"
 
-fail() {
-  echo "lab_test: $1" >&2
-  sed 's/^/    /' "$folder/said" >&2
-  exit 1
-}
-says() { grep -q -- "$1" "$folder/said" || fail "it should say '$1'"; }
 ran() { grep -qx -- "$1" "$folder/ran" || fail "it should run $1"; }
 # lab CODE ARGUMENTS…: with a cmake that ends with CODE. What was said is in said, the exit code in code.
 lab() {

@@ -2,9 +2,8 @@
 # move_answers_test.sh SOURCE: an answer of before includes what exists after, once and for all; others stay as they are.
 set -eu
 source=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-fail() { echo "move_answers_test: $*"; exit 1; }
+# shellcheck source=tools/tests/testing.sh
+. "$source/tools/tests/testing.sh"
 
 mkdir "$folder/anna" "$folder/bob"
 : > "$folder/bob/answers.zip"

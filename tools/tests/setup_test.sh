@@ -4,32 +4,22 @@
 set -eu
 unset CXX CUDACXX CUDA_HOME CUDA_PATH  # this computer's choices; the made-up ones have their own
 source=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tools/tests/testing.sh
+. "$source/tools/tests/testing.sh"
 mkdir -p "$folder/bin" "$folder/tools" "$folder/cmake"
 cp "$source/tools/setup.sh" "$source/tools/probes.sh" "$folder/tools/"
 cp "$source/cmake/LockstepBlas.cmake" "$folder/cmake/"
 for program in sh env sed head tail cat rm mkdir mktemp uname dirname find readlink nm c++ cmake; do
   ln -s "$(command -v "$program")" "$folder/bin/$program"
 done
-made_up() { # made_up NAME 'shell text'
-  printf '#!/bin/sh\n%s\n' "$2" > "$folder/bin/$1"
-  chmod +x "$folder/bin/$1"
-}
-made_up apt-get "echo \"apt-get \$*\" >> $folder/ran"
-made_up apt-cache 'exit 0'
-made_up sudo "echo sudo >> $folder/ran; exec \"\$@\""
-made_up id 'echo 1000'
-made_up mpicxx 'exit 0'
-made_up ccache 'exit 0'
-made_up python3 'exit 0'
+made_up bin/apt-get "echo \"apt-get \$*\" >> $folder/ran"
+made_up bin/apt-cache 'exit 0'
+made_up bin/sudo "echo sudo >> $folder/ran; exec \"\$@\""
+made_up bin/id 'echo 1000'
+made_up bin/mpicxx 'exit 0'
+made_up bin/ccache 'exit 0'
+made_up bin/python3 'exit 0'
 
-fail() {
-  echo "setup_test: $1" >&2
-  sed 's/^/    /' "$folder/said" >&2
-  exit 1
-}
-says() { grep -q -- "$1" "$folder/said" || fail "it should say '$1'"; }
 # set_up ARGUMENTS…: runs it without a terminal; what it said and ran is in said and ran.
 set_up() {
   rm -f "$folder/ran"
@@ -63,7 +53,7 @@ if command -v script > /dev/null; then # of Debian's essential bsdutils
   answered ''
   ran || fail 'the default is yes'
 
-  made_up ninja 'exit 0'
+  made_up bin/ninja 'exit 0'
   rm "$folder/bin/mpicxx" # optional
   answered n
   ran && fail 'no means no'

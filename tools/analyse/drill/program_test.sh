@@ -2,15 +2,9 @@
 # program_test.sh DRILL WHY: a drill from its first run to its explanation, by the commands that a handout names.
 set -eu
 drill=$1 why=$2
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tools/tests/testing.sh
+. "$(dirname "$0")/../../tests/testing.sh"
 
-fail() {
-  echo "program_test: $1" >&2
-  sed 's/^/    /' "$folder/said" >&2
-  exit 1
-}
-says() { grep -q -- "$1" "$folder/said" || fail "it should say '$1'"; }
 # ends_with CODE COMMAND…: what it said is in said.
 ends_with() {
   code=$1 status=0

@@ -9,13 +9,8 @@ for name in chromium chromium-browser google-chrome; do
   [ -n "$browser" ] || browser=$(command -v $name || true)
 done
 [ -n "$browser" ] || { echo "SKIPPED: no Chromium on this computer (Debian's package is chromium)"; exit 77; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-
-fail() {
-  echo "browser_test: $1" >&2
-  exit 1
-}
+# shellcheck source=tools/tests/testing.sh
+. "$here/../../tests/testing.sh"
 
 # drive PAGE [WIDTH]: opens a copy that drives itself, and keeps what it saw.
 drive() {

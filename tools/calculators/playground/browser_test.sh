@@ -11,13 +11,8 @@ browser=''
 for name in chromium chromium-browser google-chrome; do
   [ -n "$browser" ] || browser=$(command -v $name || true)
 done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-
-fail() {
-  echo "browser_test: $1" >&2
-  exit 1
-}
+# shellcheck source=tools/tests/testing.sh
+. "$here/../../tests/testing.sh"
 
 if [ -z "$page" ]; then
   lacking=$(sh "$here/build.sh" --can) || { echo "SKIPPED: $lacking"; exit 77; }
