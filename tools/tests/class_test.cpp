@@ -2,9 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "common/error.hpp"
+#include "common/support/tests/folder_testing.hpp"
 #include "common/support/tests/refusal_testing.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/paths.hpp"
@@ -19,19 +18,17 @@
 namespace lockstep::tools {
 namespace {
 
-namespace fs = std::filesystem;
-
 const char* const kHostile = "\"><script>alert(1)<script><img src=x onerror='alert(2)'>&amp;\x1b[2J\xff";
 
 GradedRow graded(const char* id, int points, int most, const char* verdict, std::string reason = "") {
   return {.id = id, .title = "a <b>title</b>", .points = points, .most = most, .verdict = verdict, .reason = reason};
 }
 
-class AClass : public ::testing::Test {
+Course course() { return Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"); }
+
+class AClass : public TestFolder {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / "lockstep_class";
-    fs::remove_all(folder_);
     add("anna", {.rows = {graded("21.1", 5, 5, "PASS"), graded("21.2a", 9, 9, "PASS")}});
     add("bob", {.rows = {graded("21.1", 0, 5, "FAIL", "T.x: with 2 ranks:\nelement 3 must be 17. More."),
                          graded("21.2a", 9, 9, "PASS")}});
@@ -41,7 +38,6 @@ class AClass : public ::testing::Test {
     add("../../evil", {.remarks = "nothing was graded: \"x\" is no archive\n", .graded = false});
     add("=cmd|calc", {.rows = {graded("21.1", 0, 5, "FAIL", "seed 7777777777 is known")}, .seed = 7777777777});
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   void add(const std::string& name, const Grading& grading) const {
     if (name.find('/') == name.npos)
@@ -49,14 +45,11 @@ class AClass : public ::testing::Test {
     join_summary(folder_, summary_row(name, grading));
   }
   ClassData read() const { return read_class(folder_); }
-  static Course course() { return Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"); }
   static const ClassRow& row(const ClassData& data, const std::string& name) {
     for (const ClassRow& each : data.rows)
       if (each.name == name) return each;
     throw std::runtime_error("no row " + name);
   }
-
-  fs::path folder_;
 };
 
 /// What a browser would take for elements: every '<' that is not ours.
@@ -211,7 +204,7 @@ TEST(Similar, EqualSharesAreInTheOrderOfTheCourse) {
 }
 
 TEST(Similar, SkeletonsHaveNothingOfTheirOwn) {
-  for (const Exercise& e : Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json").select("").exercises) {
+  for (const Exercise& e : course().select("").exercises) {
     const std::string file = "/" + e.folder + "/" + e.name + ".cpp";
     const std::string given = given_text(read_text(LOCKSTEP_SOURCE_DIR "/solutions" + file), file);
     const Fingerprints prints = fingerprints(read_text(LOCKSTEP_SOURCE_DIR "/labs" + file), given, {});
@@ -252,24 +245,21 @@ TEST_F(AClass, AFileThatIsRefusedIsOneRow) {
 
 /// What a student is told to do about a verdict on 21.2a.
 std::string next_for(const char* verdict, const char* reason = "a reason") {
-  const std::string page = feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, reason)}},
-                                         Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"));
+  const std::string page = feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, reason)}}, course());
   const std::size_t begin = page.find("<p>Next: ");
   return begin == page.npos ? "" : page.substr(begin, page.find("</p>", begin) - begin);
 }
 
 TEST(Feedback, SaysWhatTheSeedOfAReplayIs) {
   const auto page = [](const char* reason) {
-    return feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, "FAIL", reason)}},
-                         Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"));
+    return feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, "FAIL", reason)}}, course());
   };
   EXPECT_EQ(count_of(page("replay: ./lab check 21.2a --seed SEED --trace"), "Without <code>--seed SEED</code>"), 1u);
   EXPECT_EQ(count_of(page("replay: ./lab check 21.2a --trace"), "SEED"), 0u);
 }
 
 TEST(Feedback, SaysWhatFitsTheVerdict) {
-  const Course course = Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json");
-  const std::string hint = for_html(course.exercise("21.2").parts.front().hints.front());
+  const std::string hint = for_html(course().exercise("21.2").parts.front().hints.front());
   for (const char* verdict : {"FAIL", "NOT IMPLEMENTED"}) {
     EXPECT_NE(next_for(verdict).find(hint), std::string::npos) << verdict;
     EXPECT_NE(next_for(verdict).find("./lab hint 21.2a"), std::string::npos) << verdict;

@@ -289,10 +289,7 @@ TEST_F(FindingOnesWay, ScoresOfOpenTasksAreKeptAndCompared) {
             "  score 1.250  a race (long) (your best 1.500)\n");
   EXPECT_EQ(keep_scores(paths_, judged("PASS", "score 1.750 (a race (long)): 2 ms")),
             "  score 1.750  a race (long) (your best; before 1.500)\n");
-  ::testing::internal::CaptureStdout();
-  EXPECT_EQ(print_scores(paths_), 0);
-  std::fflush(stdout);
-  const std::string table = ::testing::internal::GetCapturedStdout();
+  const std::string table = printed([&] { EXPECT_EQ(print_scores(paths_), 0); });
   EXPECT_NE(table.find("best 1.750"), table.npos) << table;
 }
 
@@ -304,21 +301,16 @@ TEST_F(FindingOnesWay, AClassIsRankedByWhatWasMeasured) {
   results("anna", "1.250"), results("bob", "1.500"), results("cy", "1.250");
   write_text(paths_.source / "grades" / "summary.json", "{}");
   write_text(paths_.source / "grades" / "broken.json", "{");
-  ::testing::internal::CaptureStdout();
-  EXPECT_EQ(print_ranking((paths_.source / "grades").string()), 0);
-  std::fflush(stdout);
-  EXPECT_EQ(::testing::internal::GetCapturedStdout(),
+  EXPECT_EQ(printed([&] { EXPECT_EQ(print_ranking((paths_.source / "grades").string()), 0); }),
             "broken.json: no results of ./lab grade\n1.1 a race\n"
             "    1.     1.500  bob\n    2.     1.250  anna\n           1.250  cy\n");
   EXPECT_THROW(print_ranking((paths_.source / "labs").string()), Error);
 }
 
 TEST_F(FindingOnesWay, ADesignCardIsShownJudgedAndRemembered) {
-  const auto program = paths_.program("plan_sim");
-  write_text(program,  // --card ID, --card ID --explain FIELDS, --card ID --answer FILE
-             "#!/bin/sh\n[ $# = 2 ] && exit\n[ \"$3\" = --explain ] && { [ \"$4\" = dp=8 ]; exit; }\n"
-             "grep -q right \"$4\"\n");
-  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  script(paths_.program("plan_sim"),  // --card ID, --card ID --explain FIELDS, --card ID --answer FILE
+         "[ $# = 2 ] && exit\n[ \"$3\" = --explain ] && { [ \"$4\" = dp=8 ]; exit; }\n"
+         "grep -q right \"$4\"\n");
   const auto answer = paths_.source / "outputs" / "cards" / "1.txt";
   EXPECT_THROW(play_card(paths_, {"check", "1"}), Error) << "there is no answer yet";
   EXPECT_THROW(play_card(paths_, {"check"}), Error);
@@ -344,11 +336,10 @@ class Drilling : public SmallCourse {
  protected:
   void SetUp() override {
     SmallCourse::SetUp();
-    const auto program = paths_.program("drill");
-    write_text(program, "#!/bin/sh\necho \"$*\" > " + said().string() +
-                            "\n[ \"$1\" = run ] || { grep -q right \"$4\"; exit; }\nmkdir -p \"$4\"; echo wrong > "
-                            "\"$4/answer.txt\"\n");
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    script(paths_.program("drill"),
+           "echo \"$*\" > " + said().string() +
+               "\n[ \"$1\" = run ] || { grep -q right \"$4\"; exit; }\nmkdir -p \"$4\"; echo wrong > "
+               "\"$4/answer.txt\"\n");
   }
   std::filesystem::path said() const { return paths_.source / "said"; }
   std::filesystem::path folder() const { return paths_.source / "outputs" / "drills" / "1"; }
@@ -442,12 +433,11 @@ class Typed {
 
 TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwards) {
   // A ./lab that measures only where the prediction is on file already.
-  const auto lab = paths_.build / "tools" / "lab";
-  write_text(lab, "#!/bin/sh\ngrep -q '\"guess\": 2.5' " + (paths_.source / "outputs" / "predictions.json").string() +
-                      " || exit 1\n[ \"$1 $2 $3\" = 'bench it --json' ] || exit 1\n"
-                      "echo '{\"rows\": [{\"stage\": 2, \"name\": \"x\", \"seconds\": 9}, {\"stage\": 3, \"name\": "
-                      "\"x\", \"seconds\": 0.002, \"predicted_seconds\": 0.004}]}' > \"$4\"\n");
-  std::filesystem::permissions(lab, std::filesystem::perms::owner_all);
+  script(paths_.build / "tools" / "lab",
+         "grep -q '\"guess\": 2.5' " + (paths_.source / "outputs" / "predictions.json").string() +
+             " || exit 1\n[ \"$1 $2 $3\" = 'bench it --json' ] || exit 1\n"
+             "echo '{\"rows\": [{\"stage\": 2, \"name\": \"x\", \"seconds\": 9}, {\"stage\": 3, \"name\": "
+             "\"x\", \"seconds\": 0.002, \"predicted_seconds\": 0.004}]}' > \"$4\"\n");
   EXPECT_EQ(format_predictions(paths_, first()), "  1 question to predict: ./lab predict 1.1\n");
   {
     const Typed typed("\n");

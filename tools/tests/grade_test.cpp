@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
 
 #include "common/error.hpp"
+#include "common/support/tests/folder_testing.hpp"
 #include "common/support/tests/refusal_testing.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/process.hpp"
@@ -25,7 +25,7 @@
 namespace lockstep::tools {
 namespace {
 
-Course the_course() { return Course::read(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"); }
+Course the_course() { return Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"); }
 
 std::string id_at(const char* path) {
   auto all = the_course().select("").exercises;
@@ -58,20 +58,31 @@ TEST(Grade, TakesNothingElse) {
   }
 }
 
-TEST(Grade, AnAnswerThatIsThereTwiceDoesNotCount) {
-  auto folder = std::filesystem::temp_directory_path() / "lockstep_grade_twice";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder / "week21_data_parallel");
-  std::ofstream(folder / "ring_all_reduce.cpp") << "// one\n";
-  std::ofstream(folder / "week21_data_parallel" / "ring_all_reduce.cpp") << "// two\n";
-  std::ofstream(folder / "ddp.cpp") << std::string(300'000, '/');
-  std::ofstream(folder / "mine.cpp") << "// a helper\n";
-  Submission found = read_submission(folder, the_course().select("").exercises, folder);
+class Submitted : public TestFolder {
+ protected:
+  Submission submission(const fs::path& from) const {
+    fs::create_directories(folder_ / "scratch");
+    return read_submission(from, the_course().select("").exercises, folder_ / "scratch");
+  }
+  /// Packs what lies in the folder `from`.
+  void pack(const char* from, const fs::path& archive) const {
+    Command tar{.arguments = {"cmake", "-E", "tar", "cf", (folder_ / archive).string(), "--format=zip", "."},
+                .folder = folder_ / from};
+    fs::create_directories((folder_ / archive).parent_path());
+    ASSERT_TRUE(run_command(tar).ok());
+  }
+};
+
+TEST_F(Submitted, AnAnswerThatIsThereTwiceDoesNotCount) {
+  put("ring_all_reduce.cpp", "// one\n");
+  put("week21_data_parallel/ring_all_reduce.cpp", "// two\n");
+  put("ddp.cpp", std::string(300'000, '/'));
+  put("mine.cpp", "// a helper\n");
+  Submission found = read_submission(folder_, the_course().select("").exercises, folder_);
   EXPECT_TRUE(found.answers.empty());
   EXPECT_NE(found.refused["21.2"].find("more than once"), std::string::npos);
   EXPECT_NE(found.refused["21.7"].find("300000 bytes"), std::string::npos);
   EXPECT_EQ(found.ignored, std::vector<std::string>{"mine.cpp"});
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Grade, SaysWhereAnAnswerNamesWhatIsRefused) {
@@ -84,45 +95,25 @@ TEST(Grade, SaysWhereAnAnswerNamesWhatIsRefused) {
   EXPECT_EQ(named_at("", "(anonymous namespace)::f()"), "");
 }
 
-class Folder {
- public:
-  explicit Folder(const char* name) : path(std::filesystem::temp_directory_path() / name) {
-    std::filesystem::remove_all(path);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path write(const char* name, const char* text) const {
-    write_text(path / name, text);
-    return path / name;
-  }
-  Submission read(const std::filesystem::path& from) const {
-    std::filesystem::create_directories(path / "scratch");
-    return read_submission(from, the_course().select("").exercises, path / "scratch");
-  }
-
-  std::filesystem::path path;
-};
-
-TEST(Grade, FilesInAFolderOfAnotherNameCountWhereNothingElseDoes) {
-  const Folder folder("lockstep_grade_folder");
-  folder.write("in/anna/ring_all_reduce.cpp", "// anna's\n");
-  folder.write("in/anna/ddp.cpp", "// a draft\n");
-  folder.write("in/week21_data_parallel/ddp.cpp", "// the answer\n");
-  folder.write("in/anna/accumulation.cpp", "// one\n");
-  folder.write("in/old/accumulation.cpp", "// two\n");
-  const Submission found = folder.read(folder.path / "in");
+TEST_F(Submitted, FilesInAFolderOfAnotherNameCountWhereNothingElseDoes) {
+  put("in/anna/ring_all_reduce.cpp", "// anna's\n");
+  put("in/anna/ddp.cpp", "// a draft\n");
+  put("in/week21_data_parallel/ddp.cpp", "// the answer\n");
+  put("in/anna/accumulation.cpp", "// one\n");
+  put("in/old/accumulation.cpp", "// two\n");
+  const Submission found = submission(folder_ / "in");
   EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// anna's\n"}, {"21.7", "// the answer\n"}}));
   EXPECT_NE(found.refused.at("21.6").find("more than once"), std::string::npos);
   EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"21.7", "anna/ddp.cpp"}}));
   EXPECT_TRUE(found.ignored.empty());
-  EXPECT_EQ(folder.read(folder.path / "in" / "anna" / "ddp.cpp").answers.at("21.7"), "// a draft\n");
+  EXPECT_EQ(submission(folder_ / "in" / "anna" / "ddp.cpp").answers.at("21.7"), "// a draft\n");
 }
 
-TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
-  const Folder folder("lockstep_grade_deep");
-  folder.write("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
-  folder.write("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce_test.cpp", "");
-  folder.write("in/Assignment 1/anna.zip", "");
-  const Submission found = folder.read(folder.path / "in");
+TEST_F(Submitted, WhatLiesTooDeepIsToldWithWhatIsExpected) {
+  put("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
+  put("in/Assignment 1/anna/week21_data_parallel/ring_all_reduce_test.cpp", "");
+  put("in/Assignment 1/anna.zip", "");
+  const Submission found = submission(folder_ / "in");
   const std::string deep = "Assignment 1/anna/week21_data_parallel/ring_all_reduce.cpp";
   EXPECT_TRUE(found.empty());
   EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"21.2", deep}}));
@@ -141,23 +132,21 @@ TEST(Grade, WhatLiesTooDeepIsToldWithWhatIsExpected) {
           "more folder, or ring_all_reduce.cpp at the top.\n");
 }
 
-TEST(Grade, WhereFilesBelongIsToldOnceForAFolder) {
-  const Folder folder("lockstep_grade_belong");
+TEST_F(Submitted, WhereFilesBelongIsToldOnceForAFolder) {
   const std::string week = "week21_data_parallel", deep = "Desktop/ml/lockstep/labs/" + week;
   for (const char* name : {"ring_all_reduce", "cost_model", "ddp"})
-    folder.write(("in/" + deep + "/" + name + ".cpp").c_str(), "// hers\n");
-  folder.write("in/old/one/backup/accumulation.cpp", "// hers\n");
+    put("in/" + deep + "/" + name + ".cpp", "// hers\n");
+  put("in/old/one/backup/accumulation.cpp", "// hers\n");
   EXPECT_EQ(
-      folder.read(folder.path / "in").where_they_belong(the_course()),
+      submission(folder_ / "in").where_they_belong(the_course()),
       "3 files in " + deep + " (move them to " + week + "), old/one/backup/accumulation.cpp (move it to " + week + ")");
 }
 
-TEST(Grade, AFileThatIsNamedOtherwiseIsToBeRenamed) {
-  const Folder folder("lockstep_grade_renamed");
+TEST_F(Submitted, AFileThatIsNamedOtherwiseIsToBeRenamed) {
   for (const char* file : {"Ring_All_Reduce.cpp", "cost_model (1).cpp", "ddp.cpp.txt", "accumulation copy.cpp",
                            "scaling-laws-2.CPP", "naive.cpp", "my_ring_all_reduce.txt"})
-    folder.write(("in/" + std::string(file)).c_str(), "// hers\n");
-  const Submission found = folder.read(folder.path / "in");
+    put("in/" + std::string(file), "// hers\n");
+  const Submission found = submission(folder_ / "in");
   const auto near = [&](const char* id) { return found.near_miss(the_course().exercise(id)); };
   EXPECT_EQ(near("21.2"), "Ring_All_Reduce.cpp");
   EXPECT_EQ(near("21.5"), "cost_model (1).cpp");
@@ -174,92 +163,78 @@ TEST(Grade, AFileThatIsNamedOtherwiseIsToBeRenamed) {
       << instead;
 }
 
-/// Packs what lies in `path`/from.
-void pack(const Folder& folder, const char* from, const std::filesystem::path& archive) {
-  Command tar{.arguments = {"cmake", "-E", "tar", "cf", (folder.path / archive).string(), "--format=zip", "."},
-              .folder = folder.path / from};
-  std::filesystem::create_directories((folder.path / archive).parent_path());
-  ASSERT_TRUE(run_command(tar).ok());
-}
-
-TEST(Grade, TheDownloadOfAClassIsKnown) {
-  const Folder folder("lockstep_grade_download");
-  folder.write("canvas/annalee_1001_71_answers.zip", "");
-  folder.write("canvas/annalee_1001_72_answers-1.zip", "");
-  pack(folder, "canvas", "one.zip");
-  EXPECT_FALSE(folder.read(folder.path / "one.zip").is_download()) << "one student's, twice";
-  folder.write("canvas/bobray_1002_73_answers.zip", "");
-  folder.write("moodle/Anna Lee_1001_assignsubmission_file_/answers.zip", "");
-  folder.write("moodle/Bob Ray_1002_assignsubmission_file_/answers.zip", "");
+TEST_F(Submitted, TheDownloadOfAClassIsKnown) {
+  put("canvas/annalee_1001_71_answers.zip", "");
+  put("canvas/annalee_1001_72_answers-1.zip", "");
+  pack("canvas", "one.zip");
+  EXPECT_FALSE(submission(folder_ / "one.zip").is_download()) << "one student's, twice";
+  put("canvas/bobray_1002_73_answers.zip", "");
+  put("moodle/Anna Lee_1001_assignsubmission_file_/answers.zip", "");
+  put("moodle/Bob Ray_1002_assignsubmission_file_/answers.zip", "");
   for (const char* system : {"canvas", "moodle"}) {
-    pack(folder, system, "both.zip");
-    EXPECT_TRUE(folder.read(folder.path / "both.zip").is_download()) << system;
+    pack(system, "both.zip");
+    EXPECT_TRUE(submission(folder_ / "both.zip").is_download()) << system;
   }
 }
 
-TEST(Grade, TheOnlyArchiveOfAFolderIsOpened) {
-  const Folder folder("lockstep_grade_moodle");
-  folder.write("week/labs/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
-  folder.write("week/deep/er/ddp.cpp", "// too deep\n");
-  pack(folder, "week", "in/Kim_7_file_/answers.zip");
-  folder.write("in/Kim_7_file_/readme.txt", "see answers.zip\n");
-  folder.write("in/Kim_7_file_/__MACOSX/._answers.zip", "");
-  const std::filesystem::path kim = folder.path / "in" / "Kim_7_file_";
-  const Submission found = folder.read(kim);
+TEST_F(Submitted, TheOnlyArchiveOfAFolderIsOpened) {
+  put("week/labs/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
+  put("week/deep/er/ddp.cpp", "// too deep\n");
+  pack("week", "in/Kim_7_file_/answers.zip");
+  put("in/Kim_7_file_/readme.txt", "see answers.zip\n");
+  put("in/Kim_7_file_/__MACOSX/._answers.zip", "");
+  const fs::path kim = folder_ / "in" / "Kim_7_file_";
+  const Submission found = submission(kim);
   EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
   EXPECT_EQ(found.opened, "answers.zip");
   EXPECT_EQ(found.misplaced.count("21.7"), 1u);
   EXPECT_EQ(found.files, 3u);
 
   // With the limits of an archive that is handed in as it is.
-  folder.write("week/labs/week21_data_parallel/ring_all_reduce.cpp", std::string(300'000, '/').c_str());
-  pack(folder, "week", "in/long/answers.zip");
-  std::filesystem::remove_all(folder.path / "scratch");
-  EXPECT_NE(folder.read(folder.path / "in" / "long").refused.at("21.2").find("more than 262144 bytes"),
-            std::string::npos);
-  folder.write("in/broken/answers.zip", "My answers are below.\n");
-  EXPECT_NE(lockstep::refusal([&] {
-              folder.read(folder.path / "in" / "broken");
-            }).find("answers.zip is neither a complete .zip"),
-            std::string::npos);
+  put("week/labs/week21_data_parallel/ring_all_reduce.cpp", std::string(300'000, '/'));
+  pack("week", "in/long/answers.zip");
+  fs::remove_all(folder_ / "scratch");
+  EXPECT_NE(submission(folder_ / "in" / "long").refused.at("21.2").find("more than 262144 bytes"), std::string::npos);
+  put("in/broken/answers.zip", "My answers are below.\n");
+  EXPECT_NE(
+      lockstep::refusal([&] { submission(folder_ / "in" / "broken"); }).find("answers.zip is neither a complete .zip"),
+      std::string::npos);
 }
 
-TEST(Grade, TheOnlyArchiveOfAnArchiveIsOpened) {
-  const Folder folder("lockstep_grade_twice");
-  folder.write("week/labs/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
-  pack(folder, "week", "folder/answers.zip");
-  folder.write("folder/readme.txt", "see answers.zip\n");
-  pack(folder, "folder", "in/kim.zip");
-  const Submission found = folder.read(folder.path / "in" / "kim.zip");
+TEST_F(Submitted, TheOnlyArchiveOfAnArchiveIsOpened) {
+  put("week/labs/week21_data_parallel/ring_all_reduce.cpp", "// hers\n");
+  pack("week", "folder/answers.zip");
+  put("folder/readme.txt", "see answers.zip\n");
+  pack("folder", "in/kim.zip");
+  const Submission found = submission(folder_ / "in" / "kim.zip");
   EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
   EXPECT_EQ(found.opened, "answers.zip");
   EXPECT_EQ(found.files, 2u);
 
   // An archive of an archive of an archive is one too many, and of two the newest is not guessed.
-  pack(folder, "in", "thrice/kim.zip");
-  pack(folder, "thrice", "deep/kim.zip");
-  std::filesystem::remove_all(folder.path / "scratch");
-  EXPECT_TRUE(folder.read(folder.path / "deep" / "kim.zip").empty());
-  pack(folder, "week", "folder/answers2.zip");
-  pack(folder, "folder", "in/two.zip");
-  std::filesystem::remove_all(folder.path / "scratch");
-  EXPECT_TRUE(folder.read(folder.path / "in" / "two.zip").empty());
+  pack("in", "thrice/kim.zip");
+  pack("thrice", "deep/kim.zip");
+  fs::remove_all(folder_ / "scratch");
+  EXPECT_TRUE(submission(folder_ / "deep" / "kim.zip").empty());
+  pack("week", "folder/answers2.zip");
+  pack("folder", "in/two.zip");
+  fs::remove_all(folder_ / "scratch");
+  EXPECT_TRUE(submission(folder_ / "in" / "two.zip").empty());
 }
 
-TEST(Grade, WhatMacosAddsIsNotMentioned) {
-  const Folder folder("lockstep_grade_macos");
-  folder.write("week/ring_all_reduce.cpp", "// hers\n");
+TEST_F(Submitted, WhatMacosAddsIsNotMentioned) {
+  put("week/ring_all_reduce.cpp", "// hers\n");
   for (const char* file : {"._ring_all_reduce.cpp", "._notes.cpp", "__MACOSX/._ring_all_reduce.cpp", ".DS_Store"})
-    folder.write(("week/" + std::string(file)).c_str(), "Mac OS X");
-  pack(folder, "week", "in/anna.zip");
-  pack(folder, "week", "in/kim/answers.zip");
-  folder.write("in/kim/._answers.zip", "Mac OS X");
-  for (const char* submission : {"week", "in/anna.zip", "in/kim"}) {
-    std::filesystem::remove_all(folder.path / "scratch");
-    const Submission found = folder.read(folder.path / submission);
-    EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}})) << submission;
-    EXPECT_EQ(found.files, 1u) << submission;
-    EXPECT_TRUE(found.ignored.empty() && found.archives.empty() && found.misplaced.empty()) << submission;
+    put("week/" + std::string(file), "Mac OS X");
+  pack("week", "in/anna.zip");
+  pack("week", "in/kim/answers.zip");
+  put("in/kim/._answers.zip", "Mac OS X");
+  for (const char* place : {"week", "in/anna.zip", "in/kim"}) {
+    fs::remove_all(folder_ / "scratch");
+    const Submission found = submission(folder_ / place);
+    EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}})) << place;
+    EXPECT_EQ(found.files, 1u) << place;
+    EXPECT_TRUE(found.ignored.empty() && found.archives.empty() && found.misplaced.empty()) << place;
   }
 }
 
@@ -275,62 +250,58 @@ TEST(Grade, AnArchiveOfAHundredThousandEntriesIsNotRead) {
   EXPECT_EQ(refused("x", 10'000), "");
 }
 
-TEST(Grade, ADamagedEntryCostsItsOwnExercise) {
-  const Folder folder("lockstep_grade_damaged");
+TEST_F(Submitted, ADamagedEntryCostsItsOwnExercise) {
   std::string numbers;
   for (int i = 0; i < 2000; ++i) numbers += std::to_string(i * i) + "\n";
-  folder.write("week/accumulation.cpp", numbers.c_str());
-  folder.write("week/ring_all_reduce.cpp", "// hers\n");
-  pack(folder, "week", "in/anna.zip");
-  const std::filesystem::path archive = folder.path / "in" / "anna.zip";
+  put("week/accumulation.cpp", numbers);
+  put("week/ring_all_reduce.cpp", "// hers\n");
+  pack("week", "in/anna.zip");
+  const fs::path archive = folder_ / "in" / "anna.zip";
   std::string bytes = read_text(archive);
   for (std::size_t at = 200; at < 300; ++at) bytes[at] = static_cast<char>(~bytes[at]);  // of the longer file
   write_text(archive, bytes);
-  const Submission found = folder.read(archive);
+  const Submission found = submission(archive);
   EXPECT_EQ(found.answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
   ASSERT_EQ(found.refused.size(), 1u);
   EXPECT_NE(found.refused.at("21.6").find("it is damaged"), std::string::npos) << found.refused.at("21.6");
 }
 
-TEST(Grade, AnArchiveMayHaveANameThatIsNotUtf8) {
-  const Folder folder("lockstep_grade_latin");
-  folder.write("week/ring_all_reduce.cpp", "// hers\n");
-  pack(folder, "week", "in/x.zip");
-  const std::filesystem::path latin = folder.path / "in" / "caf\xe9.zip";
-  std::filesystem::rename(folder.path / "in" / "x.zip", latin);
-  EXPECT_EQ(folder.read(latin).answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
+TEST_F(Submitted, AnArchiveMayHaveANameThatIsNotUtf8) {
+  put("week/ring_all_reduce.cpp", "// hers\n");
+  pack("week", "in/x.zip");
+  const fs::path latin = folder_ / "in" / "caf\xe9.zip";
+  fs::rename(folder_ / "in" / "x.zip", latin);
+  EXPECT_EQ(submission(latin).answers, (std::map<std::string, std::string>{{"21.2", "// hers\n"}}));
 }
 
-TEST(Grade, AnArchiveBesideAnswersOrAnotherOrALinkIsNotOpened) {
-  const Folder folder("lockstep_grade_beside");
-  folder.write("week/ring_all_reduce.cpp", "// packed\n");
+TEST_F(Submitted, AnArchiveBesideAnswersOrAnotherOrALinkIsNotOpened) {
+  put("week/ring_all_reduce.cpp", "// packed\n");
   for (const char* archive : {"in/beside/old.zip", "in/two/a.zip", "in/two/b.zip", "elsewhere.zip"})
-    pack(folder, "week", archive);
-  folder.write("in/beside/ring_all_reduce.cpp", "// hers\n");
-  const Submission beside = folder.read(folder.path / "in" / "beside");
+    pack("week", archive);
+  put("in/beside/ring_all_reduce.cpp", "// hers\n");
+  const Submission beside = submission(folder_ / "in" / "beside");
   EXPECT_EQ(beside.answers.at("21.2"), "// hers\n");
   EXPECT_EQ(beside.archives, std::vector<std::string>{"old.zip"});
-  EXPECT_EQ(lockstep::refusal([&] { folder.read(folder.path / "in" / "two"); }),
+  EXPECT_EQ(lockstep::refusal([&] { submission(folder_ / "in" / "two"); }),
             "two archives and no lab file: leave one of a.zip, b.zip");
-  std::filesystem::create_directories(folder.path / "in" / "link");
-  std::filesystem::create_symlink(folder.path / "elsewhere.zip", folder.path / "in" / "link" / "answers.zip");
-  EXPECT_TRUE(folder.read(folder.path / "in" / "link").empty());
+  fs::create_directories(folder_ / "in" / "link");
+  fs::create_symlink(folder_ / "elsewhere.zip", folder_ / "in" / "link" / "answers.zip");
+  EXPECT_TRUE(submission(folder_ / "in" / "link").empty());
 }
 
-TEST(Grade, WhatIsMissingIsSaidBeforeAnythingIsBuilt) {
-  const Folder folder("lockstep_grade_missing");
-  folder.write("labs/week21_data_parallel/ring_all_reduce_test.cpp", "");
-  folder.write("build/backends/sim", "");
-  const std::filesystem::path path = folder.path, there = folder.write("anna/ring_all_reduce.cpp", "").parent_path();
-  const Paths paths{.source = path, .build = path / "build", .labs = path / "labs", .course = the_course()};
+TEST_F(Submitted, WhatIsMissingIsSaidBeforeAnythingIsBuilt) {
+  put("labs/week21_data_parallel/ring_all_reduce_test.cpp", "");
+  put("build/backends/sim", "");
+  put("anna/ring_all_reduce.cpp", "");
+  const Paths paths{.source = folder_, .build = folder_ / "build", .labs = folder_ / "labs", .course = the_course()};
   const auto refused = [&](const std::vector<std::string>& submissions) {
     return lockstep::refusal(
-        [&] { grade(paths, {.submissions = submissions, .what = "21.2", .out = path / "grades"}); });
+        [&] { grade(paths, {.submissions = submissions, .what = "21.2", .out = folder_ / "grades"}); });
   };
   EXPECT_EQ(refused({"no.zip"}), "There is no no.zip: nothing was graded.");
-  EXPECT_EQ(refused({"no.zip", there, "in/*"}), "There is no no.zip, no in/*: nothing was graded.");
-  EXPECT_FALSE(std::filesystem::exists(path / "build" / "grade"));
-  EXPECT_FALSE(std::filesystem::exists(path / "grades"));
+  EXPECT_EQ(refused({"no.zip", file("anna"), "in/*"}), "There is no no.zip, no in/*: nothing was graded.");
+  EXPECT_FALSE(fs::exists(folder_ / "build" / "grade"));
+  EXPECT_FALSE(fs::exists(folder_ / "grades"));
 }
 
 TEST(Grade, TheNewestOfAStudentCounts) {
@@ -406,9 +377,8 @@ TEST(Grade, ANameOfResultsIsShortAndReadable) {
   EXPECT_NE(latin, name_for("caf\xea\n.zip", {}));
 }
 
-TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
-  const Folder folder("lockstep_grade_summary");
-  folder.write("x", "");
+TEST_F(Submitted, ASummaryIsForSpreadsheetsAndPrograms) {
+  put("x", "");
   const Grading anna{
       .rows = {{.id = "21.1", .points = 5, .most = 5, .verdict = "PASS"},
                {.id = "21.2a",
@@ -417,48 +387,46 @@ TEST(Grade, ASummaryIsForSpreadsheetsAndPrograms) {
                 .reason = "Lab21_2a.Sums: with 2 ranks:\nrank 0 is late\x1b\xc2\x9b. It waits.\nreplay: no"}},
       .seconds = 2};
   const Grading bob{.rows = {}, .remarks = "nothing was graded: \"bob.zip\" is\nno archive\n", .graded = false};
-  join_summary(folder.path, summary_row("=an\xfcna", {.graded = false}));
-  join_summary(folder.path, summary_row("bob", bob));
-  join_summary(folder.path, summary_row("=an\xfcna", anna));
-  EXPECT_EQ(read_text(folder.path / "summary.csv"),
+  join_summary(folder_, summary_row("=an\xfcna", {.graded = false}));
+  join_summary(folder_, summary_row("bob", bob));
+  join_summary(folder_, summary_row("=an\xfcna", anna));
+  EXPECT_EQ(read_text(folder_ / "summary.csv"),
             "submission,points,most,seconds,seed,21.1,21.2a,remarks,why\n"
             "\"'=an\uFFFDna\",5,18,2,\"0\",\"PASS\",\"TIMEOUT\",\"\",\"21.2a: Lab21_2a.Sums: with 2 ranks: rank 0 is "
             "late   .\"\n"
             "\"bob\",0,0,0,\"0\",\"\",\"\",\"nothing was graded: \"\"bob.zip\"\" is no archive\",\"\"\n");
-  const std::string json = read_text(folder.path / "summary.json");
+  const std::string json = read_text(folder_ / "summary.json");
   for (const char* words : {"\"points\": 5", "\"21.2a\": \"TIMEOUT\"", "\"graded\": false", "an\uFFFDna"})
     EXPECT_NE(json.find(words), json.npos) << json;
 }
 
-TEST(Output, AFolderInPlaceOfTheFileIsRefusedBeforeAnythingIsJudged) {
-  const Folder folder("lockstep_out_folder");
-  folder.write("build/backends/sim", "");
-  folder.write("anna/x", "");
-  const auto path = folder.path;
-  const Paths paths{.source = path, .build = path / "build", .labs = path, .course = the_course()};
+TEST_F(Submitted, AFolderInPlaceOfTheFileIsRefusedBeforeAnythingIsJudged) {
+  put("build/backends/sim", "");
+  put("anna/x", "");
+  const Paths paths{.source = folder_, .build = folder_ / "build", .labs = folder_, .course = the_course()};
   const auto expect_refused = [&](const std::function<void()>& command) {
     try {
       command();
       ADD_FAILURE();
     } catch (const Error& error) {
-      EXPECT_EQ(error.what(), "cannot write " + (path / "anna").string() + ": it is a folder");
+      EXPECT_EQ(error.what(), "cannot write " + file("anna") + ": it is a folder");
     }
   };
-  const std::string anna = path / "anna";
+  const std::string anna = file("anna");
   expect_refused([&] { check(paths, {.what = "21.2", .json = anna}); });
   EXPECT_EQ(lockstep::refusal([&] { grade(paths, {.submissions = {anna}, .what = "21.2", .out = anna}); }),
             "--out " + anna + " was handed in: choose another folder.");
   expect_refused(
       [&] { grade(paths, {.submissions = {anna}, .what = "21.2", .out = anna + "/r.json", .junit = anna}); });
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), {}), 2) << "a file was left";
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(anna), {}), 1) << "a file was left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "a file was left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(anna), {}), 1) << "a file was left";
 }
 
-TEST(Grade, WhatIsNoArchiveIsSaidInOneSentence) {
-  const Folder folder("lockstep_grade_archive");
+TEST_F(Submitted, WhatIsNoArchiveIsSaidInOneSentence) {
   for (const char* name : {"essay.zip", "essay.txt", "empty.tar.gz"}) {
     try {
-      folder.read(folder.write(name, std::string_view(name) == "empty.tar.gz" ? "" : "My answers are below.\n"));
+      put(name, std::string_view(name) == "empty.tar.gz" ? "" : "My answers are below.\n");
+      submission(folder_ / name);
       EXPECT_STREQ(name, "empty.tar.gz");  // an empty file is an empty archive
     } catch (const Error& error) {
       const std::string said = error.what();
@@ -545,17 +513,15 @@ TEST(Grade, AnAnswerIncludesHeaders) {
 TEST(Grade, AFileThatIsGoneMeanwhileIsNotEndless) {
   const Scratch folder;
   std::ofstream(folder.path() / "words") << "three";
-  const std::filesystem::directory_entry file(folder.path() / "words");
+  const fs::directory_entry file(folder.path() / "words");
   EXPECT_EQ(bytes_of(file), 5u);
-  std::filesystem::remove(file);
+  fs::remove(file);
   EXPECT_EQ(bytes_of(file), 0u);
 }
 
 TEST(Grade, WhereFilesLieOnTheGradersComputerIsNotTold) {
   Paths paths{.source = LOCKSTEP_SOURCE_DIR, .build = "/nowhere", .labs = "/nowhere", .course = {}};
-  const auto told = [&](const std::filesystem::path& file, const char* answer) {
-    return told_file(paths, file, answer);
-  };
+  const auto told = [&](const fs::path& file, const char* answer) { return told_file(paths, file, answer); };
   const char* by_name = "#include \"solutions/ddp.cpp\"\n#include \"../hidden/grades.csv\"\n";
   EXPECT_EQ(told(paths.source / "solutions/ddp.cpp", by_name), "solutions/ddp.cpp");
   EXPECT_EQ(told(paths.source / "labs/../solutions/ddp.cpp", by_name), "solutions/ddp.cpp");
@@ -564,9 +530,9 @@ TEST(Grade, WhereFilesLieOnTheGradersComputerIsNotTold) {
 }
 
 TEST(Grade, WordsForStudentsHaveNoFoldersOfTheGraders) {
-  const std::filesystem::path source = LOCKSTEP_SOURCE_DIR;
+  const fs::path source = LOCKSTEP_SOURCE_DIR;
   const Paths paths{.source = source, .build = source / "build" / "x", .labs = "/nowhere", .course = {}};
-  const std::string scratch = (std::filesystem::temp_directory_path() / "lockstep_grade_aB3dE6").string();
+  const std::string scratch = (fs::temp_directory_path() / "lockstep_grade_aB3dE6").string();
   EXPECT_EQ(without_folders(paths, "in " + scratch + "/week21/ddp.cpp, of " + source.string() + "/labs/ddp.hpp and " +
                                        paths.build.string() + "/programs/x"),
             "in week21/ddp.cpp, of labs/ddp.hpp and programs/x");
@@ -575,17 +541,15 @@ TEST(Grade, WordsForStudentsHaveNoFoldersOfTheGraders) {
   EXPECT_EQ(without_folders(paths, scratch), "");  // and nothing behind it
 }
 
-TEST(Grade, JUnitStaysWellFormed) {
-  auto file = std::filesystem::temp_directory_path() / "lockstep_grade_junit.xml";
+TEST_F(Submitted, JUnitStaysWellFormed) {
   Grading grading;
   grading.rows.push_back(
       {.id = "21.2", .title = "a < b & \"c\"", .most = 3, .verdict = "FAIL", .reason = "]]>\x01\xff"});
-  write_junit(file, grading);
-  std::string text = read_text(file);
+  write_junit(file("junit.xml"), grading);
+  std::string text = read_text(file("junit.xml"));
   EXPECT_NE(text.find("name=\"21.2 a &lt; b &amp; &quot;c&quot;\""), std::string::npos) << text;
   EXPECT_NE(text.find(">]]&gt;\xEF\xBF\xBD\xEF\xBF\xBD</failure>"), std::string::npos) << text;
   EXPECT_NE(text.find("tests=\"1\" failures=\"1\""), std::string::npos) << text;
-  std::filesystem::remove(file);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -18,8 +17,6 @@
 
 namespace lockstep::tools {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Waits until `what`, for half a minute at most.
 bool becomes_true(const std::function<bool()>& what) {
@@ -50,9 +47,7 @@ class Interrupt : public SmallCourse {
   /// A program that says when it is started, and waits; `more` before that. Between two short sleeps the shell looks at
   /// a signal that came when it was just starting one, which would not hear it.
   void write_program(const fs::path& program, const std::string& more) const {
-    write_text(program,
-               "#!/bin/sh\n" + more + "\necho started >> " + started().string() + "\nwhile :; do sleep 0.1; done\n");
-    fs::permissions(program, fs::perms::owner_all);
+    script(program, more + "\necho started >> " + started().string() + "\nwhile :; do sleep 0.1; done\n");
   }
 
   /// Starts `command` as a shell at a terminal does, interrupts it once the program is started, and returns its exit

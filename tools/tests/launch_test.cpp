@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 
 #include "common/error.hpp"
+#include "common/support/tests/folder_testing.hpp"
 #include "tools/course/paths.hpp"
 #include "tools/course/process.hpp"
 
@@ -47,49 +47,41 @@ std::string said(const Words& command) {
   return text + "-> " + std::to_string(ended.exit_code);
 }
 
-TEST(Launch, SrunGetsRanksNodesAndMpi) {
-  const auto fake = std::filesystem::path(::testing::TempDir()) / "fake_srun";
-  std::ofstream(fake)
-      << "#!/bin/sh\n[ \"$1\" = --mpi=list ] && { echo none pmix; exit; }\necho \"$SLURM_MPI_TYPE:\" \"$@\"\n";
-  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+using Launcher = TestFolder;
+
+TEST_F(Launcher, SrunGetsRanksNodesAndMpi) {
+  const fs::path fake =
+      script("srun", "[ \"$1\" = --mpi=list ] && { echo none pmix; exit; }\necho \"$SLURM_MPI_TYPE:\" \"$@\"\n");
   setenv("SRUN", fake.c_str(), 1);
   unsetenv("SLURM_MPI_TYPE");
-  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/srun.sh";
-  EXPECT_EQ(said({"sh", script, "-n", "16", "--nodes", "2", "prog", "--x", "a b"}),
+  const std::string launcher = LOCKSTEP_SOURCE_DIR "/launch/srun.sh";
+  EXPECT_EQ(said({"sh", launcher, "-n", "16", "--nodes", "2", "prog", "--x", "a b"}),
             "pmix: --ntasks=16 --nodes=2 --ntasks-per-node=8 --kill-on-bad-exit=1 --cpu-bind=none prog --x a b -> 0");
-  EXPECT_EQ(said({"sh", script, "-n", "3", "--nodes", "2", "prog"}),
-            script + ": 3 ranks cannot be distributed evenly over 2 nodes -> 2");
-  EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "9", "prog"}).substr(0, 17), "pmix: --ntasks=2 ");
+  EXPECT_EQ(said({"sh", launcher, "-n", "3", "--nodes", "2", "prog"}),
+            launcher + ": 3 ranks cannot be distributed evenly over 2 nodes -> 2");
+  EXPECT_EQ(said({"sh", launcher, "-n", "2", "--timeout", "9", "prog"}).substr(0, 17), "pmix: --ntasks=2 ");
   setenv("SRUN", "/nowhere/srun", 1);
-  EXPECT_EQ(said({"sh", script, "-n", "2", "prog"}),
-            script + ": srun is not installed: this is not a Slurm machine; use --launcher mpirun -> 2");
+  EXPECT_EQ(said({"sh", launcher, "-n", "2", "prog"}),
+            launcher + ": srun is not installed: this is not a Slurm machine; use --launcher mpirun -> 2");
   unsetenv("SRUN");
-  std::filesystem::remove(fake);
 }
 
-/// A program that everybody may run.
-void write_script(const std::filesystem::path& file, const std::string& lines) {
-  std::filesystem::create_directories(file.parent_path());
-  std::ofstream(file) << "#!/bin/sh\n" << lines;
-  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-}
-
-TEST(Launch, MpirunIsTheOneBesideTheProgramsLibrary) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "several_mpis";
-  const std::string path = std::getenv("PATH"), script = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", f = folder.string();
+TEST_F(Launcher, MpirunIsTheOneBesideTheProgramsLibrary) {
+  const std::string path = std::getenv("PATH"), launcher = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh",
+                    f = folder_.string();
   auto linked_with = [&](const std::string& library) {
-    write_script(folder / "path/ldd", "echo ' libm.so.6 => /lib/libm.so.6 (0x1)'; echo ' " + library + " (0x2)'\n");
+    script("path/ldd", "echo ' libm.so.6 => /lib/libm.so.6 (0x1)'; echo ' " + library + " (0x2)'\n");
   };
   auto mpirun = [&](const std::string& where, const std::string& version) {
-    write_script(folder / where, "[ $1 = --version ] && { echo '" + version + "'; exit; }\necho " + where +
-                                     ": \"$@\" ${MPIRUN_TEST_ECHO:+yields=$MPIR_CVAR_ENABLE_HEAVY_YIELD}\n");
+    script(where, "[ $1 = --version ] && { echo '" + version + "'; exit; }\necho " + where +
+                      ": \"$@\" ${MPIRUN_TEST_ECHO:+yields=$MPIR_CVAR_ENABLE_HEAVY_YIELD}\n");
   };
   mpirun("path/mpirun", "mpirun (Open MPI) 4.1.4");
   mpirun("path/mpirun.mpich", "HYDRA build details:");
   mpirun("five/bin/mpirun", "mpirun (Open MPI) 5.0.11");
   mpirun("intel/bin/mpirun", "Intel(R) MPI Library for Linux* OS");
   setenv("PATH", (f + "/path:" + path).c_str(), 1);
-  const Words start{"sh", script, "-n", "2", f + "/prog", "-a"};
+  const Words start{"sh", launcher, "-n", "2", f + "/prog", "-a"};
   const std::string arguments = ": -n 2 " + f + "/prog -a";
 
   linked_with("libmpi.so.40 => " + f + "/five/lib/libmpi.so.40");
@@ -99,24 +91,23 @@ TEST(Launch, MpirunIsTheOneBesideTheProgramsLibrary) {
   linked_with("libmpich.so.12 => /lib/x86_64-linux-gnu/libmpich.so.12");
   EXPECT_EQ(said(start), "path/mpirun.mpich" + arguments + " -> 0");
   setenv("MPIRUN_TEST_ECHO", "1", 1);
-  EXPECT_EQ(said({"sh", script, "-n", "5000", f + "/prog"}), "path/mpirun.mpich: -n 5000 " + f + "/prog yields=1 -> 0");
+  EXPECT_EQ(said({"sh", launcher, "-n", "5000", f + "/prog"}),
+            "path/mpirun.mpich: -n 5000 " + f + "/prog yields=1 -> 0");
   unsetenv("MPIRUN_TEST_ECHO");
   setenv("MPIRUN", (f + "/path/mpirun").c_str(), 1);
   EXPECT_EQ(said(start), "path/mpirun" + arguments + " -> 0");
   unsetenv("MPIRUN");
   setenv("PATH", path.c_str(), 1);
-  std::filesystem::remove_all(folder);
 }
 
 // What it runs gets SIGUSR1 and may save; a second interrupt, or the end of the grace, ends it.
-TEST(Launch, AnInterruptedJobMaySaveBeforeItEnds) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "interrupted";
-  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", up = folder / "up";
+TEST_F(Launcher, LetsAnInterruptedJobSaveBeforeItEnds) {
+  const std::string launcher = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", up = file("up");
   const auto interrupted = [&](const std::string& on_signal, const std::string& grace, const std::string& times) {
-    write_script(folder / "mpirun", "[ $1 = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\ntrap '" +
-                                        on_signal + "' USR1\n: >" + up + "\nwhile :; do sleep 0.1; done\n");
-    const std::string run = "rm -f " + up + "; MPIRUN=" + (folder / "mpirun").string() + " sh " + script + " -n 2 " +
-                            grace + " prog & until [ -e " + up + " ]; do sleep 0.05; done; for i in " + times +
+    script("mpirun", "[ $1 = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\ntrap '" + on_signal +
+                         "' USR1\n: >" + up + "\nwhile :; do sleep 0.1; done\n");
+    const std::string run = "rm -f " + up + "; MPIRUN=" + file("mpirun") + " sh " + launcher + " -n 2 " + grace +
+                            " prog & until [ -e " + up + " ]; do sleep 0.05; done; for i in " + times +
                             "; do kill -TERM $!; sleep 0.3; done; wait $!";
     return said({"sh", "-c", run});
   };
@@ -124,11 +115,10 @@ TEST(Launch, AnInterruptedJobMaySaveBeforeItEnds) {
   EXPECT_EQ(interrupted("echo saved; exit 0", "--grace 60", "1"), "saved -> 0") << "it was at its end";
   EXPECT_EQ(interrupted("trap : USR1; echo not yet", "--grace 60", "1 2"), "not yet -> 143");
   EXPECT_EQ(interrupted("trap : USR1; echo not yet", "--grace 1", "1"),
-            "not yet " + script + ": the job did not end within 1 s after it was interrupted; it is stopped -> 143");
+            "not yet " + launcher + ": the job did not end within 1 s after it was interrupted; it is stopped -> 143");
   EXPECT_EQ(interrupted("echo saved", "", "1"), "-> 143");
-  EXPECT_EQ(said({"sh", script, "-n", "2", "--timeout", "0", "prog"}),
-            script + ": --timeout needs a whole number of seconds, not '0' -> 2");
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(said({"sh", launcher, "-n", "2", "--timeout", "0", "prog"}),
+            launcher + ": --timeout needs a whole number of seconds, not '0' -> 2");
 }
 
 TEST(Launch, LocalProcessesMeetAtAPortAndEndTogether) {
@@ -140,37 +130,30 @@ TEST(Launch, LocalProcessesMeetAtAPortAndEndTogether) {
             script + ": the job did not end within 1 s; it is stopped -> 124");
 }
 
-TEST(Launch, TwoHostsThatCannotBeMadeAreSkipped) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "no_namespaces";
-  std::filesystem::create_directory(folder);
-  for (const char* name : {"unshare", "ip", "tc", "nsenter", "setpriv"}) {
-    std::ofstream(folder / name) << "#!/bin/sh\necho unshare failed: Operation not permitted >&2; exit 1\n";
-    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
-  }
-  const std::string script = LOCKSTEP_SOURCE_DIR "/launch/two_hosts.sh", path = std::getenv("PATH");
-  setenv("PATH", (folder.string() + ":" + path).c_str(), 1);
-  const std::string refused = said({"sh", script, "true"});
+TEST_F(Launcher, OfTwoHostsThatCannotBeMadeSkipsThem) {
+  for (const char* name : {"unshare", "ip", "tc", "nsenter", "setpriv"})
+    script(name, "echo unshare failed: Operation not permitted >&2; exit 1\n");
+  const std::string launcher = LOCKSTEP_SOURCE_DIR "/launch/two_hosts.sh", path = std::getenv("PATH");
+  setenv("PATH", (folder_.string() + ":" + path).c_str(), 1);
+  const std::string refused = said({"sh", launcher, "true"});
   setenv("PATH", path.c_str(), 1);
   EXPECT_TRUE(refused.ends_with(" no namespaces of its own: unshare failed: Operation not permitted -> 77")) << refused;
-  EXPECT_EQ(said({"sh", script, "--rtae", "1gbit", "true"}), "two_hosts: unknown option '--rtae'. Known: --rate. -> 2");
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(said({"sh", launcher, "--rtae", "1gbit", "true"}),
+            "two_hosts: unknown option '--rtae'. Known: --rate. -> 2");
 }
 
-TEST(Setup, ToolsThatAreTooOldAreNamedBeforeAnythingIsInstalled) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "old_tools";
-  std::filesystem::create_directory(folder);
-  std::ofstream(folder / "cmake") << "#!/bin/sh\necho cmake version 3.16.3\n";
-  std::ofstream(folder / "gcc8") << "#!/bin/sh\n[ $1 = --version ] && echo g++ 8.5.0\n";
-  for (const char* name : {"cmake", "gcc8"})
-    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
-  const std::string script = LOCKSTEP_SOURCE_DIR "/tools/setup.sh", path = std::getenv("PATH");
-  setenv("PATH", (folder.string() + ":" + path).c_str(), 1);
-  EXPECT_TRUE(said({"sh", script}).starts_with("cmake is too old: cmake version 3.16.3. 3.22 or newer is needed"));
+using SettingUp = TestFolder;
+
+TEST_F(SettingUp, ToolsThatAreTooOldAreNamedBeforeAnythingIsInstalled) {
+  script("cmake", "echo cmake version 3.16.3\n");
+  script("gcc8", "[ $1 = --version ] && echo g++ 8.5.0\n");
+  const std::string setup = LOCKSTEP_SOURCE_DIR "/tools/setup.sh", path = std::getenv("PATH");
+  setenv("PATH", (folder_.string() + ":" + path).c_str(), 1);
+  EXPECT_TRUE(said({"sh", setup}).starts_with("cmake is too old: cmake version 3.16.3. 3.22 or newer is needed"));
   setenv("CXX", "gcc8", 1);
-  EXPECT_TRUE(said({"sh", script}).starts_with("gcc8 is too old: g++ 8.5.0. GCC 11 or newer is needed"));
+  EXPECT_TRUE(said({"sh", setup}).starts_with("gcc8 is too old: g++ 8.5.0. GCC 11 or newer is needed"));
   unsetenv("CXX");
   setenv("PATH", path.c_str(), 1);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Launch, AProfilerRunsEachRank) {

@@ -1,22 +1,17 @@
 // A course of two exercises, 1.1 and 1.2, which needs it, in a folder of its own: part_1.cpp and part_2.cpp.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
 #include <string>
 
+#include "common/support/tests/folder_testing.hpp"
 #include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
 
-class SmallCourse : public ::testing::Test {
+class SmallCourse : public TestFolder {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep_course_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    paths_ = {.source = name, .build = name + "/build", .labs = name + "/labs", .course = {}};
+    paths_ = {.source = folder_, .build = folder_ / "build", .labs = folder_ / "labs", .course = {}};
     const char* exercise = R"({"id": "1.%", "name": "part_%", "title": "t", "core": true, "minutes": 1,
                                "reference_lines": 1, "needs": [@], "hints": ["a", "b", "c"],
                                "predict": [{"ask": "how long?", "unit": "ms", "run": "bench it", "field": "seconds",
@@ -43,7 +38,6 @@ class SmallCourse : public ::testing::Test {
     }
     write_text(paths_.source / "common" / "rank.hpp", "struct Rank {};\n");
   }
-  void TearDown() override { std::filesystem::remove_all(paths_.source); }
 
   const Exercise& first() const { return paths_.course.exercise("1.1"); }
   const Exercise& second() const { return paths_.course.exercise("1.2"); }

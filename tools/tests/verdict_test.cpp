@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+#include "common/support/tests/folder_testing.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "common/support/text/nearest.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 #include "tools/course/course.hpp"
@@ -168,7 +170,7 @@ TEST(Verdict, WhatPartsMeasuredIsTheExercisesToo) {
 }
 
 TEST(Verdict, FilesKeepWhatWasWritten) {
-  auto file = std::filesystem::path(::testing::TempDir()) / "verdict_test.json";
+  auto file = fs::path(::testing::TempDir()) / "verdict_test.json";
   testing::write_judgements(file, {{.id = "21.2",
                                     .verdict = "FAIL",
                                     .message = "line\n\"quoted\" \xff",
@@ -179,47 +181,44 @@ TEST(Verdict, FilesKeepWhatWasWritten) {
   EXPECT_EQ(rows[0].verdict, "FAIL");
   EXPECT_EQ(rows[0].notes, (std::vector<std::string>{"3 ms of \"work\"", "4 ms"}));
   EXPECT_TRUE(rows[0].message.starts_with("line\n\"quoted\" "));
-  std::filesystem::remove(file);
+  fs::remove(file);
   EXPECT_THROW(testing::read_judgements(file), Error);
 }
 
-TEST(Verdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_endless_{}", getpid());
-  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
+/// Runs of a test program, lines of a shell: its first argument is the filter, its third the file for judgements.
+class TheVerdict : public TestFolder {
+ protected:
+  fs::path test_program(const std::string& lines, const std::string& place = "program") const {
+    return script(place, "cd " + folder_.string() + "\n" + lines);
+  }
+  const Paths paths_{.source = folder_, .build = folder_, .labs = folder_, .course = {}};
+};
+
+TEST_F(TheVerdict, OfAPartThatDoesNotEndLeavesOutItsWhole) {
   const auto row = [](const char* id, const char* verdict, const char* test) {
     return Judgement{.id = id, .verdict = verdict, .message = "labs/x_test.cpp:7", .test = test};
   };
-  testing::write_judgements(folder / "a.json", {row("21.3a", "RUNNING", "Lab21_3a.Sums")});
-  testing::write_judgements(folder / "b.json", {row("21.3b", "PASS", "")});
+  testing::write_judgements(folder_ / "a.json", {row("21.3a", "RUNNING", "Lab21_3a.Sums")});
+  testing::write_judgements(folder_ / "b.json", {row("21.3b", "PASS", "")});
   // The test program: 21.3a does not end, and 21.3 is not asked for again.
-  const auto program = folder / "program";
-  write_text(
-      program,
-      "#!/bin/sh\ncd " + folder.string() +
-          "\necho \"$1\" >> asked\ncase $1 in *Lab21_3a.*) cp a.json \"$3\"; exec sleep 20;; esac\ncp b.json \"$3\"\n");
-  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  const auto rows = run_tests(paths, program, {"21.3a", "21.3b", "21.3"}, {.timeout_seconds = 0.3});
-  EXPECT_EQ(read_text(folder / "asked"),
-            "--gtest_filter=Lab21_3a.*:Lab21_3b.*:Lab21_3.*:\n--gtest_filter=Lab21_3b.*:\n");
+  const auto program = test_program(
+      "echo \"$1\" >> asked\ncase $1 in *Lab21_3a.*) cp a.json \"$3\"; exec sleep 20;; esac\ncp b.json \"$3\"\n");
+  const auto rows = run_tests(paths_, program, {"21.3a", "21.3b", "21.3"}, {.timeout_seconds = 0.3});
+  EXPECT_EQ(read(folder_ / "asked"), "--gtest_filter=Lab21_3a.*:Lab21_3b.*:Lab21_3.*:\n--gtest_filter=Lab21_3b.*:\n");
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].verdict, "TIMEOUT");
   EXPECT_TRUE(rows[0].message.starts_with("Lab21_3a.Sums (labs/x_test.cpp:7) was still running after"))
       << rows[0].message;
   EXPECT_EQ(rows[1].verdict, "SKIPPED (21.3a timed out)");
   EXPECT_EQ(rows[2].verdict, "PASS");
-  std::filesystem::remove_all(folder);
 }
 
-TEST(Verdict, OfAnIndexBeyondTheEndSaysSo) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_beyond_{}", getpid());
-  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
-  testing::write_judgements(folder / "a.json", {{.id = "21.1", .verdict = "RUNNING", .test = "Lab21_1.Orders"}});
-  const auto program = folder / "program";
+TEST_F(TheVerdict, OfAnIndexBeyondTheEndSaysSo) {
+  testing::write_judgements(folder_ / "a.json", {{.id = "21.1", .verdict = "RUNNING", .test = "Lab21_1.Orders"}});
   const auto explained = [&](const std::string& check) {  // what libstdc++ prints
-    write_text(program, "#!/bin/sh\ncd " + folder.string() + "\ncp a.json \"$3\"\necho \"/usr/include/x.h:7: " + check +
-                            " failed.\" >&2\nkill -ABRT $$\n");
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    const auto rows = run_tests(paths, program, {"21.1"}, {.timeout_seconds = 20});
+    const auto program =
+        test_program("cp a.json \"$3\"\necho \"/usr/include/x.h:7: " + check + " failed.\" >&2\nkill -ABRT $$\n");
+    const auto rows = run_tests(paths_, program, {"21.1"}, {.timeout_seconds = 20});
     return rows.at(0).verdict + ": " + rows.at(0).message;
   };
   for (const auto& [check, words] : std::vector<std::pair<std::string, std::string>>{
@@ -235,21 +234,15 @@ TEST(Verdict, OfAnIndexBeyondTheEndSaysSo) {
     EXPECT_NE(told.find(words), told.npos) << told;
   }
   EXPECT_EQ(explained("f(): Assertion 'x'").find("The standard library stopped it"), std::string::npos);
-  std::filesystem::remove_all(folder);
 }
 
-TEST(Verdict, OfACrashSaysWhyAndInWhichCaseAndShowsItsLastLinesOnce) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_crash_{}", getpid());
-  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
-  testing::write_judgements(folder / "a.json", {{.id = "21.2a", .verdict = "RUNNING", .test = "Lab21_2a.Sums"}});
-  const auto program = folder / "program";
-  write_text(program,
-             "#!/bin/sh\ncd " + folder.string() +
-                 "\ncp a.json \"$3\"\nfor i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo \"line $i\"; done\nprintf "
-                 "'lockstep-died: It tripped.\\twith 3 ranks\\t--ranks 3 --size 7\\n' >&2\nkill -FPE $$\n");
-  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+TEST_F(TheVerdict, OfACrashSaysWhyAndInWhichCaseAndShowsItsLastLinesOnce) {
+  testing::write_judgements(folder_ / "a.json", {{.id = "21.2a", .verdict = "RUNNING", .test = "Lab21_2a.Sums"}});
+  const auto program = test_program(
+      "cp a.json \"$3\"\nfor i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo \"line $i\"; done\nprintf "
+      "'lockstep-died: It tripped.\\twith 3 ranks\\t--ranks 3 --size 7\\n' >&2\nkill -FPE $$\n");
   std::string printed;
-  const auto rows = run_tests(paths, program, {"21.2a"},
+  const auto rows = run_tests(paths_, program, {"21.2a"},
                               {.timeout_seconds = 20, .on_line = [&](std::string_view line) { printed += line; }});
   EXPECT_EQ(rows.at(0).verdict, "CRASH");
   const std::string& told = rows.at(0).message;
@@ -260,20 +253,15 @@ TEST(Verdict, OfACrashSaysWhyAndInWhichCaseAndShowsItsLastLinesOnce) {
                      "  line 8\n  line 9\n  line 10\n  line 11\n  line 12\n  line 13\n"))
       << told;
   EXPECT_EQ(printed, "line 1");
-  std::filesystem::remove_all(folder);
 }
 
-TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_endless_{}", getpid());
-  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
-  testing::write_judgements(folder / "a.json", {{.id = "21.2a", .verdict = "RUNNING", .test = "Lab21_2a.Sums"}});
-  const auto program = folder / "program";
-  write_text(program, "#!/bin/sh\ncd " + folder.string() +
-                          "\ncp a.json \"$3\"\nprintf 'shown lockstep-still: 7\\t1\\t/a b/lock step/ring.cpp:20\\tvoid "
-                          "lockstep::ring(lockstep::Rank, int)\\twith 3 ranks\\t--ranks 3\\n' >&2\nexec sleep 600\n");
-  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+TEST_F(TheVerdict, OfAnEndlessLoopNamesTheLastCall) {
+  testing::write_judgements(folder_ / "a.json", {{.id = "21.2a", .verdict = "RUNNING", .test = "Lab21_2a.Sums"}});
+  const auto program = test_program(
+      "cp a.json \"$3\"\nprintf 'shown lockstep-still: 7\\t1\\t/a b/lock step/ring.cpp:20\\tvoid "
+      "lockstep::ring(lockstep::Rank, int)\\twith 3 ranks\\t--ranks 3\\n' >&2\nexec sleep 600\n");
   std::string still, printed;
-  const auto rows = run_tests(paths, program, {"21.2a"},
+  const auto rows = run_tests(paths_, program, {"21.2a"},
                               {.timeout_seconds = 1,
                                .on_line = [&](std::string_view line) { printed += line; },
                                .on_still = [&](const std::string& text) { still += text; }});
@@ -287,7 +275,6 @@ TEST(Verdict, OfAnEndlessLoopNamesTheLastCall) {
                 "21.2a --ranks 3\nThe last lines it printed:\n  shown \n"),
       told.npos)
       << told;
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Verdict, AnExplanationIsWholeHoweverMuchTheAnswerShows) {
@@ -301,55 +288,43 @@ TEST(Verdict, AnExplanationIsWholeHoweverMuchTheAnswerShows) {
   EXPECT_EQ(printed.take(), "");
 }
 
-TEST(Verdict, OfTwoRunsAtATimeAreApart) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_two_runs_{}", getpid());
-  const Paths paths{.source = folder, .build = folder, .labs = folder, .course = {}};
+TEST_F(TheVerdict, OfTwoRunsAtATimeAreApart) {
   // Two test programs of one name: the first one waits until the second one has written its verdict, and has ended.
-  const auto program = [&](const char* place, const std::string& script) {
-    const auto file = folder / place / "program";
-    write_text(file, "#!/bin/sh\ncd " + folder.string() + "\n" + script);
-    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-    return file;
-  };
   const auto wait_for = [](const char* file) { return fmt::format("until [ -e {} ]; do sleep 0.01; done\n", file); };
-  const auto first = program("one", "cp one.json \"$3\"\ntouch written\n" + wait_for("over"));
-  const auto second = program("two", wait_for("written") + "cp two.json \"$3\"\n");
-  testing::write_judgements(folder / "one.json", {{.id = "21.2", .verdict = "PASS", .passed = 1}});
-  testing::write_judgements(folder / "two.json", {{.id = "21.2", .verdict = "FAIL", .failed = 1}});
-  auto one = std::async(std::launch::async, [&] { return run_tests(paths, first, {"21.2"}, {.timeout_seconds = 20}); });
-  const auto two = run_tests(paths, second, {"21.2"}, {.timeout_seconds = 20});
-  write_text(folder / "over", "");
+  const auto first = test_program("cp one.json \"$3\"\ntouch written\n" + wait_for("over"), "one/program");
+  const auto second = test_program(wait_for("written") + "cp two.json \"$3\"\n", "two/program");
+  testing::write_judgements(folder_ / "one.json", {{.id = "21.2", .verdict = "PASS", .passed = 1}});
+  testing::write_judgements(folder_ / "two.json", {{.id = "21.2", .verdict = "FAIL", .failed = 1}});
+  auto one =
+      std::async(std::launch::async, [&] { return run_tests(paths_, first, {"21.2"}, {.timeout_seconds = 20}); });
+  const auto two = run_tests(paths_, second, {"21.2"}, {.timeout_seconds = 20});
+  put("over", "");
   EXPECT_EQ(two.at(0).verdict, "FAIL");
   EXPECT_EQ(one.get().at(0).verdict, "PASS");
-  EXPECT_TRUE(std::filesystem::is_empty(paths.mine() / "running"));
-  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(fs::is_empty(paths_.mine() / "running"));
 }
 
-TEST(Locks, AFolderThatWasLeftIsRemovedOnceNobodyUsesIt) {
-  const auto build = std::filesystem::temp_directory_path() / fmt::format("lockstep_left_{}", getpid());
-  const Paths paths{.source = {}, .build = build, .labs = {}, .course = {}};
-  const auto left = paths.mine() / "running" / "left", used = paths.mine() / "running" / "used";
+using Locks = TheVerdict;
+
+TEST_F(Locks, AFolderThatWasLeftIsRemovedOnceNobodyUsesIt) {
+  const auto left = paths_.mine() / "running" / "left", used = paths_.mine() / "running" / "used";
   const FolderLock lock(used, "running");
-  write_text(left / "program", "");
+  put(left / "program", "");
   for (const auto& folder : {left, used})
-    std::filesystem::last_write_time(folder, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(1));
-  const RunFolder mine(paths), other(paths);
-  EXPECT_FALSE(std::filesystem::exists(left));
-  for (const auto& folder : {used, mine.path(), other.path()}) EXPECT_TRUE(std::filesystem::exists(folder)) << folder;
-  std::filesystem::remove_all(build);
+    fs::last_write_time(folder, fs::file_time_type::clock::now() - std::chrono::minutes(1));
+  const RunFolder mine(paths_), other(paths_);
+  EXPECT_FALSE(fs::exists(left));
+  for (const auto& folder : {used, mine.path(), other.path()}) EXPECT_TRUE(fs::exists(folder)) << folder;
 }
 
-TEST(Locks, WhoWaitsIsToldForWhom) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("lockstep_lock_{}", getpid());
-  auto first = std::make_unique<FolderLock>(folder, "building 21.2");
+TEST_F(Locks, WhoWaitsIsToldForWhom) {
+  auto first = std::make_unique<FolderLock>(folder_, "building 21.2");
   std::string told;
-  const FolderLock second(folder, "building 21.3", [&](std::string_view line) {
+  const FolderLock second(folder_, "building 21.3", [&](std::string_view line) {
     told = line;
     first.reset();
   });
-  EXPECT_EQ(told, fmt::format("waiting: process {} is building 21.2 (it has locked {})", getpid(),
-                              (folder / "lock").string()));
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(told, fmt::format("waiting: process {} is building 21.2 (it has locked {})", getpid(), file("lock")));
 }
 
 TEST(Nearest, SuggestsWhatWasMeant) {
@@ -378,8 +353,8 @@ TEST(Nearest, AnOptionIsFoundByItsNameOrByItsHelp) {
 
 /// Whether labs/ has a test of this exercise or part.
 bool has_tests(const Exercise& exercise, const std::string& id) {
-  const auto folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "labs" / exercise.folder;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  const auto folder = fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / exercise.folder;
+  for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(exercise.name + "_") || !name.ends_with("test.cpp")) continue;
     if (read_text(entry.path()).find("(" + testing::suite_of_id(id) + ",") != std::string::npos) return true;
@@ -411,14 +386,7 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   EXPECT_EQ(several.exercises.at(0).id, "21.3");
   EXPECT_EQ(several.exercises.at(1).id, "21.8");
   EXPECT_EQ(several.exercises.size(), 2 + course.select("22").exercises.size());
-  const auto complaint = [&](const char* what) {
-    try {
-      course.select(what);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
+  const auto complaint = [&](const char* what) { return refusal([&] { course.select(what); }); };
   EXPECT_EQ(complaint("21.3,21.8a"), "unknown exercise '21.8a': did you mean '21.8'? ./lab list shows all of them.");
   EXPECT_EQ(complaint("21,,22"), "unknown exercise ''. ./lab list shows all of them.");
   EXPECT_NE(complaint("21.2a,21.3").find("21.2a is a part, which must be the only argument"), std::string::npos);
@@ -450,10 +418,10 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
 }
 
 TEST(Course, AFileThatIsNoCourseIsOneSentence) {
-  auto file = std::filesystem::path(::testing::TempDir()) / "course_test.json";
+  auto file = fs::path(::testing::TempDir()) / "course_test.json";
   std::ofstream(file) << "{\"weeks\": [{\"number\": 21}]}";
   EXPECT_THROW(Course::read(file), Error);
-  std::filesystem::remove(file);
+  fs::remove(file);
   EXPECT_THROW(Course::read(file), Error);
 }
 

@@ -29,9 +29,15 @@ class TestFolder : public ::testing::Test {
     fs::create_directories(folder_);
   }
   ~TestFolder() override { fs::remove_all(folder_); }
-  void put(const std::string& path, const std::string& text) {
+  void put(const fs::path& path, const std::string& text) const {
     fs::create_directories((folder_ / path).parent_path());
     std::ofstream(folder_ / path) << text;
+  }
+  /// A program that everybody may run: lines of a shell.
+  fs::path script(const fs::path& path, const std::string& lines) const {
+    put(path, "#!/bin/sh\n" + lines);
+    fs::permissions(folder_ / path, fs::perms::owner_all);
+    return folder_ / path;
   }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
   fs::path folder_;
