@@ -2,6 +2,9 @@
 
 import copy
 import json
+import pathlib
+import tempfile
+import unittest
 
 import sources
 
@@ -118,6 +121,20 @@ def sums(ranks=4, **more):
             ("int8", 1.2, 0.25 * ranks / 2, None),
         )
     ]
+
+
+class InFolder(unittest.TestCase):
+    """A test with a folder, `home`, in which it writes results."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+
+    def write(self, name, rows, **context):
+        path = self.home / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"context": {**CONTEXT, **context}, "rows": rows}))
 
 
 def words_on(figure):

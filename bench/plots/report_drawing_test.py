@@ -11,14 +11,14 @@ import tempfile
 import unittest
 
 import folder
-from report_cases import CONTEXT, RING, STEP, TRAIN, results, sums, trace_text, words_on
+from report_cases import CONTEXT, RING, STEP, TRAIN, InFolder, results, sums, trace_text, words_on
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 
 @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib")
-class Drawing(unittest.TestCase):
+class Drawing(InFolder):
     def tearDown(self):
         from style import plt
 
@@ -48,51 +48,44 @@ class Drawing(unittest.TestCase):
         import figures
         from style import plt
 
-        with tempfile.TemporaryDirectory() as home:
-            rows = [
-                dict(
-                    STEP,
-                    algorithm="compute" if p == 1 else "overlap",
-                    scaling=scaling,
-                    ranks=p,
-                    machine="m",
-                    model="tiny",
-                    speedup=1 / (0.1 + 0.9 / p),
-                    efficiency=1.0,
-                )
-                for scaling in ("strong", "weak")
-                for p in (1, 2, 4)
-            ]
-            refused = dict(rows[2], ranks=8, speedup=None, efficiency=None)
-            for name, fit in (("scaling_sim_a", 0.1), ("scaling_emulated", 0.1), ("scaling_mpi", None)):
-                context = {
-                    "amdahl_serial_fraction": fit,
-                    "amdahl_serial_fraction_low": fit,
-                    "amdahl_serial_fraction_high": fit,
-                }
-                pathlib.Path(home, f"{name}.json").write_text(
-                    json.dumps({"context": context if fit else {}, "rows": [*rows, refused]})
-                )
-            figure = figures.amdahl(pathlib.Path(home))
-            speedups, left, weak = figure.axes
-            words = words_on(figure)
-            for label in (
-                "a, f = 0.900",
-                "m, emulated, f = 0.900",
-                "this computer, measured",
-            ):
-                self.assertIn(label, words)
-            self.assertIn("A fixed batch stops scaling: 3.1 times on 4 ranks of a", words)
-            residuals = [list(line.get_ydata()) for line in left.lines if len(line.get_ydata()) == 3]
-            self.assertEqual(len(residuals), 2, "what was not fitted leaves nothing")
-            self.assertTrue(all(abs(y) < 1e-9 for line in residuals for y in line))
-            self.assertTrue(speedups.get_xscale() == "log" and speedups.get_yscale() == "log")
-            dashed = [line for line in speedups.lines if line.get_linestyle() == "--" and line.get_color() != "#999999"]
-            self.assertTrue(dashed and all(line.get_xdata()[0] == 4 for line in dashed), "dashed beyond the points")
-            plt.close(figure)
-            for name in ("scaling_emulated", "scaling_mpi"):
-                pathlib.Path(home, f"{name}.json").unlink()
-            self.assertEqual(len(figures.amdahl(pathlib.Path(home)).axes), 3, "a build without MPI")
+        rows = [
+            dict(
+                STEP,
+                algorithm="compute" if p == 1 else "overlap",
+                scaling=scaling,
+                ranks=p,
+                machine="m",
+                model="tiny",
+                speedup=1 / (0.1 + 0.9 / p),
+                efficiency=1.0,
+            )
+            for scaling in ("strong", "weak")
+            for p in (1, 2, 4)
+        ]
+        refused = dict(rows[2], ranks=8, speedup=None, efficiency=None)
+        for name, fit in (("scaling_sim_a", 0.1), ("scaling_emulated", 0.1), ("scaling_mpi", None)):
+            names = ("amdahl_serial_fraction", "amdahl_serial_fraction_low", "amdahl_serial_fraction_high")
+            self.write(name, [*rows, refused], **(dict.fromkeys(names, fit) if fit else {}))
+        figure = figures.amdahl(self.home)
+        speedups, left, weak = figure.axes
+        words = words_on(figure)
+        for label in (
+            "a, f = 0.900",
+            "m, emulated, f = 0.900",
+            "this computer, measured",
+        ):
+            self.assertIn(label, words)
+        self.assertIn("A fixed batch stops scaling: 3.1 times on 4 ranks of a", words)
+        residuals = [list(line.get_ydata()) for line in left.lines if len(line.get_ydata()) == 3]
+        self.assertEqual(len(residuals), 2, "what was not fitted leaves nothing")
+        self.assertTrue(all(abs(y) < 1e-9 for line in residuals for y in line))
+        self.assertTrue(speedups.get_xscale() == "log" and speedups.get_yscale() == "log")
+        dashed = [line for line in speedups.lines if line.get_linestyle() == "--" and line.get_color() != "#999999"]
+        self.assertTrue(dashed and all(line.get_xdata()[0] == 4 for line in dashed), "dashed beyond the points")
+        plt.close(figure)
+        for name in ("scaling_emulated", "scaling_mpi"):
+            (self.home / f"{name}.json").unlink()
+        self.assertEqual(len(figures.amdahl(self.home).axes), 3, "a build without MPI")
 
     def test_names_of_curves_keep_their_distance(self):
         from style import apart, label_ends, subplots
@@ -124,8 +117,7 @@ class Drawing(unittest.TestCase):
         )
         style.figure_legend(figure, axes[0][0], 4)
         style.stamp(figure, "Reference code, simulated.")
-        with tempfile.TemporaryDirectory() as home:
-            style.save(figure, pathlib.Path(home), "a")
+        style.save(figure, self.home, "a")
         sizes = [text.get_fontsize() for text in figure.findobj(style.matplotlib.text.Text) if text.get_text()]
         self.assertGreaterEqual(min(sizes), 10)
         top = max(axis.get_tightbbox().y1 for axis in figure.axes)
@@ -134,57 +126,53 @@ class Drawing(unittest.TestCase):
     def test_predictions_stand_against_measurements(self):
         import accuracy_figures
 
-        with tempfile.TemporaryDirectory() as home:
-            rows = [
-                {"algorithm": "ring", "predicted_seconds": 1e-3 * n, "seconds": 1.25e-3 * n, "quiet": n > 1}
-                for n in (1, 2, 3)
-            ]
-            pathlib.Path(home, "all_reduce_mpi.json").write_text(json.dumps({"context": {}, "rows": rows}))
-            figure = accuracy_figures.predicted_measured(pathlib.Path(home))
-            self.assertIn("all reduce: median error 20 %", words_on(figure))
-            self.assertEqual(sum(len(line.get_xdata()) for line in figure.axes[0].get_lines()), 3 + 2)
-            pathlib.Path(home, "all_reduce_mpi.json").write_text(json.dumps({"context": {}, "rows": []}))
-            self.assertIsNone(accuracy_figures.predicted_measured(pathlib.Path(home)))
-            accuracy_figures.plt.close(figure)
+        rows = [
+            {"algorithm": "ring", "predicted_seconds": 1e-3 * n, "seconds": 1.25e-3 * n, "quiet": n > 1}
+            for n in (1, 2, 3)
+        ]
+        self.write("all_reduce_mpi", rows)
+        figure = accuracy_figures.predicted_measured(self.home)
+        self.assertIn("all reduce: median error 20 %", words_on(figure))
+        self.assertEqual(sum(len(line.get_xdata()) for line in figure.axes[0].get_lines()), 3 + 2)
+        self.write("all_reduce_mpi", [])
+        self.assertIsNone(accuracy_figures.predicted_measured(self.home))
+        accuracy_figures.plt.close(figure)
 
     def test_the_reports_own_results_are_drawn_by_their_kind(self):
         import combined_figures
         import figures
 
-        with tempfile.TemporaryDirectory() as home:
-            data = pathlib.Path(home)
-            self.assertIsNone(figures.busbw_measured(data))
-            self.assertIsNone(combined_figures.scaling_fits(data))
-            rows = [dict(RING, backend="mpi", machine="host", bytes=size) for size in (4096, 8192)]
-            (data / "all_reduce_mpi.json").write_text(json.dumps({"context": CONTEXT, "rows": rows}))
-            self.assertIn("predicted", words_on(figures.busbw_measured(data)))
-            rows = [dict(STEP, ranks=p, serial_seconds=1, seconds=1 / s, speedup=s, efficiency=s / p)
-                    for p, s in ((2, 1.9), (4, 3.5), (8, 3.0))]  # fmt: skip
-            context = CONTEXT | {
-                "amdahl_serial_fraction": 0.1,
-                "amdahl_serial_fraction_low": -0.2,
-                "amdahl_serial_fraction_high": 0.4,
-            }
-            for name in ("strong", "strong_zero1"):
-                (data / f"scale_{name}.json").write_text(json.dumps({"context": context, "rows": rows}))
-            self.assertIn("Amdahl, s = 0.100 (0.000 to 0.400)", words_on(combined_figures.scaling_fits(data)))
-            self.assertEqual(len(combined_figures.scaling_losses(data).axes[0].get_yticklabels()), 6)
-            chart = folder.chart_of("speedup", [results("a.json", rows, **context)])
-            self.assertIn("Amdahl’s law does not describe these points", folder.caption(chart))
+        self.assertIsNone(figures.busbw_measured(self.home))
+        self.assertIsNone(combined_figures.scaling_fits(self.home))
+        rows = [dict(RING, backend="mpi", machine="host", bytes=size) for size in (4096, 8192)]
+        self.write("all_reduce_mpi", rows)
+        self.assertIn("predicted", words_on(figures.busbw_measured(self.home)))
+        rows = [dict(STEP, ranks=p, serial_seconds=1, seconds=1 / s, speedup=s, efficiency=s / p)
+                for p, s in ((2, 1.9), (4, 3.5), (8, 3.0))]  # fmt: skip
+        context = {
+            "amdahl_serial_fraction": 0.1,
+            "amdahl_serial_fraction_low": -0.2,
+            "amdahl_serial_fraction_high": 0.4,
+        }
+        for name in ("strong", "strong_zero1"):
+            self.write(f"scale_{name}", rows, **context)
+        self.assertIn("Amdahl, s = 0.100 (0.000 to 0.400)", words_on(combined_figures.scaling_fits(self.home)))
+        self.assertEqual(len(combined_figures.scaling_losses(self.home).axes[0].get_yticklabels()), 6)
+        chart = folder.chart_of("speedup", [results("a.json", rows, **context)])
+        self.assertIn("Amdahl’s law does not describe these points", folder.caption(chart))
 
     def test_the_distance_of_predictions_is_drawn(self):
         import findings_figures
 
-        with tempfile.TemporaryDirectory() as home:
-            rows = [dict(RING, seconds=1.0, predicted_seconds=1.1 + 0.1 * k) for k in range(3)]
-            pathlib.Path(home, "a.json").write_text(json.dumps({"context": CONTEXT, "rows": rows}))
-            figure = findings_figures.finding_predictions(pathlib.Path(home))
+        rows = [dict(RING, seconds=1.0, predicted_seconds=1.1 + 0.1 * k) for k in range(3)]
+        self.write("a", rows)
+        figure = findings_figures.finding_predictions(self.home)
         self.assertTrue(figure.axes[0].has_data())
 
     def report(self, files, *arguments):
-        self.home = tempfile.TemporaryDirectory()
-        self.addCleanup(self.home.cleanup)
-        home = pathlib.Path(self.home.name)
+        folder_of_it = tempfile.TemporaryDirectory()
+        self.addCleanup(folder_of_it.cleanup)
+        home = pathlib.Path(folder_of_it.name)
         (home / "from").mkdir()
         for name, text in files.items():
             (home / "from" / name).write_text(text)

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import tempfile
 import unittest
 
 import accuracy
@@ -27,13 +26,13 @@ import row_words
 import sources
 import timeline
 import writeup
-from report_cases import CONTEXT, FOREIGN, PLAN, RING, STEP, TRAIN, results, sums, trace_text
+from report_cases import CONTEXT, FOREIGN, PLAN, RING, STEP, TRAIN, InFolder, results, sums, trace_text
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 
-class Collectives(unittest.TestCase):
+class Collectives(InFolder):
     def rows(self):
         times = {
             ("all_gather", "ring"): 2e-3,
@@ -50,12 +49,9 @@ class Collectives(unittest.TestCase):
         ]
 
     def test_beside_the_library_stands_the_fastest_of_ours(self):
-        with tempfile.TemporaryDirectory() as directory:
-            self.assertEqual(collectives.beside_library(directory), {})
-            (pathlib.Path(directory) / "collectives_mpi.json").write_text(
-                json.dumps({"context": CONTEXT, "rows": self.rows()})
-            )
-            found = collectives.beside_library(directory)
+        self.assertEqual(collectives.beside_library(self.home), {})
+        self.write("collectives_mpi", self.rows())
+        found = collectives.beside_library(self.home)
         self.assertEqual(
             {name: [r["algorithm"] for r in rows] for name, rows in found.items()},
             {"reduce_scatter": ["ring"] * 2, "all_gather": ["ring"] * 2, "broadcast": ["tree"] * 2},
@@ -80,7 +76,7 @@ class WhereAFigureComesFrom(unittest.TestCase):
         self.assertIn("measured on AMD EPYC, 2 cores", sources.source_line([self.CONTEXT], [dict(row, backend="mpi")]))
 
 
-class Accuracy(unittest.TestCase):
+class Accuracy(InFolder):
     def test_a_part_of_a_step_is_as_quiet_as_the_steps_beside_it(self):
         def quiet(*of_steps):
             row = dict(RING, backend="mpi", seconds=1.0, predicted_seconds=2.0)
@@ -106,18 +102,12 @@ class Accuracy(unittest.TestCase):
         self.assertEqual((row["rows"], row["quiet"]), (3, 1))
 
     def test_the_folder_of_the_script_is_summed_up_over_its_runs(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for run in (1, 2):
-                pathlib.Path(folder, f"all_reduce_{run}.json").write_text(json.dumps({"rows": self.ROWS}))
-                pathlib.Path(folder, f"pipeline_{run}.json").write_text(
-                    json.dumps(
-                        {"rows": [{"schedule": "gpipe", "bubble_of_total": 0.5, "predicted_bubble_of_total": 0.48}]}
-                    )
-                )
-                pathlib.Path(folder, f"calibrate_{run}.json").write_text(
-                    json.dumps({"rows": [{"kind": "message", "predicted_seconds": 9, "seconds": 1}]})
-                )
-            found = accuracy.errors(folder)
+        for run in (1, 2):
+            self.write(f"all_reduce_{run}", self.ROWS)
+            bubble = {"schedule": "gpipe", "bubble_of_total": 0.5, "predicted_bubble_of_total": 0.48}
+            self.write(f"pipeline_{run}", [bubble])
+            self.write(f"calibrate_{run}", [{"kind": "message", "predicted_seconds": 9, "seconds": 1}])
+        found = accuracy.errors(self.home)
         self.assertEqual(sorted(found), [("all_reduce", "ring"), ("pipeline", "gpipe")])
         self.assertEqual(len(found["all_reduce", "ring"]), 6)
         self.assertIn("10.0 %", accuracy.line("ring", found["all_reduce", "ring"], "%"))
@@ -125,16 +115,11 @@ class Accuracy(unittest.TestCase):
         self.assertIn("2.0 points", accuracy.line("gpipe", found["pipeline", "gpipe"], "points"))
 
 
-class Reading(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.path = pathlib.Path(self.folder.name) / "a.json"
-
+class Reading(InFolder):
     def refused(self, text):
-        self.path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        (self.home / "a.json").write_bytes(text if isinstance(text, bytes) else text.encode())
         with self.assertRaises(sources.Unusable) as raised:
-            reading.read(self.path, "a.json")
+            reading.read(self.home / "a.json", "a.json")
         return str(raised.exception)
 
     def test_what_is_no_result_is_refused_with_its_reason(self):
@@ -158,8 +143,8 @@ class Reading(unittest.TestCase):
         )
 
     def of_somebody(self, *rows, context=FOREIGN):
-        self.path.write_text(json.dumps({"context": context, "rows": rows}))
-        return reading.read(self.path, "a.json")
+        (self.home / "a.json").write_text(json.dumps({"context": context, "rows": rows}))
+        return reading.read(self.home / "a.json", "a.json")
 
     def test_numbers_that_contradict_each_other_are_refused(self):
         row = lambda p, ms, **more: {"ranks": p, "seconds": ms / 1000, **more}
@@ -238,9 +223,8 @@ class Reading(unittest.TestCase):
         self.assertIn("from 1 file; backend mpi", ours)
 
     def test_a_folder_gives_what_is_good_and_names_the_rest(self):
-        root = pathlib.Path(self.folder.name)
-        (root / "deep").mkdir()
-        (root / "deep" / "good.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
+        root = self.home
+        self.write("deep/good", [STEP])
         (root / "deep" / "good.csv").write_text("seconds\n1\n")
         (root / "notes.txt").write_text("hello")
         (root / "deep" / "study.txt").write_text(
@@ -252,7 +236,7 @@ class Reading(unittest.TestCase):
         self.assertEqual([name for name, _ in skipped], ["half.json", "notes.txt"])
 
 
-class Saying(unittest.TestCase):
+class Saying(InFolder):
     def test_where_numbers_come_from(self):
         (line,) = sources.provenance([results("a.json", [STEP, {**STEP, "samples": 15}])])
         for words in (
@@ -273,26 +257,22 @@ class Saying(unittest.TestCase):
         )
 
     def test_what_a_learner_predicted_is_shown_once_it_was_measured(self):
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder)
-            self.assertEqual(predict.learners(out), "")
-            row = {
-                "question": "21.2/1",
-                "guess": 0.7,
-                "formula": 0.64,
-                "measured": 0.5,
-                "ask": "how long & why?",
-                "unit": "ms",
-                "date": "2026-01-02T03:04:05Z",
-            }
-            (out / "predictions.json").write_text(
-                json.dumps({"rows": [row | {"question": "21.10/1"}, row, row | {"measured": None}]})
-            )
-            page = predict.learners(out)
-            self.assertEqual(page.count("how long &amp; why?"), 2)
-            self.assertIn("0.7 ms", page)
-            self.assertIn("+40 %", page)
-            self.assertLess(page.index("21.2<"), page.index("21.10<"))
+        self.assertEqual(predict.learners(self.home), "")
+        row = {
+            "question": "21.2/1",
+            "guess": 0.7,
+            "formula": 0.64,
+            "measured": 0.5,
+            "ask": "how long & why?",
+            "unit": "ms",
+            "date": "2026-01-02T03:04:05Z",
+        }
+        self.write("predictions", [row | {"question": "21.10/1"}, row, row | {"measured": None}])
+        page = predict.learners(self.home)
+        self.assertEqual(page.count("how long &amp; why?"), 2)
+        self.assertIn("0.7 ms", page)
+        self.assertIn("+40 %", page)
+        self.assertLess(page.index("21.2<"), page.index("21.10<"))
 
     def test_methods_tell_only_of_what_ran(self):
         text = methods.methods([results("ring.json", [RING])])
@@ -359,25 +339,23 @@ class Saying(unittest.TestCase):
 
     def test_latex_is_balanced(self):
         rows = [{"a": "x & y_1 50 % #1 {z} ~^\\ $", "b": None, "c": 3.5}, {"a": "–", "b": True, "c": 1e-9}] * 40
-        with tempfile.TemporaryDirectory() as home:
-            folder_of_it = pathlib.Path(home)
-            names = [f"f_{k}" for k in range(20)]
-            for name in names:
-                (folder_of_it / f"{name}_column.pdf").touch()
-            paper.write_paper(
-                folder_of_it,
-                [
-                    paper.Entry(
-                        name,
-                        "50 % of <code>a_b</code>",
-                        ["simulated · 50 % here"],
-                        rows,
-                        {"a & b": "a", "b": "b", "c %": "c"},
-                    )
-                    for name in names
-                ],
-            )
-            texts = {path.stem: path.read_text(encoding="utf-8") for path in folder_of_it.glob("*.tex")}
+        names = [f"f_{k}" for k in range(20)]
+        for name in names:
+            (self.home / f"{name}_column.pdf").touch()
+        paper.write_paper(
+            self.home,
+            [
+                paper.Entry(
+                    name,
+                    "50 % of <code>a_b</code>",
+                    ["simulated · 50 % here"],
+                    rows,
+                    {"a & b": "a", "b": "b", "c %": "c"},
+                )
+                for name in names
+            ],
+        )
+        texts = {path.stem: path.read_text(encoding="utf-8") for path in self.home.glob("*.tex")}
         self.assertEqual(sorted(texts), sorted([*names, "figures", "tables"]))
         for text in texts.values():
             text = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
@@ -482,14 +460,13 @@ class OfAPage(unittest.TestCase):
         )
 
 
-class Letters(unittest.TestCase):
+class Letters(InFolder):
     """Nothing is smaller than 12 pixels on a screen, and 9 points on paper."""
 
     def test_a_figure_scrolls_before_its_letters_of_10_points_are_too_small(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "f.svg"
-            path.write_text('<?xml version="1.0"?>\n<svg width="576pt" height="300pt" viewBox="0 0 576 300"></svg>')
-            svg = html_parts.inline_svg(path, "f", "a figure")
+        path = self.home / "f.svg"
+        path.write_text('<?xml version="1.0"?>\n<svg width="576pt" height="300pt" viewBox="0 0 576 300"></svg>')
+        svg = html_parts.inline_svg(path, "f", "a figure")
         least = int(re.search(r"min-width: (\d+)px", svg)[1])
         self.assertGreaterEqual(10 * least / 576, 12)  # pixels of 10 of the drawing's 576 points
         self.assertLess(least, 576 * 4 / 3, "no wider than it is")
@@ -506,11 +483,9 @@ class Letters(unittest.TestCase):
         self.assertNotIn("<h2>", html_parts.document("t", [html_parts.section("a", "A", [])]))
 
 
-class Timelines(unittest.TestCase):
+class Timelines(InFolder):
     def path(self, text):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        path = pathlib.Path(self.folder.name) / "a.trace"
+        path = self.home / "a.trace"
         path.write_text(text)
         return path
 
@@ -576,11 +551,10 @@ class Timelines(unittest.TestCase):
         self.assertIn("has no events", timeline.too_long(self.path('{"traceEvents": []}')))
 
     def test_a_trace_belongs_to_the_results_of_its_run(self):
-        folder_of_it = self.path(trace_text()).parent
-        (folder_of_it / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [{"colour": "red"}]}))
-        (folder_of_it / "lone.trace").write_text(trace_text())
-        (folder_of_it / "named.json").write_text(trace_text())
-        found, skipped = reading.read_folder(folder_of_it)
+        for name in ("a.trace", "lone.trace", "named.json"):
+            (self.home / name).write_text(trace_text())
+        self.write("a", [{"colour": "red"}])
+        found, skipped = reading.read_folder(self.home)
         self.assertEqual([results.trace.name for results in found], ["a.trace"])
         self.assertEqual(
             {name: "trace alone" in why for name, why in skipped}, {"lone.trace": True, "named.json": True}
@@ -865,16 +839,8 @@ class Crossovers(unittest.TestCase):
         self.assertEqual(len(crossover.changes(twins, "predicted_seconds")), 2)
 
 
-class Findings(unittest.TestCase):
+class Findings(InFolder):
     """Each sentence says what its rows say; what is missing is left out."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.data = pathlib.Path(folder.name)
-
-    def write(self, name, rows, **context):
-        (self.data / f"{name}.json").write_text(json.dumps({"context": {**CONTEXT, **context}, "rows": rows}))
 
     def test_scaling_names_speedup_and_limit_best_machine_first(self):
         for machine, speedup, serial in (("slow", 8.0, 0.05), ("fast", 15.5, 0.01), ("odd", 1.0, None)):
@@ -883,7 +849,7 @@ class Findings(unittest.TestCase):
                 [dict(STEP, model="m", ranks=p, speedup=speedup * p / 16) for p in (1, 16)],
                 amdahl_serial_fraction=serial,
             )
-        said = findings.scaling(self.data).sentence
+        said = findings.scaling(self.home).sentence
         self.assertIn(
             "15.5 times as fast on 16 ranks of fast (serial part 1.0 %, so never beyond 100); 8.0 times as fast on 16"
             " ranks of slow (serial part 5.0 %, so never beyond 20); 1.0 times",
@@ -902,7 +868,7 @@ class Findings(unittest.TestCase):
         self.assertIn(
             "8 ranks of b takes a ring 1 ms and the naive way 7 ms, 7 times as long: each rank sends 112 MiB, not"
             " 448 MiB",
-            findings.ring(self.data).sentence,
+            findings.ring(self.home).sentence,
         )
 
     def test_overlap_names_best_and_worst_bucket(self):
@@ -915,7 +881,7 @@ class Findings(unittest.TestCase):
         )
         self.assertIn(
             "66 % of the averaging on box with buckets of 1 MiB (40 % with 25 MiB)",
-            findings.overlap(self.data).sentence,
+            findings.overlap(self.home).sentence,
         )
 
     def test_memory_is_the_ledgers_and_says_how_far_the_formula_is_off(self):
@@ -935,10 +901,10 @@ class Findings(unittest.TestCase):
         self.assertIn(
             "ZeRO-3 keeps 3 MB of model state on each and DDP 12 MB, 4.0 times as much; the ledger holds what the"
             " formulas say, to the byte",
-            findings.memory(self.data).sentence,
+            findings.memory(self.home).sentence,
         )
         self.write("zero_memory", [dict(rows[0], predicted_bytes=3e6), *rows[1:]])
-        self.assertIn("at most 25.0 % off the ledger", findings.memory(self.data).sentence)
+        self.assertIn("at most 25.0 % off the ledger", findings.memory(self.home).sentence)
 
     def test_schedules_are_compared_at_the_same_microbatches(self):
         row = {"transfer_seconds": 0, "stages": 4}
@@ -952,7 +918,7 @@ class Findings(unittest.TestCase):
         self.assertIn(
             "4 stages and 8 microbatches both schedules idle 27.3 % of the time, but GPipe’s fullest stage holds the"
             " activations of 8 microbatches and 1F1B’s of 4",
-            findings.bubble(self.data).sentence,
+            findings.bubble(self.home).sentence,
         )
 
     def test_predictions_are_counted_by_kind_and_calibration_is_none(self):
@@ -990,7 +956,7 @@ class Findings(unittest.TestCase):
         )
 
     def test_what_is_missing_is_left_out(self):
-        self.assertEqual(findings.all_of(self.data, []), [])
+        self.assertEqual(findings.all_of(self.home, []), [])
         self.write(
             "pipeline",
             [
@@ -1004,18 +970,15 @@ class Findings(unittest.TestCase):
                 }
             ],
         )
-        self.assertIsNone(findings.bubble(self.data))
+        self.assertIsNone(findings.bubble(self.home))
 
     def test_the_page_opens_with_them(self):
         self.write(
-            "all_reduce_sim_b",
+            "data/all_reduce_sim_b",
             [dict(RING, bytes=64 << 20, algorithm=name, bytes_sent_per_rank_max=1) for name in ("ring", "naive")],
         )
-        out = self.data / "report"
-        (out / "data").mkdir(parents=True)
-        (self.data / "all_reduce_sim_b.json").rename(out / "data" / "all_reduce_sim_b.json")
-        report = page_module.Report(out, reading.read_folder(out / "data")[0], False)
-        first = page_module.weeks(report, out, ROOT)[0]
+        report = page_module.Report(self.home, reading.read_folder(self.home / "data")[0], False)
+        first = page_module.weeks(report, self.home, ROOT)[0]
         self.assertIn("A ring uses every link", first)
         self.assertIn("Code: reference", first)
         self.assertNotIn("ZeRO divides", first)
@@ -1034,59 +997,55 @@ class Full(unittest.TestCase):
         self.assertIn("body:not(.full) #predict { display: none; }", full)
 
 
-class Failures(unittest.TestCase):
+class Failures(InFolder):
     def test_a_step_that_failed_stands_where_its_figure_would(self):
-        with tempfile.TemporaryDirectory() as home:
-            out = pathlib.Path(home)
-            (out / "data").mkdir()
-            (out / "data" / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
-            (out / "data" / "overhead.failed").write_text("overhead of communication\nno memory <left>\n")
-            (out / "data" / "overhead.log").write_text("much\n")
-            found, skipped = reading.read_folder(out / "data")
-            self.assertEqual(skipped, [])
-            report = page_module.Report(out, found, True)
-            first = page_module.weeks(report, out, ROOT)
-            self.assertIn("no memory &lt;left&gt;", "".join(first[:2]))
-            drawn = report.figure("overhead", "alt", "caption", files=["overhead.csv"])
-            self.assertIn("overhead of communication failed: no memory &lt;left&gt;", drawn)
-            (out / "data" / "overhead.failed").unlink()
-            self.assertEqual(page_module.Report(out, found, True).failures(), "")
+        out = self.home
+        self.write("data/a", [STEP])
+        (out / "data" / "overhead.failed").write_text("overhead of communication\nno memory <left>\n")
+        (out / "data" / "overhead.log").write_text("much\n")
+        found, skipped = reading.read_folder(out / "data")
+        self.assertEqual(skipped, [])
+        report = page_module.Report(out, found, True)
+        first = page_module.weeks(report, out, ROOT)
+        self.assertIn("no memory &lt;left&gt;", "".join(first[:2]))
+        drawn = report.figure("overhead", "alt", "caption", files=["overhead.csv"])
+        self.assertIn("overhead of communication failed: no memory &lt;left&gt;", drawn)
+        (out / "data" / "overhead.failed").unlink()
+        self.assertEqual(page_module.Report(out, found, True).failures(), "")
 
 
-class LeftOut(unittest.TestCase):
+class LeftOut(InFolder):
     def test_a_section_names_what_only_the_full_report_has(self):
-        with tempfile.TemporaryDirectory() as home:
-            out = pathlib.Path(home)
-            (out / "data").mkdir()
-            (out / "data" / "a.json").write_text(json.dumps({"context": CONTEXT, "rows": [STEP]}))
-            self.assertEqual(page_module.Report(out, [], True).later("batch_"), "")
-            # The suite's own steps, each said somewhere on the page.
-            steps = [
-                name
-                for path in sorted((ROOT / "bench" / "report").glob("week*.sh"))
-                for name in re.findall(r'^ *(?:extra|\$kind) "?([a-z_]+)', path.read_text(encoding="utf-8"), re.M)
-            ]
-            self.assertGreater(len(steps), 5)
-            names = [
-                *steps,
-                "compress_sgd_none",
-                "batch_1e-3_none",
-                "batch_1e-3_sqrt",
-            ]  # the last are the names that loops make
-            for name in names:
-                (out / "data" / f"{name}.later").write_text(f"<what> {name.split('_')[0]} gives: {name}\n")
-            found, skipped = reading.read_folder(out / "data")
-            self.assertEqual(([r.name for r in found], skipped), (["a.json"], []))
-            report = page_module.Report(out, found, True)
-            self.assertIn(f"{len(names)} more steps", report.run())
-            self.assertEqual(
-                report.later("batch_"),
-                html_parts.note("With <code>./lab report --full</code>: &lt;what&gt; batch gives."),
-            )
-            asked = []
-            report.later = lambda *stems: asked.extend(stems) or ""
-            page_module.weeks(report, out, ROOT)
-            self.assertEqual([name for name in names if not name.startswith(tuple(asked))], [])
+        out = self.home
+        self.write("data/a", [STEP])
+        self.assertEqual(page_module.Report(out, [], True).later("batch_"), "")
+        # The suite's own steps, each said somewhere on the page.
+        steps = [
+            name
+            for path in sorted((ROOT / "bench" / "report").glob("week*.sh"))
+            for name in re.findall(r'^ *(?:extra|\$kind) "?([a-z_]+)', path.read_text(encoding="utf-8"), re.M)
+        ]
+        self.assertGreater(len(steps), 5)
+        names = [
+            *steps,
+            "compress_sgd_none",
+            "batch_1e-3_none",
+            "batch_1e-3_sqrt",
+        ]  # the last are the names that loops make
+        for name in names:
+            (out / "data" / f"{name}.later").write_text(f"<what> {name.split('_')[0]} gives: {name}\n")
+        found, skipped = reading.read_folder(out / "data")
+        self.assertEqual(([r.name for r in found], skipped), (["a.json"], []))
+        report = page_module.Report(out, found, True)
+        self.assertIn(f"{len(names)} more steps", report.run())
+        self.assertEqual(
+            report.later("batch_"),
+            html_parts.note("With <code>./lab report --full</code>: &lt;what&gt; batch gives."),
+        )
+        asked = []
+        report.later = lambda *stems: asked.extend(stems) or ""
+        page_module.weeks(report, out, ROOT)
+        self.assertEqual([name for name in names if not name.startswith(tuple(asked))], [])
 
 
 class Compare(unittest.TestCase):
@@ -1139,7 +1098,7 @@ class Compare(unittest.TestCase):
         self.assertIn("Nothing.", text)
 
 
-class WriteUp(unittest.TestCase):
+class WriteUp(InFolder):
     def test_the_questions_are_those_of_the_handouts(self):
         for week in range(21, 26):
             text = writeup.handout(ROOT, week)
@@ -1153,34 +1112,27 @@ class WriteUp(unittest.TestCase):
         self.assertEqual(writeup.questions(text), [("1 One", ["Why so?", "And?"])])
 
     def test_it_holds_predictions_figures_questions_and_room(self):
-        with tempfile.TemporaryDirectory() as home:
-            out = pathlib.Path(home)
-            (out / "data").mkdir()
-            (out / "figures").mkdir()
-            row = {
-                "question": "23.2/bytes",
-                "ask": "How many bytes?",
-                "guess": 2.0,
-                "measured": 4.0,
-                "formula": 4.0,
-                "unit": "MB",
-                "date": "2026-01-02",
-            }
-            (out / "predictions.json").write_text(
-                json.dumps(
-                    {"rows": [row, dict(row, question="21.2/time"), dict(row, question="23.3/later", measured=None)]}
-                )
-            )
-            (out / "data" / "a.json").write_text(
-                json.dumps({"context": {**CONTEXT, "code": "yours: 23.2"}, "rows": [STEP]})
-            )
-            (out / "figures" / "tp.png").write_bytes(b"")
-            (out / "figures" / "tp.svg").write_text('<svg width="100pt"></svg>')
-            report = page_module.Report(out, reading.read_folder(out / "data")[0], False)
-            report.figure("tp", "alt", "What <b>it</b> shows.")
-            report.figure("gone", "alt", "Without a drawing.")
-            writeup.write(report, 23, ROOT, report.drawing)
-            text, page = (out / "writeup.md").read_text(), (out / "writeup.html").read_text()
+        out = self.home
+        (out / "figures").mkdir()
+        row = {
+            "question": "23.2/bytes",
+            "ask": "How many bytes?",
+            "guess": 2.0,
+            "measured": 4.0,
+            "formula": 4.0,
+            "unit": "MB",
+            "date": "2026-01-02",
+        }
+        others = dict(row, question="21.2/time"), dict(row, question="23.3/later", measured=None)
+        self.write("predictions", [row, *others])
+        self.write("data/a", [STEP], code="yours: 23.2")
+        (out / "figures" / "tp.png").write_bytes(b"")
+        (out / "figures" / "tp.svg").write_text('<svg width="100pt"></svg>')
+        report = page_module.Report(out, reading.read_folder(out / "data")[0], False)
+        report.figure("tp", "alt", "What <b>it</b> shows.")
+        report.figure("gone", "alt", "Without a drawing.")
+        writeup.write(report, 23, ROOT, report.drawing)
+        text, page = (out / "writeup.md").read_text(), (out / "writeup.html").read_text()
         self.assertIn("Code: yours: 23.2.", text)
         self.assertIn("23.2, How many bytes? I said 2 MB; by formula 4; measured 4 MB, off by -50 %.", text)
         self.assertNotIn("21.2", text.split("## What I measured")[0])
@@ -1195,18 +1147,17 @@ class WriteUp(unittest.TestCase):
         self.assertEqual(page.count('type="checkbox"'), len(writeup.CHECKLIST))
 
 
-class Sheets(unittest.TestCase):
+class Sheets(InFolder):
     def test_week_25_asks_what_its_data_answers(self):
-        with tempfile.TemporaryDirectory() as data:
-            row = {"chunks": 1, "stages": 16, "accumulate": 192, "bubble_of_ideal": 0.088}
-            (pathlib.Path(data) / "phantom_175b.json").write_text(json.dumps({"context": CONTEXT, "rows": [row]}))
-            ((question, unit, predicted, measured, how),) = predict.everything_together(data)
-            self.assertIn("192 microbatches", question)
-            self.assertAlmostEqual(predicted, 100 * 15 / 192)
-            self.assertAlmostEqual(measured, 8.8)
-            page = predict.section_of(data)
-            self.assertIn("Week 25", page)
-            self.assertNotIn("Week 24", page)
+        row = {"chunks": 1, "stages": 16, "accumulate": 192, "bubble_of_ideal": 0.088}
+        self.write("phantom_175b", [row])
+        ((question, unit, predicted, measured, how),) = predict.everything_together(self.home)
+        self.assertIn("192 microbatches", question)
+        self.assertAlmostEqual(predicted, 100 * 15 / 192)
+        self.assertAlmostEqual(measured, 8.8)
+        page = predict.section_of(self.home)
+        self.assertIn("Week 25", page)
+        self.assertNotIn("Week 24", page)
 
     def test_the_page_names_what_predicts(self):
         here = {"predicted_from": "a ping-pong", "alpha_seconds": 1e-6, "beta_seconds_per_byte": 1e-10}
