@@ -6,6 +6,7 @@
 #include "common/analysis/shares.hpp"
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "tools/analyse/ring_run_testing.hpp"
 #include "tools/analyse/view/page.hpp"
 
@@ -55,12 +56,8 @@ TEST(Stop, DiffComparesTheStepsThatBothHaveEnded) {
     EXPECT_NEAR(each.seconds(), 0, 1e-9) << each.name;
   }
   EXPECT_NEAR(d.seconds_a, d.seconds_b, 1e-9);
-  try {
-    diff(whole, steps(4, 1));
-    FAIL() << "no step to compare";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "B stopped before all ranks had completed a step, so there is nothing to compare");
-  }
+  EXPECT_EQ(refusal([&] { diff(whole, steps(4, 1)); }),
+            "B stopped before all ranks had completed a step, so there is nothing to compare");
 }
 
 TEST(Diff, ComparesStepsWithStepsWhateverIsBesideThem) {

@@ -136,7 +136,7 @@ TEST(Cards, WhereNothingFitsAnyStrategyIsWrong) {
 }
 
 TEST(Cards, WhatIsMissingInAnAnswerIsNamed) {
-  const auto error = [](const std::string& text) { return error_of([&] { parse_card_answer(text, "answer"); }); };
+  const auto error = [](const std::string& text) { return refusal([&] { parse_card_answer(text, "answer"); }); };
   EXPECT_TRUE(contains(error("because: x"), "'strategy:' is empty"));
   EXPECT_TRUE(contains(error("strategy: none\n"), "'because:' is empty"));
   EXPECT_TRUE(contains(error("strategy: dp=1,tp=1\nbecause: x"), "pp is missing"))
@@ -146,7 +146,7 @@ TEST(Cards, WhatIsMissingInAnAnswerIsNamed) {
   EXPECT_TRUE(contains(error(fields + "overhead: buble"), "did you mean 'bubble'?"))
       << error(fields + "overhead: buble");
   EXPECT_TRUE(contains(error(fields + "overhead: bubble\nmore memory: perhaps"), "yes or no"));
-  EXPECT_TRUE(contains(error_of([] { find_card(read_cards(kCards), "7"); }), "unknown card"));
+  EXPECT_TRUE(contains(refusal([] { find_card(read_cards(kCards), "7"); }), "unknown card"));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ TEST(Cluster, AClustersFileSaysItsNetwork) {
 }
 
 TEST(Cluster, WhatIsUnknownIsAnsweredWithTheNearest) {
-  const auto error = [](const std::string& name) { return error_of([&] { find_cluster(name, kMachines); }); };
+  const auto error = [](const std::string& name) { return refusal([&] { find_cluster(name, kMachines); }); };
   EXPECT_TRUE(contains(error("dgx-a10x4"), "did you mean 'dgx-a100'?")) << error("dgx-a10x4");
   EXPECT_TRUE(contains(error("dgx-a100-hdr"), "dgx-a100-hdrx16")) << error("dgx-a100-hdr");
   EXPECT_TRUE(contains(error("dgx-a100x0"), "from 1 to")) << error("dgx-a100x0");
@@ -61,7 +61,7 @@ TEST(StrategyFile, SaysWhatIsWrong) {
   const std::string path = ::testing::TempDir() + "/wrong_strategy.json";
   const auto error = [&](const std::string& text) {
     std::ofstream(path) << text;
-    return error_of([&] { read_strategy(path); });
+    return refusal([&] { read_strategy(path); });
   };
   EXPECT_TRUE(contains(error(R"({"pd": 8})"), "did you mean 'pp'?") ||
               contains(error(R"({"pd": 8})"), "did you mean 'dp'?"));
@@ -70,7 +70,7 @@ TEST(StrategyFile, SaysWhatIsWrong) {
   EXPECT_TRUE(contains(error(R"({"schedule": "1f2b"})"), "did you mean '1f1b'?"));
   EXPECT_TRUE(contains(error(R"({"recompute": "some"})"), "none, full, or, with materialised attention, selective"));
   EXPECT_TRUE(contains(error("[1]"), "is not a JSON object"));
-  EXPECT_TRUE(contains(error_of([] { wanted_fields("dp"); }), "name=value"));
+  EXPECT_TRUE(contains(refusal([] { wanted_fields("dp"); }), "name=value"));
   std::remove(path.c_str());
 }
 

@@ -5,10 +5,9 @@
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <functional>
 #include <string>
 
-#include "common/error.hpp"
+#include "common/support/tests/refusal_testing.hpp"
 #include "labs/trainer/plan/search.hpp"
 
 namespace lockstep::plan {
@@ -17,15 +16,6 @@ inline const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
 inline Task task_of(const std::string& model, const std::string& cluster, int batch) {
   return preset_task(model, cluster, batch, kMachines);
-}
-
-inline std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-    return "nothing was refused";
-  } catch (const Error& error) {
-    return error.what();
-  }
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }

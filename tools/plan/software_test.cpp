@@ -128,7 +128,7 @@ TEST(Unfused, PassesOfALayerByHand) {
   expect(pieces("megatron", 4, true), (12 + 4 + 8) / 4.0, 3, (2 * 6 + 4 + 16 + 12 + 2 * 8) / 4.0, 7, 48 / 4.0);
   expect(pieces("eager", 1, false), 8, 1, 16 + 12 + 2 * 8, 4, 0);
   expect(pieces("autocast", 1, false), 2 * (4 + 6 + 4) + 8, 7, 4 * 6 + 2 * 24 + 16 + 12, 8, 22);
-  EXPECT_TRUE(contains(error_of([] { (void)unfused("megatorn"); }), "did you mean 'megatron'?"));
+  EXPECT_TRUE(contains(refusal([] { (void)unfused("megatorn"); }), "did you mean 'megatron'?"));
 }
 
 TEST(Unfused, EveryBlockMakesItsPassesAgainWhenItIsRecomputed) {

@@ -45,8 +45,8 @@ TEST(Library, IsOnlyForThoseWhoAsk) {
   }
   EXPECT_EQ(with.gamma(), without.gamma());
   EXPECT_EQ(with.as_library().gamma(), 0) << "NCCL was timed with its additions";
-  EXPECT_TRUE(contains(error_of([&] { (void)without.as_library(); }), "has no library cost model"));
-  EXPECT_TRUE(contains(error_of([&] { (void)with.as_library(AttentionKernel::flash, "Tritton"); }), "Triton"));
+  EXPECT_TRUE(contains(refusal([&] { (void)without.as_library(); }), "has no library cost model"));
+  EXPECT_TRUE(contains(refusal([&] { (void)with.as_library(AttentionKernel::flash, "Tritton"); }), "Triton"));
 }
 
 TEST(Library, ProductsPayForWhatTheyWrite) {
@@ -281,7 +281,7 @@ TEST(Validate, RowsSayWhatTheyLack) {
   std::ofstream(path) << R"({"name": "x", "kind": "training", "source": "y", "machine": "dgx-a100-hdr", "zero": 3,
     "models": {"m": {"layers": 2, "heads": 2, "d_model": 64, "vocabulary": 256}},
     "columns": ["model", "gpus", "microbatch"], "rows": [["m", 8, 1]]})";
-  EXPECT_TRUE(contains(error_of([&] { (void)read_published(path); }), "row 1: has no sequence"));
+  EXPECT_TRUE(contains(refusal([&] { (void)read_published(path); }), "row 1: has no sequence"));
 }
 
 TEST(Validate, PredictsATableOfOnesOwn) {
