@@ -109,23 +109,16 @@ TEST(TrainRate, IsAShareOfTheGpusPeakOrOfTheMeasuredProductAndNotOfBoth) {
   EXPECT_EQ(rate_line(rate_of(plan, 0.5, {})).find('%'), std::string::npos) << "nothing to compare with";
 }
 
-class TrainYardstick : public testing::Test {
+class TrainYardstick : public Folder {
  protected:
-  TrainYardstick() : root_(fs::path(testing::TempDir()) / ("lockstep_yardstick_" + std::to_string(getpid()))) {
-    fs::create_directories(root_);
-  }
-  ~TrainYardstick() override {
-    unsetenv("LOCKSTEP_MACHINES");
-    fs::remove_all(root_);
-  }
+  ~TrainYardstick() override { unsetenv("LOCKSTEP_MACHINES"); }
   void gpu(const std::string& bus, const std::string& model) const {
-    const fs::path folder = root_ / "proc/driver/nvidia/gpus" / bus;
+    const fs::path folder = folder_ / "proc/driver/nvidia/gpus" / bus;
     fs::create_directories(folder);
     std::ofstream(folder / "information") << "Model: \t\t " << model << "\nIRQ:   \t\t 133\n";
   }
-  double peak() const { return yardstick_of(plan_, "cuda", false, root_.string()).peak; }
+  double peak() const { return yardstick_of(plan_, "cuda", false, folder_.string()).peak; }
 
-  fs::path root_;
   TrainPlan plan_ = make_plan(small_run(), 0);  // fp32
 };
 
@@ -147,10 +140,10 @@ TEST_F(TrainYardstick, PeakOfTheGpusThatTheDriverNames) {
 }
 
 TEST_F(TrainYardstick, OfAProcessorIsTheProductThatWasMeasured) {
-  setenv("LOCKSTEP_MACHINES", root_.c_str(), 1);
+  setenv("LOCKSTEP_MACHINES", folder_.c_str(), 1);
   EXPECT_TRUE(std::isnan(yardstick_of(plan_, "mpi", false).product)) << "nothing was measured";
   EXPECT_TRUE(std::isnan(yardstick_of(plan_, "sim", false).peak)) << "a processor has no MFU";
-  const std::string place = (root_ / machine_file_of_host("mpi")).string();
+  const std::string place = path(machine_file_of_host("mpi"));
   std::ifstream laptop(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json");
   std::string file{std::istreambuf_iterator<char>(laptop), {}};
   std::ofstream(place) << file;
@@ -163,7 +156,7 @@ TEST_F(TrainYardstick, OfAProcessorIsTheProductThatWasMeasured) {
     "operations_flop_per_second": {}, "cache_bytes": 1e6})");
   std::ofstream(place) << file;
   EXPECT_NEAR(yardstick_of(plan_, "mpi", false).product, 131.072e9, 1) << "2 · 16 · 4,096 FLOP in 1 µs, the fastest";
-  EXPECT_TRUE(std::isnan(yardstick_of(plan_, "cuda", false, root_.string()).product)) << "of processors only";
+  EXPECT_TRUE(std::isnan(yardstick_of(plan_, "cuda", false, folder_.string()).product)) << "of processors only";
   plan_.run.machine.peak_flop_per_second.fill(1e11);
   EXPECT_TRUE(std::isnan(yardstick_of(plan_, "sim", true).peak)) << "a machine file of processors: the same";
   plan_.run.machine.peak_flop_per_second.fill(312e12);
@@ -171,16 +164,16 @@ TEST_F(TrainYardstick, OfAProcessorIsTheProductThatWasMeasured) {
 }
 
 TEST_F(TrainYardstick, RoofsAreOfTheMachineThatTheTimesAreOf) {
-  setenv("LOCKSTEP_MACHINES", root_.c_str(), 1);
+  setenv("LOCKSTEP_MACHINES", folder_.c_str(), 1);
   plan_.run.machine = read_machine(LOCKSTEP_SOURCE_DIR "/bench/machines/dgx-a100.json");
   const Roofs modelled = roofs_of(plan_, "sim", true), unknown = roofs_of(plan_, "mpi", false);
   EXPECT_EQ(modelled.flop_per_second, 19.5e12) << "fp32";
   EXPECT_EQ(modelled.bytes_per_second, 2e12);
   EXPECT_TRUE(std::isnan(unknown.flop_per_second) && std::isnan(unknown.bytes_per_second)) << "nothing was measured";
   gpu("0000:01:00.0", "NVIDIA H200");
-  EXPECT_EQ(roofs_of(plan_, "nccl", false, root_.string()).flop_per_second, 67e12);
-  EXPECT_EQ(roofs_of(plan_, "nccl", false, root_.string()).bytes_per_second, 4.8e12);
-  fs::copy_file(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json", root_ / machine_file_of_host("mpi"));
+  EXPECT_EQ(roofs_of(plan_, "nccl", false, folder_.string()).flop_per_second, 67e12);
+  EXPECT_EQ(roofs_of(plan_, "nccl", false, folder_.string()).bytes_per_second, 4.8e12);
+  fs::copy_file(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json", folder_ / machine_file_of_host("mpi"));
   const Machine laptop = read_machine(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json");
   EXPECT_NEAR(roofs_of(plan_, "mpi", false).flop_per_second, 0.9 * 96e9, 1);
   EXPECT_EQ(roofs_of(plan_, "mpi", false).bytes_per_second, laptop.memory_bytes_per_second);

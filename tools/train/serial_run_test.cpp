@@ -11,6 +11,15 @@
 namespace lockstep::train {
 namespace {
 
+/// Losses step by step: within `absolute`, and `relative` of what is expected.
+void expect_losses(const Trained& got, const Trained& expected, double absolute, double relative,
+                   const std::string& what) {
+  ASSERT_EQ(got.losses.size(), expected.losses.size()) << what;
+  for (std::size_t i = 0; i < got.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], expected.losses[i], absolute + relative * expected.losses[i])
+        << "step " << i + 1 << ", " << what;
+}
+
 TEST(Train, DataParallelRunsAreTheSerialRun) {
   const TrainRequest serial = small_run();
   const Trained expected = train(serial);
@@ -25,9 +34,7 @@ TEST(Train, DataParallelRunsAreTheSerialRun) {
         options.no_overlap = !overlap;
         options.bucket_bytes = "100kB";
         const Trained got = train(options);
-        ASSERT_EQ(got.losses.size(), expected.losses.size());
-        for (std::size_t i = 0; i < got.losses.size(); ++i)
-          EXPECT_NEAR(got.losses[i], expected.losses[i], 2e-4) << "step " << i + 1 << ", " << ranks << " ranks";
+        expect_losses(got, expected, 2e-4, 0, fmt::format("{} ranks", ranks));
         EXPECT_NEAR(got.validation, expected.validation, 2e-4);
         for (double squares : got.squares) EXPECT_EQ(squares, got.squares.front());
       }
@@ -49,9 +56,8 @@ TEST(Train, PrecisionAndRecomputation) {
         options.reduce = ranks > 1 ? "fp32" : "";
         const Trained got = train(options);
         const double tolerance = ranks == 1 ? 0 : options.precision == "fp32" ? 2e-4 : 0.02;
-        for (std::size_t i = 0; i < got.losses.size(); ++i)
-          EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance)
-              << "step " << i + 1 << ", " << precision << ", recompute " << recompute << ", " << ranks << " ranks";
+        expect_losses(got, expected, tolerance, 0,
+                      fmt::format("{}, recompute {}, {} ranks", precision, recompute, ranks));
         for (double squares : got.squares) EXPECT_EQ(squares, got.squares.front());
         for (const RankLedger& ledger : got.outcome.ledgers)  // the first replica has most sequences
           EXPECT_LE(ledger.memory.peak_of(Category::activation),
@@ -96,9 +102,7 @@ TEST(Train, EveryZeroStageIsTheSerialRun) {
       options.microbatches = static_cast<std::size_t>(ranks == 3 ? 2 : 1);
       options.wrap = stage == 2 ? "5000" : "block";
       const Trained got = train(options);
-      ASSERT_EQ(got.losses.size(), expected.losses.size());
-      for (std::size_t i = 0; i < got.losses.size(); ++i)
-        EXPECT_NEAR(got.losses[i], expected.losses[i], 2e-4) << "stage " << stage << ", step " << i + 1;
+      expect_losses(got, expected, 2e-4, 0, fmt::format("stage {}", stage));
       EXPECT_NEAR(got.validation, expected.validation, 2e-4) << "stage " << stage;
       for (double squares : got.squares) EXPECT_NEAR(squares, expected.squares.front(), 1e-3 * squares);
     }
@@ -189,10 +193,8 @@ TEST(Train, TensorParallelRunsAreTheSerialRun) {
       options.sequence_parallel = rows;
       options.microbatches = ranks == tp ? 2 : 1;
       const Trained seen = train(options);
-      ASSERT_EQ(seen.losses.size(), expected.losses.size());
-      for (std::size_t i = 0; i < expected.losses.size(); ++i)
-        ASSERT_NEAR(seen.losses[i], expected.losses[i], 2e-6 * expected.losses[i])
-            << "step " << i << " of --ranks " << ranks << " --tp " << tp << (rows ? " --sequence-parallel" : "");
+      expect_losses(seen, expected, 0, 2e-6,
+                    fmt::format("--ranks {} --tp {}{}", ranks, tp, rows ? " --sequence-parallel" : ""));
       EXPECT_NEAR(seen.validation, expected.validation, 1e-5);
       for (double squares : seen.squares) EXPECT_NEAR(squares / expected.squares[0], 1, 1e-5);
     }
@@ -222,9 +224,7 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
     const Trained seen = train(options);
     const std::string what =
         std::to_string(row.dp) + " × " + std::to_string(row.tp) + " × " + std::to_string(row.pp) + " " + row.schedule;
-    ASSERT_EQ(seen.losses.size(), expected.losses.size()) << what;
-    for (std::size_t i = 0; i < expected.losses.size(); ++i)
-      ASSERT_NEAR(seen.losses[i], expected.losses[i], 2e-6 * expected.losses[i]) << "step " << i << ", " << what;
+    expect_losses(seen, expected, 0, 2e-6, what);
     EXPECT_NEAR(seen.validation, expected.validation, 1e-5) << what;
     for (double squares : seen.squares) {
       EXPECT_EQ(squares, seen.squares[0]) << what;
@@ -266,9 +266,7 @@ TEST(Train, LlamasOnAnyMeshAreTheSerialRun) {
     const Trained seen = train(options);
     const std::string what = std::to_string(row.dp) + " × " + std::to_string(row.tp) + " × " + std::to_string(row.pp) +
                              " " + row.schedule + ", ZeRO-" + std::to_string(row.zero) + ", " + row.recompute;
-    ASSERT_EQ(seen.losses.size(), expected.losses.size()) << what;
-    for (std::size_t i = 0; i < expected.losses.size(); ++i)
-      ASSERT_NEAR(seen.losses[i], expected.losses[i], 4e-6 * expected.losses[i]) << "step " << i << ", " << what;
+    expect_losses(seen, expected, 0, 4e-6, what);
     EXPECT_NEAR(seen.validation, expected.validation, 2e-5) << what;
     for (double squares : seen.squares) EXPECT_NEAR(squares / expected.squares[0], 1, 1e-5) << what;
     for (const RankLedger& ledger : seen.outcome.ledgers)
@@ -297,9 +295,7 @@ void expect_serial(const TrainRequest& options, const Trained& expected, double 
   const std::string what =
       fmt::format("--model {} --dp {} --cp {} --tp {} --pp {} --zero {} --recompute {}", options.model, options.dp,
                   options.cp, options.tp, options.pp, options.zero, options.recompute);
-  ASSERT_EQ(seen.losses.size(), expected.losses.size()) << what;
-  for (std::size_t i = 0; i < expected.losses.size(); ++i)
-    ASSERT_NEAR(seen.losses[i], expected.losses[i], tolerance * expected.losses[i]) << "step " << i << ", " << what;
+  expect_losses(seen, expected, 0, tolerance, what);
   EXPECT_NEAR(seen.validation, expected.validation, 5 * tolerance) << what;
   for (double squares : seen.squares) EXPECT_NEAR(squares / expected.squares[0], 1, 5 * tolerance) << what;
 }

@@ -24,19 +24,9 @@ constexpr std::size_t kVocabulary = 256, kLength = 16;
 
 const std::vector<double>& golden(const std::string& key) {
   static const auto values = [] {
-    std::map<std::string, std::vector<double>> read;
-    for (const auto& [path, prefix] :
-         {std::pair<std::string, std::string>{kGolden + ".txt", ""}, {kLlama + "_trained.txt", "llama."}}) {
-      std::ifstream file(path);
-      std::string name;
-      std::size_t count = 0;
-      while (file >> name >> count) {
-        std::vector<double>& numbers = read[prefix + name];
-        numbers.resize(count);
-        for (double& value : numbers) file >> value;
-      }
-    }
-    return read;
+    auto both = model_tests::read_golden(kGolden + ".txt");
+    both.merge(model_tests::read_golden(kLlama + "_trained.txt", "llama."));
+    return both;
   }();
   return values.at(key);
 }
@@ -254,12 +244,7 @@ TEST(Safetensors, WhatIsDamagedIsRefusedByName) {
   const std::string good = checkpoint::safetensors_text({{"a", {2, 3}, {1, 2, 3, 4, 5, 6}}, {"b", {}, {7}}}, {});
   ASSERT_EQ(checkpoint::parse_safetensors(good, "FILE").size(), 2u);
   const auto refused = [](const std::string& text) {
-    try {
-      checkpoint::parse_safetensors(text, "FILE");
-    } catch (const Error& error) {
-      return error.verdict() == Verdict::usage && std::string(error.what()).starts_with("FILE ");
-    }
-    return false;
+    return refusal([&] { checkpoint::parse_safetensors(text, "FILE"); }).starts_with("FILE ");
   };
   for (std::size_t size = 0; size < good.size(); ++size) EXPECT_TRUE(refused(good.substr(0, size))) << size;
   EXPECT_TRUE(refused(good + '\0'));

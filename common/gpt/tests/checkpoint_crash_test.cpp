@@ -15,6 +15,7 @@
 #include "common/gpt/tests/checkpoint_testing.hpp"
 #include "common/gpt/tests/files_around.hpp"
 #include "common/gpt/tests/memory_files.hpp"
+#include "common/support/tests/folder_testing.hpp"
 #include "common/support/tests/refusal_testing.hpp"
 
 namespace lockstep::checkpoint {
@@ -187,21 +188,17 @@ TEST(Saver, WhatIsNotFiniteIsNoCheckpoint) {
   EXPECT_EQ(files.list(kDirectory), (std::vector<std::string>{"step-00000010"}));
 }
 
-class FolderLocks : public testing::Test {
+class FolderLocks : public TestFolder {
  protected:
-  FolderLocks() { std::filesystem::create_directories(folder_); }
-  ~FolderLocks() override { std::filesystem::remove_all(folder_); }
-  std::unique_ptr<Lock> lock() const { return lock_folder(folder_); }
-  bool is_left() const { return std::filesystem::exists(folder_ + "/lock"); }
-
-  const std::string folder_ = std::filesystem::temp_directory_path() / ("lockstep_lock_" + std::to_string(getpid()));
+  std::unique_ptr<Lock> lock() const { return lock_folder(folder_.string()); }
+  bool is_left() const { return fs::exists(folder_ / "lock"); }
 };
 
 TEST_F(FolderLocks, OneRunHasItAndTheOtherIsToldWhich) {
   auto first = lock();
   EXPECT_TRUE(first->held());
   const std::string said = refusal([this] { lock(); });
-  EXPECT_TRUE(said.starts_with(folder_ + " is in use: process " + std::to_string(getpid()) + " on ")) << said;
+  EXPECT_TRUE(said.starts_with(folder_.string() + " is in use: process " + std::to_string(getpid()) + " on ")) << said;
   EXPECT_NE(said.find("UTC, saves its checkpoints there"), said.npos) << said;
   EXPECT_EQ(said.find("remove"), said.npos) << "the system knows whether it has ended";
   first.reset();

@@ -1,9 +1,6 @@
 // The GPT's gradients, compared with golden values from PyTorch and with finite differences.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <map>
-
 #include "common/gpt/tests/model_support.hpp"
 
 namespace lockstep {
@@ -12,20 +9,6 @@ namespace {
 using namespace model_tests;
 
 // Golden values ------------------------------------------------------------------------------------------------------
-
-std::map<std::string, std::vector<double>> read_golden() {
-  std::map<std::string, std::vector<double>> golden;
-  for (const char* name : {"golden", "llama"}) {
-    std::ifstream file(std::string(LOCKSTEP_SOURCE_DIR "/common/gpt/model/golden/") + name + ".txt");
-    std::string key;
-    std::size_t count = 0;
-    while (file >> key >> count) {
-      golden[key].resize(count);
-      for (double& value : golden[key]) file >> value;
-    }
-  }
-  return golden;
-}
 
 struct GoldenModel {
   const char* name;
@@ -37,7 +20,11 @@ class Golden : public testing::TestWithParam<GoldenModel> {
   static constexpr std::size_t kSequences = 3, kLength = 8;
   GptConfig config() const { return GetParam().config; }
   const std::vector<double>& golden(const std::string& key) const {
-    static const auto values = read_golden();
+    static const auto values = [] {
+      auto both = read_golden(LOCKSTEP_SOURCE_DIR "/common/gpt/model/golden/golden.txt");
+      both.merge(read_golden(LOCKSTEP_SOURCE_DIR "/common/gpt/model/golden/llama.txt"));
+      return both;
+    }();
     return values.at(std::string(GetParam().name) + "." + key);
   }
   void expect_near(const Values& got, const std::string& key, double relative, double absolute) const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,19 @@ inline void formula_values(Rank me, Gpt& gpt) {
     }
     upload(me, gpt.parameters().value(t), values);
   }
+}
+
+/// The values of a file of common/gpt/model/golden, whose lines are: key, how many values, the values.
+inline std::map<std::string, std::vector<double>> read_golden(const std::string& path, const std::string& prefix = "") {
+  std::map<std::string, std::vector<double>> golden;
+  std::ifstream file(path);
+  std::string key;
+  for (std::size_t count = 0; file >> key >> count;) {
+    std::vector<double>& values = golden[prefix + key];
+    values.resize(count);
+    for (double& value : values) file >> value;
+  }
+  return golden;
 }
 
 inline double norm_of(const std::vector<float>& values) {
