@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tools/plan/plan_testing.hpp"
 
 namespace lockstep::plan {

@@ -1,6 +1,5 @@
 // ./lab plan as it is called: what it writes is documented, bad input is answered in one sentence, strategies are
 // scored.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

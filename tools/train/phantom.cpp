@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "common/analysis/write_trace.hpp"
 #include "common/support/json/results.hpp"
