@@ -38,15 +38,16 @@ says() { grep -q -- "$1" "$folder/said" || fail "it should say '$1'"; }
 began() { [ -e "$folder/at.$1" ] || fail "$1 should have begun"; }
 wait_for() { for _ in $(seq 1000); do [ ! -e "$1" ] || return 0; sleep 0.01; done; fail "there is no $1"; }
 
-# Each waits for the other one, in another clone, and for a third that only runs after them.
-meets="for _ in \$(seq 1000); do [ ! -e $folder/at.OTHER ] || break; sleep 0.01; done; [ -e $folder/at.OTHER ]"
+# Two wait for each other, each in a clone of its own; the third comes after them.
+meets="for _ in \$(seq 1000); do [ ! -e $folder/at.OTHER ] || break; sleep 0.01; done; [ -e $folder/at.OTHER ] || exit 1"
 stages << S
 handout touch build/mine; $(echo "$meets" | sed 's/OTHER/cmake_page/g')
-cmake_page [ ! -e build/mine ]; $(echo "$meets" | sed 's/OTHER/handout/g'); [ ! -e build/mine ]; echo whole
+cmake_page $(echo "$meets" | sed 's/OTHER/handout/g'); sleep 0.2; [ ! -e build/mine ] || exit 1; echo whole
 students echo third
 S
 cores 2
 ends 0 handout cmake_page students clean
+began students
 says '^== handout: passed'
 says '^whole$'
 says '^all stages passed: handout cmake_page students clean$'
@@ -65,7 +66,7 @@ says '^== outputs: FAILED'
 
 # Two cores: what runs beside it ends, and the third does not begin. Whatever is left in a clone is found.
 stages << S
-handout sleep 0.2; exit 3
+handout $(echo "$meets" | sed 's/OTHER/cmake_page/g'); exit 3
 cmake_page sleep 1; echo beside
 students echo third
 S
