@@ -202,7 +202,7 @@ void write_rows(const PlanOptions& o, const Context& context, const std::vector<
 
 /// `simulated`: of the first plans; `explained`: --explain's, if one fits.
 void write(const PlanOptions& o, const Task& task, const Search& found,
-           const std::vector<std::optional<week25::PhantomStep>>& simulated, const std::optional<Rated>& explained,
+           const std::vector<std::optional<week25::PhantomStep>>& simulated, const std::optional<Refined>& explained,
            double price) {
   if (o.json.empty() && o.csv.empty()) return;
   std::vector<Row> rows;
@@ -215,7 +215,8 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
   for (std::size_t i = 0; i < simulated.size(); ++i)
     if (simulated[i])
       rows[i].set("simulated_seconds", simulated[i]->seconds).set("simulated_memory_bytes", simulated[i]->peak_bytes());
-  if (explained) rows.push_back(row_of(task, *explained, "explained", 1));
+  if (explained) rows.push_back(row_of(task, explained->rated, "explained", 1));
+  if (explained && explained->played) rows.back().set("simulated_seconds", explained->played->seconds);
   for (const OperationTotal& total : operations_of_microbatch(task, found.best.front().strategy)) {
     Row row;
     row.set("kind", "operation").set("operation", total.name).set("calls", total.calls).set("seconds", total.seconds);
@@ -238,6 +239,12 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
   write_rows(o, context, rows);
 }
 
+/// The simulator's seconds beside the formulas', which say where they go: the two differ by a few per cent, on slow
+/// shared links by more.
+void print_account(const Task& task, const Refined& refined) {
+  print_account(task, refined.rated, refined.played ? std::optional(refined.seconds()) : std::nullopt);
+}
+
 /// --explain: all strategies with these fields.
 std::vector<Strategy> strategies_with(const std::string& text, const std::vector<Strategy>& all, int gpus) {
   const auto fields = wanted_fields(text);
@@ -252,19 +259,28 @@ std::vector<Strategy> strategies_with(const std::string& text, const std::vector
   return meant;
 }
 
-/// The best of them, or why there is none.
-std::optional<Rated> explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant,
-                             const Rated& best) {
-  const Search found = search(predictor, meant, 1);
+/// The best of them, or why there is none; `best` is the first plan. Both are simulated, or none is.
+std::optional<Refined> explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant,
+                               const Refined& best) {
+  Search found = search(predictor, meant, 1);
   fmt::print("\n{}: {} strateg{}\n", text, meant.size(), meant.size() == 1 ? "y" : "ies");
+  std::optional<Refined> here;
   if (!found.best.empty()) {
-    const Rated& here = found.best.front();
-    print_account(predictor.task(), here);
-    fmt::print("compared with the best plan, {:+.1f}%:\n", 100 * (here.time.total() / best.time.total() - 1));
-    print_difference(here.time, best.time);
+    here = Refined{found.best.front(), {}};
+    if (best.played)
+      if (const std::vector<Refined> ranked = rank_by_simulator(predictor.task(), found); !ranked.empty())
+        here = ranked.front();
+    print_account(predictor.task(), *here);
+    const auto more = [](double mine, double other) { return fmt::format("{:+.1f}%", 100 * (mine / other - 1)); };
+    const std::string formula = more(here->rated.time.total(), best.rated.time.total());
+    if (here->played && best.played)
+      fmt::print("compared with the best plan, {}; by formula, {}:\n", more(here->seconds(), best.seconds()), formula);
+    else
+      fmt::print("compared with the best plan, by formula, {}:\n", formula);
+    print_difference(here->rated.time, best.rated.time);
   }
   if (!found.refused.empty()) print_refused(found);
-  return found.best.empty() ? std::nullopt : std::optional(found.best.front());
+  return here;
 }
 
 /// --score: a written strategy beside the best one.
@@ -309,17 +325,10 @@ void compare_offload(Predictor& predictor, const Rated& best) {
   print_offload(predictor.task(), best, predictor.on_host(best.strategy), same, others.best);
 }
 
-/// The simulator's seconds, and by formula where they go: the two differ by a few per cent, on slow shared links by
-/// more.
-void print_played(const Task& task, const Refined& refined) {
-  fmt::print("{} per step in the simulator; by formula:\n", format_seconds(refined.seconds()));
-  print_account(task, refined.rated);
-}
-
 int explain_on_card(const Task& task, const std::string& fields) {
   const CardStrategy found = strategy_of(task, fields);
   if (found.best)
-    print_played(task, *found.best);
+    print_account(task, *found.best);
   else
     fmt::print("{}\n", found.why);
   return found.best ? 0 : 1;
@@ -339,7 +348,7 @@ int play_card(const PlanOptions& o) {
   if (!finding.ok) return 1;
   if (finding.best) {
     fmt::print("\nthe best known: ");
-    print_played(task, *finding.best);
+    print_account(task, *finding.best);
   }
   return 0;
 }
@@ -369,17 +378,16 @@ void run(const PlanOptions& o) {
   print_task(task);
   print_plans(task, found.best, seconds);
   fmt::print("\nthe best:\n");
-  print_account(task, found.best.front());
-  if (price > 0) {
-    const double step = seconds.empty() ? by_formula.time.total() : seconds.front();
-    fmt::print("the whole training: {}\n", format_cost(gpu_hours(task, by_formula, step), price));
-  }
+  const Refined best = played.empty() ? Refined{found.best.front(), {}} : played.front();
+  print_account(task, best);
+  if (price > 0)
+    fmt::print("the whole training: {}\n", format_cost(gpu_hours(task, best.rated, best.seconds()), price));
   if (task.offload != Offload::none) compare_offload(predictor, found.best.front());
-  print_unlimited(found);
+  if (const Rated& free = found.unlimited.front(); predictor.too_large(free)) print_unlimited(free, by_formula);
   if (!o.score.empty()) score(predictor, o.score, mine, by_formula);
-  std::optional<Rated> explained;
+  std::optional<Refined> explained;
   if (!o.explain.empty())
-    explained = explain(predictor, o.explain, meant, by_formula);
+    explained = explain(predictor, o.explain, meant, best);
   else
     print_refused(found);
   print_rate(found);

@@ -53,6 +53,23 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
   std::remove(path.c_str());
 }
 
+/// The table, the best and what is explained are compared in one kind of seconds: the simulator's, or the formulas'.
+TEST(Program, WhatIsExplainedIsComparedWithTheFirstOfTheTable) {
+  const std::string task = "--model gpt2-124m --cluster dgx-a100x1 --global-batch 64 --prices library --top 4";
+  const std::string best = said(task + " --explain dp=8,tp=1,pp=1");
+  EXPECT_TRUE(says(best, "compared with the best plan, +0.0%; by formula, +0.0%:")) << best;
+  EXPECT_FALSE(says(best, "without a memory limit")) << "80 GB are enough";
+  const std::size_t step = best.find("step ", best.find("the best:")) + 5;
+  const std::string seconds = best.substr(step, best.find(" simulated", step) - step);
+  EXPECT_TRUE(says(best.substr(0, best.find("largest overhead")), seconds)) << seconds << " should be in\n" << best;
+  EXPECT_TRUE(says(said(task + " --explain dp=4,tp=1,pp=2"), "compared with the best plan, +"));
+  const std::string fast = said(task + " --fast --explain dp=4,tp=1,pp=2");
+  EXPECT_TRUE(says(fast, "compared with the best plan, by formula, +")) << fast;
+  EXPECT_FALSE(says(fast, "simulated")) << fast;
+  EXPECT_TRUE(says(said("--model gpt3-13b --cluster dgx-a100 --global-batch 64 --memory 40GB --top 1 --fast"),
+                   "without a memory limit"));
+}
+
 TEST(Program, ColumnsStandBelowTheirNamesWithin80WhereStepsTakeYears) {
   for (const char* more : {" --fast", " --cp 1,2"}) {
     std::istringstream text(

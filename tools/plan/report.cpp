@@ -136,13 +136,16 @@ void print_shares(std::span<const Line> lines, double all, const Format& format)
 
 }  // namespace
 
-void print_account(const Task& task, const Rated& rated) {
+void print_account(const Task& task, const Rated& rated, std::optional<double> played) {
   const StepTime& t = rated.time;
   const Figures f = figures(task, rated);
+  const double step = played.value_or(t.total());
+  const std::string formula = played ? fmt::format(" simulated, {} by formula", format_seconds(t.total())) : "";
   fmt::print("{}\n", format_strategy(rated.strategy));
-  fmt::print("step {}, MFU {:.1f}%, {} days to 20 tokens per parameter\n", format_seconds(t.total()), 100 * f.mfu,
-             days(f.days));
-  fmt::print("limited by {}; largest overhead: {}\n", format_share(week25::limit(t), rated), overhead_of(rated));
+  print_wrapped(fmt::format("step {}{}, MFU {:.1f}%, {} days to 20 tokens per parameter", format_seconds(step), formula,
+                            100 * f.mfu * t.total() / step, days(f.days * step / t.total())));
+  print_wrapped(fmt::format("{}limited by {}; largest overhead: {}", played ? "by formula " : "",
+                            format_share(week25::limit(t), rated), overhead_of(rated)));
   const week25::Strategy& s = rated.strategy;
   const char* waits = s.cp == 1  ? "tensor-parallel all-reduces"
                       : s.tp > 1 ? "all-reduces, keys, values"
@@ -188,10 +191,8 @@ void print_offload(const Task& task, const Rated& with, const HostCost& host, co
   fmt::print("these are the host's bandwidths: DeepSpeed takes longer (docs/use/validation.md)\n");
 }
 
-void print_unlimited(const Search& search) {
-  const Rated &best = search.best.front(), &free = search.unlimited.front();
-  if (free.time.total() >= best.time.total()) return;
-  print_wrapped(fmt::format("without a memory limit: {}, {:.1f}% less, with {:.1f} GB ({})",
+void print_unlimited(const Rated& free, const Rated& best) {
+  print_wrapped(fmt::format("without a memory limit: {} by formula, {:.1f}% less, with {:.1f} GB ({})",
                             format_seconds(free.time.total()), 100 * (1 - free.time.total() / best.time.total()),
                             free.memory.total_bytes() / 1e9, format_strategy(free.strategy)));
 }

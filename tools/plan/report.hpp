@@ -1,6 +1,7 @@
 // What ./lab plan prints.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "labs/trainer/plan/search.hpp"
@@ -23,15 +24,15 @@ void print_task(const Task& task);
 /// Two lines for each plan. `played`: by the simulator, seconds of each plan's step; the second line then has the
 /// formulas'.
 void print_plans(const Task& task, const std::vector<week25::Rated>& plans, const std::vector<double>& played = {});
-/// Where one strategy's seconds and bytes go.
-void print_account(const Task& task, const week25::Rated& rated);
+/// Where one strategy's seconds and bytes go, by formula. `played`: the step's seconds in the simulator.
+void print_account(const Task& task, const week25::Rated& rated, std::optional<double> played = {});
 /// Seconds of a step beside another's, kind by kind.
 void print_difference(const week25::StepTime& mine, const week25::StepTime& best);
 /// What offloading gives and costs: `with` it, the same strategy `without` it, and the `best` without it, if any fits.
 void print_offload(const Task& task, const week25::Rated& with, const HostCost& host, const week25::Rated& without,
                    const std::vector<week25::Rated>& best);
-/// What memory costs: the best plan if there were no limit, where it is another one.
-void print_unlimited(const Search& search);
+/// What memory costs: `free` would be the fastest without a limit, `best` is so with it; both by formula.
+void print_unlimited(const week25::Rated& free, const week25::Rated& best);
 void print_refused(const Search& search);
 void print_rate(const Search& search);
 
