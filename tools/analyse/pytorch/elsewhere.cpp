@@ -150,7 +150,7 @@ std::string format(const Elsewhere& e) {
   }
   std::string text = fmt::format("On {} with {}, a step would take {} instead of {}", e.machine,
                                  counted(e.ranks, "rank"), format_seconds(e.seconds), format_seconds(e.recorded));
-  text += e.first_step > 0 ? fmt::format(" (the mean without the first of {} steps).", e.steps_in_run) : ".";
+  text += e.first_step > 0 ? fmt::format(" (without the first of {} steps, as in this table).", e.steps_in_run) : ".";
   if (e.at_most > (1 + kNoticed) * e.seconds)
     text += fmt::format(" It would take {} if each operation needs the collectives that ended before it.",
                         format_seconds(e.at_most));
@@ -158,7 +158,7 @@ std::string format(const Elsewhere& e) {
                              : fmt::format(" Assumed: a rank computes {:g} times as fast,", e.given.speed);
   text += " its host takes as long as here, and a collective takes the time of that machine's library.";
   if (e.not_given > 0) text += fmt::format(" The {} not given may be later than these.", counted(e.not_given, "rank"));
-  if (e.floor > 0.5 * e.seconds)
+  if (e.floor > 0.2 * e.seconds)
     text += fmt::format(" At any --speed, {} remain: the host's time and the collectives.", format_seconds(e.floor));
   if (e.other_device)
     text +=

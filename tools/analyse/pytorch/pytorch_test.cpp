@@ -125,6 +125,15 @@ TEST(PyTorch, EachLimitIsNamed) {
   EXPECT_EQ(limit(300, 200, 1000), "idle");
 }
 
+TEST(PyTorch, StepsOfRanksThatDifferAreARange) {
+  const auto head = [](double end) {
+    return format(analyse(match({Kineto(0).step(1, 0, 1000).kernel(0, 900).read(),  //
+                                 Kineto(1).step(1, 0, end).kernel(0, 900).read()})));
+  };
+  EXPECT_NE(head(1005).find("1 step of 1.00 ms each"), std::string::npos) << head(1005);
+  EXPECT_NE(head(1050).find("1 step of 1.00 ms to 1.05 ms"), std::string::npos) << head(1050);
+}
+
 TEST(PyTorch, IdleTimeHasTheNameOfThePartItIsIn) {
   const auto late_by = [](const auto& mark) {
     Kineto zero(0), one(1);
@@ -334,7 +343,7 @@ TEST(PyTorch, TheStepsThatAreReplayedAreNamed) {
   const Matched matched = match(std::move(traces));
   Elsewhere there = elsewhere(matched, Machine::uniform(0, 1e-12, 0), {});
   EXPECT_NEAR(there.recorded, 800 * kMicro, 1e-8);
-  EXPECT_NE(format(there).find("without the first of 3 steps)"), std::string::npos) << format(there);
+  EXPECT_NE(format(there).find("first of 3 steps, as in this table)"), std::string::npos) << format(there);
   EXPECT_EQ(format(there).find("errs"), std::string::npos) << format(there);
   there.replayed = there.recorded + 2 * std::abs(there.seconds - there.recorded);
   EXPECT_NE(format(there).find("more than the machines differ"), std::string::npos) << format(there);

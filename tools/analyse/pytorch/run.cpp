@@ -179,8 +179,9 @@ class Analysis {
       run.limit = "straggler";
       run.sentence = fmt::format(
           "Rank {} holds the others up: it arrives last at {} of {} collectives, and they wait "
-          "{}.{}",
-          late->rank, late->last, run.matched, share(others), why_late(run, *late));
+          "{}{}.{}",
+          late->rank, late->last, run.matched, share(others), run.ranks.size() > 2 ? " on average" : "",
+          why_late(run, *late));
     } else if (waiting >= std::max(moving, idle)) {
       run.limit = "imbalance";
       run.sentence = fmt::format(
@@ -221,14 +222,24 @@ Run analyse(const Matched& matched) {
   return run;
 }
 
+/// "3 steps of 740 ms each"; where ranks differ noticeably, "3 steps of 740 to 777 ms".
+std::string steps_of(const Run& run) {
+  const auto [least, most] = std::minmax_element(run.ranks.begin(), run.ranks.end(),
+                                                 [](const RankTime& a, const RankTime& b) { return a.step < b.step; });
+  const std::string steps = counted(run.steps, "step");
+  return most->step > 1.01 * least->step
+             ? fmt::format("{} of {} to {}", steps, format_seconds(least->step), format_seconds(most->step))
+             : fmt::format("{} of {} each", steps, format_seconds(run.ranks[0].step));
+}
+
 std::string format(const Run& run) {
   const int given = static_cast<int>(run.ranks.size());
   const std::string ranks =
       given < run.of_ranks ? fmt::format("{} of {}", given, counted(run.of_ranks, "rank")) : counted(given, "rank");
   const char* moving = run.partial ? "moving?" : "moving";
-  std::string out = fmt::format("PyTorch, {} of {} on {}: {} of {} each\n\n", ranks,
-                                run.backend.empty() ? "torch.distributed" : run.backend, run.gpu ? "GPUs" : "the CPU",
-                                counted(run.steps, "step"), format_seconds(run.ranks[0].step));
+  std::string out =
+      fmt::format("PyTorch, {} of {} on {}: {}\n\n", ranks, run.backend.empty() ? "torch.distributed" : run.backend,
+                  run.gpu ? "GPUs" : "the CPU", steps_of(run));
   for (const std::string& mismatch : run.mismatches) out += fmt::format("MISMATCH  {}\n", mismatch);
   if (!run.mismatches.empty()) out += '\n';
   out += fmt::format("{:>4} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "rank", "computing", moving, "waiting", "idle",
