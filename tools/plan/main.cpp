@@ -259,7 +259,7 @@ std::vector<Strategy> strategies_with(const std::string& text, const std::vector
   return meant;
 }
 
-/// The best of them, or why there is none; `best` is the first plan. Both are simulated, or none is.
+/// The best of them, or why there is none; `best` is the first plan. Simulated if that is.
 std::optional<Refined> explain(Predictor& predictor, const std::string& text, const std::vector<Strategy>& meant,
                                const Refined& best) {
   Search found = search(predictor, meant, 1);
@@ -273,7 +273,7 @@ std::optional<Refined> explain(Predictor& predictor, const std::string& text, co
     print_account(predictor.task(), *here);
     const auto more = [](double mine, double other) { return fmt::format("{:+.1f}%", 100 * (mine / other - 1)); };
     const std::string formula = more(here->rated.time.total(), best.rated.time.total());
-    if (here->played && best.played)
+    if (here->played)
       fmt::print("compared with the best plan, {}; by formula, {}:\n", more(here->seconds(), best.seconds()), formula);
     else
       fmt::print("compared with the best plan, by formula, {}:\n", formula);

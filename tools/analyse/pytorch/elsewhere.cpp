@@ -165,10 +165,10 @@ std::string format(const Elsewhere& e) {
         " A CPU's trace does not tell how fast a GPU is: for the model on GPUs, ask ./lab plan (docs/use/pytorch.md).";
   if (unknown) text += " The trace does not say how large some collectives are: they take as long as here.";
   const double error = std::abs(e.replayed - e.recorded);
-  if (error > kNoticed * e.recorded || error > std::abs(e.seconds - e.recorded))
+  const bool drowned = error > std::abs(e.seconds - e.recorded);
+  if (drowned || error > kNoticed * e.recorded)
     text += fmt::format(" The same replay without a change gives {}, so it errs by {}{}.", format_seconds(e.replayed),
-                        format_seconds(error),
-                        error > std::abs(e.seconds - e.recorded) ? ", more than the machines differ" : "");
+                        format_seconds(error), drowned ? ", more than the machines differ" : "");
   return out + fmt::format("\n{}\n", fmt::join(wrapped(text, 80), "\n"));
 }
 
