@@ -405,6 +405,7 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"bloom-fp32-gradients", 9.5},
                                            {"bloom-numa", 11},
                                            {"fms-fsdp", 16.5},
+                                           {"kempner-h200", 100},  // not predicted yet
                                            {"llama3", 12},
                                            {"llm-c", 3.5},
                                            {"megatron-ptd", 4},
