@@ -111,7 +111,7 @@ TEST(Unfused, PassesOfALayerByHand) {
   const auto pieces = [&](const char* software, int tp, bool sequence_parallel) {
     config.tensor = {0, tp, sequence_parallel};
     Pieces added;
-    add_unfused(machine, unfused(software), config, rows, added);
+    add_unfused(machine, unfused(software, config), config, rows, added);
     EXPECT_EQ(added.rebuilt, added.block.seconds);
     return std::array{added.block.seconds, added.block_back.seconds, added.head.seconds};
   };
@@ -128,7 +128,13 @@ TEST(Unfused, PassesOfALayerByHand) {
   expect(pieces("megatron", 4, true), (12 + 4 + 8) / 4.0, 3, (2 * 6 + 4 + 16 + 12 + 2 * 8) / 4.0, 7, 48 / 4.0);
   expect(pieces("eager", 1, false), 8, 1, 16 + 12 + 2 * 8, 4, 0);
   expect(pieces("autocast", 1, false), 2 * (4 + 6 + 4) + 8, 7, 4 * 6 + 2 * 24 + 16 + 12, 8, 22);
-  EXPECT_TRUE(contains(refusal([] { (void)unfused("megatorn"); }), "did you mean 'megatron'?"));
+  EXPECT_TRUE(contains(refusal([] { (void)unfused("megatorn", {}); }), "did you mean 'megatron'?"));
+  // Llama, an MLP of 3.5 d_model, and two heads for each k and v: q and k are 1.5 values, copies write 2 and read 1.
+  config.architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, 8, 3584};
+  expect(pieces("torchtitan", 1, false), 2 * 32 + 16 * 1.5 + 2 * 3 + 4 * 3.5, 5,
+         2 * 90 + 16 * 1.5 + 2 * 3 + 8 * 3.5 + 12 + 6, 7, 32);
+  config.architecture.kv_heads = 0;  // as many as heads: no copies
+  expect(pieces("fms", 1, false), 2 * 32 + 32 * 2 + 4 * 3.5, 4, 2 * 90 + 32 * 2 + 8 * 3.5 + 12 + 6, 6, 8);
 }
 
 TEST(Unfused, EveryBlockMakesItsPassesAgainWhenItIsRecomputed) {

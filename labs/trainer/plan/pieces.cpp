@@ -159,7 +159,7 @@ Pieces price_pieces(const GptConfig& model, const Machine& machine, std::size_t 
       OneBlock(dry_run.rank(), sharers, config, sequences, length, options).price(dry_run, options.stops_early);
   if (strategy.tp == 1 && strategy.cp == 1) price_halves(machine, config, sequences, length, pieces);
   if (!options.unfused.empty())
-    add_unfused(machine, unfused(options.unfused), config, number(sequences * length), pieces);
+    add_unfused(machine, unfused(options.unfused, config), config, number(sequences * length), pieces);
   count_parameters(config, pieces);
   count_bytes(config, sequences, length, pieces);
   return pieces;

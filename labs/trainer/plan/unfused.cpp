@@ -43,12 +43,38 @@ const Unfused kAutocast{{kNorm32, kCast, kAdd32, kNorm32, kCast, kGelu, kAdd32},
                         {kCast, kGeluBackward, kCast, kNorm32Backward, kCast, kJoin, kCast, kNorm32Backward},
                         22};
 
+// Llama in PyTorch without torch.compile, in 16 bits but for norms and rotations. A norm casts to 32 bits, squares,
+// sums, multiplies, casts back and weights: 36 bytes, ours are 4. Its backward: the weights and their gradient 12, a
+// cast 6, the product's two factors 24, the mean 4, the square 28, the sum of both ways 12, a cast 6, into the
+// residual's gradient 6; ours are 8. SiLU and its product are two operations: 10 bytes per channel of the MLP, ours are
+// 6; backward 18 and 10.
+Unfused llama(const GptConfig& config, double rotation, double logit_bytes) {
+  const auto share = [](std::size_t a, std::size_t b) { return static_cast<double>(a) / static_cast<double>(b); };
+  const double mlp = share(config.mlp_width(), config.d_model);
+  const double kv = share(config.architecture.key_value_heads(config.heads), config.heads);
+  const Pass rotate{rotation * (1 + kv), kSharded};      // q and k
+  const Pass repeat{kv < 1 ? 4 + 4 * kv : 0, kSharded};  // k and v are copied for each head; backward, summed again
+  constexpr Pass kRmsNorm{32}, kRmsNormBackward{90};
+  constexpr Pass kInput{12},
+      kMlpInput{6};  // sums of the gradients that q, k and v, and gate and up, have for their input
+  return {{kRmsNorm, rotate, repeat, kRmsNorm, {4 * mlp, kSharded}},
+          {{8 * mlp, kSharded}, kMlpInput, kRmsNormBackward, repeat, rotate, kInput, kRmsNormBackward},
+          logit_bytes};
+}
+
 }  // namespace
 
-const Unfused& unfused(const std::string& software) {
-  static const std::map<std::string, const Unfused*> all{
-      {"autocast", &kAutocast}, {"eager", &kEager}, {"megatron", &kMegatron}};
-  if (const auto known = all.find(software); known != all.end()) return *known->second;
+Unfused unfused(const std::string& software, const GptConfig& config) {
+  static const std::map<std::string, Unfused (*)(const GptConfig&)> all{
+      {"autocast", [](const GptConfig&) { return kAutocast; }},
+      {"eager", [](const GptConfig&) { return kEager; }},
+      // foundation-model-stack at ec70f500, fms/models/llama.py and fms/modules: a rotation writes its products with
+      // 2 × 2 matrices and sums them, 36 bytes each way, ours are 4; the loss is in 16 bits, 12 bytes, ours are 4.
+      {"fms", [](const GptConfig& config) { return llama(config, 32, 8); }},
+      {"megatron", [](const GptConfig&) { return kMegatron; }},
+      // pytorch/torchtitan at 0413364, torchtitan/models: complex products, 20 bytes; the loss is in 32 bits, 36.
+      {"torchtitan", [](const GptConfig& config) { return llama(config, 16, 32); }}};
+  if (const auto known = all.find(software); known != all.end()) return known->second(config);
   std::vector<std::string> names;
   for (const auto& [name, list] : all) names.push_back(name);
   throw Error(Verdict::usage, unknown_name("software", software, names));
@@ -60,6 +86,7 @@ void add_unfused(const Machine& machine, const Unfused& software, const GptConfi
   const auto seconds = [&](const std::vector<Pass>& passes) {
     double sum = 0;
     for (const Pass& pass : passes) {
+      if (pass.bytes == 0) continue;
       const double elements = rows * static_cast<double>(config.d_model) / (pass.sharded ? tp : shared);
       sum += machine.seconds({.name = "unfused", .bytes = pass.bytes * elements});
     }

@@ -20,9 +20,10 @@ struct Unfused {
   double logit_bytes = 0;               ///< per logit, of the loss and its gradient
 };
 
-/// What software does: "megatron", Megatron-LM of 2021 and 2022; "eager", PyTorch with everything in 16 bits;
-/// "autocast", PyTorch's mixed precision with fp32 parameters. Otherwise Error(usage).
-const Unfused& unfused(const std::string& software);
+/// What software does in a block of `config`. GPT-2: "megatron", Megatron-LM of 2021 and 2022; "eager", PyTorch with
+/// everything in 16 bits; "autocast", PyTorch's mixed precision with fp32 parameters. Llama, not compiled: "fms", IBM's
+/// of March 2024; "torchtitan", of April 2024. Otherwise Error(usage).
+Unfused unfused(const std::string& software, const GptConfig& config);
 
 /// Adds its time on `machine` to the pieces of a block that `rows` tokens pass.
 void add_unfused(const Machine& machine, const Unfused& software, const GptConfig& config, double rows, Pieces& pieces);
