@@ -205,6 +205,24 @@ TEST(Planted, AFlippedBitLeavesOneReplicaApart) {
   }
 }
 
+TEST(Planted, WhoTrainsOnTheSameDataHasTheSameLossAndTheRunLearns) {
+  for (const char* id : {"21", "22"}) {
+    const Effect e = effect(id, "same-data");
+    const Job& job = e.runs.drill.job;
+    const int next = (e.fault.rank + 1) % job.ranks();
+    ASSERT_TRUE(e.played.outcome.passed()) << e.played.outcome.message;
+    EXPECT_EQ(e.played.outcome.seconds, e.runs.good.outcome.seconds);
+    EXPECT_LT(loss_of(job, e.played, job.steps - 1), loss_of(job, e.played, 0));
+    for (const StepSeen& s : e.played.steps)
+      for (const StepSeen& other : e.played.steps)
+        if (s.step == other.step && s.rank < other.rank) {
+          const std::set<int> both{s.rank, other.rank};
+          EXPECT_EQ(s.loss == other.loss, (both == std::set<int>{e.fault.rank, next})) << s.rank << " " << other.rank;
+          EXPECT_EQ(s.values, other.values) << "replicas stay equal";
+        }
+  }
+}
+
 TEST(Planted, CountsAndOrdersThatDifferAreMismatches) {
   for (const char* kind : {"swapped-order", "wrong-count"}) {
     const Effect e = effect("21", kind);

@@ -42,10 +42,10 @@ std::vector<Drill> all_drills(std::size_t vocabulary) {
   std::vector<Drill> all;
   all.push_back({"21",
                  job("data parallelism on 4 ranks", {.dp = 4}, vocabulary),
-                 {"straggler", "slow-loader", "flipped-bit", "swapped-order", "wrong-count"}});
+                 {"straggler", "slow-loader", "flipped-bit", "swapped-order", "wrong-count", "same-data"}});
   all.push_back({"22",
                  job("4 replicas, ZeRO-1", {.dp = 4}, vocabulary),
-                 {"norm-not-summed", "sync-in-no-sync", "straggler", "slow-loader"}});
+                 {"norm-not-summed", "sync-in-no-sync", "straggler", "slow-loader", "same-data"}});
   all.back().job.options.zero = 1;
   all.back().job.options.microbatches = 4;
   all.push_back({"23",
@@ -162,10 +162,10 @@ void say_of_mesh(const Job& job, const Played& played, Truth& truth) {
       static_cast<double>(std::accumulate(played.across_nodes.begin(), played.across_nodes.end(), std::uint64_t{0}));
 }
 
-double norm_in_first_step(const Played& played) {
+const StepSeen& first_step(const Played& played, int rank) {
   for (const StepSeen& s : played.steps)
-    if (s.rank == 0 && s.step == 0) return s.norm;
-  throw Error(Verdict::fail, "rank 0 has not ended a step");
+    if (s.rank == rank && s.step == 0) return s;
+  throw Error(Verdict::fail, fmt::format("rank {} has not ended a step", rank));
 }
 
 }  // namespace
@@ -231,7 +231,10 @@ Truth truth_of(const Drill& drill, const Fault& fault, const Played& good, const
     truth.operation = "ring_all_reduce";
     truth.evidence = static_cast<double>(played.outcome.ledgers.front().traffic.bytes_sent);
   } else if (fault.is("norm-not-summed")) {
-    truth.evidence = norm_in_first_step(played);
+    truth.evidence = first_step(played, 0).norm;
+  } else if (fault.is("same-data")) {
+    truth.operation = "data";
+    truth.evidence = first_step(played, fault.rank).loss;
   } else {
     const Collective& c = collective_at(played, fault);
     truth.operation = fmt::format("all_reduce {}", c.number);

@@ -26,6 +26,13 @@ constexpr Kind kKinds[] = {
      "\"data\" lasts, and ./lab why says so.",
      "The profiler shows a gap without kernels in enqueuing DataLoader.__next__ on one rank, and long all-reduces on "
      "the others. Causes: too few workers, one slow disk or file server, a shard with longer samples."},
+    {"same-data", "one rank trains on the sequences of another", "the one whose sequences nobody sees",
+     "data, the region that loads", "its loss_share in step 1", Unit::count, kPrinted,
+     "Nothing is slow, and the loss falls. But in steps.csv two ranks have the same loss_share to the last digit, in "
+     "every step. The good run's first step tells which of them it belongs to: the other one has the wrong sequences.",
+     "A DistributedSampler that is missing, or has the wrong rank, or a seed that every rank should have had of its "
+     "own. "
+     "Each GPU is as busy as before, and some of the data are never seen. Log a hash of each rank's first batch."},
     {"flipped-bit", "one rank's all-reduce result has a wrong number in it", "the one with the wrong sum",
      "the all-reduce, by its number in collectives.csv: all_reduce 17", "the step in which it happened", Unit::count, 0,
      "After an all-reduce every rank has the same bits. In collectives.csv one rank's result differs once; from that "

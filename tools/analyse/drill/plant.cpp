@@ -97,6 +97,7 @@ std::string describe(const Fault& fault) {
     return fmt::format("{} took {} times as long on rank {}", fault.operation, fault.factor, rank);
   if (fault.is("slow-loader"))
     return fmt::format("rank {} loaded {} longer in every step", rank, format_seconds(fault.seconds));
+  if (fault.is("same-data")) return fmt::format("rank {} trained on the next replica's sequences", rank);
   if (fault.is("flipped-bit"))
     return fmt::format("bit {} of one number in the sum of bucket {} on rank {}, in step {}", fault.bit, bucket, rank,
                        step);

@@ -87,7 +87,8 @@ class Trainee {
     if (fault_.is("slow-loader") && fault_.at(me_.world_rank(), step_)) pass_host_time(bare_, fault_.seconds);
     const week25::Options3d& o = job_.options;
     const TextBatch text = corpus_.batch(static_cast<std::uint64_t>(step_), o.batch, o.sequence, o.seed);
-    const ChunkRange shard = chunk_range(o.batch, worker.mesh.here.dp, o.mesh.dp);
+    const bool next = fault_.is("same-data") && fault_.at(me_.world_rank(), step_);
+    const ChunkRange shard = chunk_range(o.batch, (worker.mesh.here.dp + (next ? 1 : 0)) % o.mesh.dp, o.mesh.dp);
     const TextBatch mine = text.rows(shard.offset, shard.size);
     std::size_t at = 0;
     for (const Batch& part : worker.batches) {

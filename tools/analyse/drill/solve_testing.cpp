@@ -74,7 +74,7 @@ class Solver {
     if (stopped_with("MISMATCH")) return mismatch();
     if (stopped_with("DEADLOCK")) return deadlock();
     for (const auto& attempt :
-         {&Solver::wrong_sum, &Solver::norms, &Solver::too_often, &Solver::mesh, &Solver::schedule})
+         {&Solver::wrong_sum, &Solver::same_data, &Solver::norms, &Solver::too_often, &Solver::mesh, &Solver::schedule})
       if (const auto answer = (this->*attempt)()) return *answer;
     return slow();
   }
@@ -150,6 +150,20 @@ class Solver {
     const std::string& norm = first.front().at("gradient_norm");
     for (const auto& [apart, axis] : axes())
       if (first[apart].at("gradient_norm") != norm) return Answer{"norm-not-summed", "all", axis, norm};
+    return std::nullopt;
+  }
+
+  /// Of two ranks whose losses are equal in the first step, the one whose loss was another in the good run.
+  std::optional<Answer> same_data() const {
+    if (axes().front().second != std::string_view("dp")) return std::nullopt;
+    const Table first = grouped(table("steps.csv"), "step").front(),
+                good = grouped(table("good/steps.csv"), "step").front();
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      const std::string& loss = first[i].at("loss_share");
+      const auto same = [&](const Line& line) { return line.at("loss_share") == loss; };
+      if (std::count_if(first.begin(), first.end(), same) > 1 && loss != good[i].at("loss_share"))
+        return Answer{"same-data", first[i].at("rank"), "data", loss};
+    }
     return std::nullopt;
   }
 
