@@ -1,5 +1,5 @@
-# The BLAS that matrix products should come from: OpenBLAS, or MKL where a site's module has set MKLROOT. Others, the reference
-# BLAS above all, are slower than our own code, and do not count: that its cblas.h is here says nothing.
+# The BLAS that matrix products should come from: OpenBLAS, or MKL where a site's module has set MKLROOT. Others, such
+# as the reference BLAS, are slow and do not count: that its cblas.h is here says nothing.
 #
 # The one place that decides. CMake includes it; ./lab setup and ./lab doctor run it as a script (tools/probes.sh), which
 # then prints what was found, or with -DFLAGS=ON how to compile with it, or ends with an error. So no find_package here: targets cannot be made in a script.

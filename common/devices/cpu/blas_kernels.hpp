@@ -32,8 +32,4 @@ inline std::string_view better_family(std::string_view chosen, Vectors processor
   return processor == Vectors::avx512 ? "SkylakeX" : "Haswell";
 }
 
-/// True if our own code, compiled for `own`, should replace OpenBLAS's `family`, which cannot be changed: its vectors
-/// are narrower than ours. With equally wide vectors, OpenBLAS is as fast or faster.
-inline bool own_is_better(std::string_view family, Vectors own) { return vectors_of(family) < own; }
-
 }  // namespace lockstep::cpu

@@ -17,11 +17,6 @@ namespace lockstep::cpu {
 
 namespace {
 
-struct Choice {
-  bool own = false;  // our own code is used
-  std::string name;
-};
-
 #ifdef __x86_64__
 /// Both checks also ask the operating system, which must save the registers.
 Vectors vectors_of_processor() {
@@ -29,20 +24,11 @@ Vectors vectors_of_processor() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Vectors::avx2 : Vectors::sse;
 }
 
-constexpr Vectors vectors_of_own_code() {
-#if defined(__AVX512F__)
-  return Vectors::avx512;
-#elif defined(__AVX__)
-  return Vectors::avx2;
-#else
-  return Vectors::sse;
-#endif
-}
-
 /// OpenBLAS chooses its kernels while it is loaded. If they do not fit, names a family, unless the user has, and lets
 /// it choose again, before anything is computed. Afterwards the environment is as it was: a child process would take
-/// the family for the user's wish. Both functions are weak, because an OpenBLAS for one kind of processor lacks them.
-Choice choose() {
+/// the family for the user's wish. Returns what it uses, in words. Both functions are weak, because an OpenBLAS for one
+/// kind of processor lacks them.
+std::string choose() {
   const std::string version = "OpenBLAS " LOCKSTEP_OPENBLAS, first = openblas_get_corename();
   const bool asked = std::getenv("OPENBLAS_CORETYPE") != nullptr;
   const std::string better(better_family(first, vectors_of_processor()));
@@ -53,13 +39,11 @@ Choice choose() {
     unsetenv("OPENBLAS_CORETYPE");
   }
   const std::string family = openblas_get_corename();
-  if (!asked && own_is_better(family, vectors_of_own_code()))
-    return {true, "own sgemm (" + version + " has only its " + family + " kernels for this processor)"};
-  if (family != first) return {false, version + ", " + family + " kernels (chosen in place of its " + first + ")"};
-  return {false, version + ", " + family + " kernels" + (asked ? " (by OPENBLAS_CORETYPE)" : "")};
+  if (family != first) return version + ", " + family + " kernels (chosen in place of its " + first + ")";
+  return version + ", " + family + " kernels" + (asked ? " (by OPENBLAS_CORETYPE)" : "");
 }
 #else
-Choice choose() { return {false, "OpenBLAS " LOCKSTEP_OPENBLAS}; }
+std::string choose() { return "OpenBLAS " LOCKSTEP_OPENBLAS; }
 #endif
 
 /// The first product maps a buffer of 128 MiB (OpenBLAS 0.3.21, x86). If that fails, OpenBLAS retries forever.
@@ -73,21 +57,18 @@ void need_address_space() {
   munmap(buffer, kBuffer);
 }
 
-/// Made on first use, even if only the name is asked for.
-const Choice& choice() {
-  static const Choice chosen = choose();
-  return chosen;
-}
-
 }  // namespace
 
-bool prefers_own_sgemm() { return choice().own; }
-
-void use_one_thread() {
-  if (!choice().own) need_address_space();
-  openblas_set_num_threads(1);
+/// Chosen on first use, even if only the name is asked for.
+const char* sgemm_name() {
+  static const std::string name = choose();
+  return name.c_str();
 }
 
-const char* sgemm_name() { return choice().name.c_str(); }
+void use_one_thread() {
+  (void)sgemm_name();
+  need_address_space();
+  openblas_set_num_threads(1);
+}
 
 }  // namespace lockstep::cpu

@@ -3,7 +3,6 @@
 
 namespace lockstep::cpu {
 
-bool prefers_own_sgemm() { return false; }
 void use_one_thread() {}
 const char* sgemm_name() { return "BLAS"; }
 

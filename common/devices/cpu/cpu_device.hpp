@@ -11,7 +11,7 @@ class Device;
 /// one has the workers, the others compute alone. Results are bit-identical for any number of threads.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-/// The BLAS that this was built with, for reports: "OpenBLAS 0.3.21", or "own sgemm".
+/// The BLAS that this was built with, for reports: "OpenBLAS 0.3.21, Zen kernels".
 const char* cpu_blas_name();
 
 }  // namespace lockstep

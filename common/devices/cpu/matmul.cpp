@@ -28,7 +28,7 @@ constexpr std::size_t kParts = 4;                    // parts of a product by a 
 constexpr double kSmallestPart = 4.0 * 1024 * 1024;  // multiply-adds; below, a thread costs more than it saves
 
 /// A BLAS may sum an element in a different order when the rows around it change, so its parts do not depend on the
-/// number of threads. Our own code sums in a fixed order and gets one part per thread.
+/// number of threads. Without a BLAS the order is fixed, and each thread gets one part.
 std::size_t rows_of_part(std::size_t m, std::size_t n, std::size_t k, int threads) {
   const std::size_t parts = splits_freely() ? static_cast<std::size_t>(threads) : kParts;
   const std::size_t share = (m + parts - 1) / parts;

@@ -1,6 +1,5 @@
-// c = op(a)·op(b) + beta·c on floats, row-major, by one thread: with a BLAS or our own code. CMake picks
-// sgemm_cblas.cpp with blas_openblas.cpp or blas_plain.cpp, or sgemm_no_blas.cpp. If the BLAS does not know the
-// processor, our own code is used anyway.
+// c = op(a)·op(b) + beta·c on floats, row-major, by one thread, with a BLAS. CMake picks sgemm_cblas.cpp with
+// blas_openblas.cpp or blas_plain.cpp, or the loop of sgemm_no_blas.cpp.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +18,6 @@ struct Operand {
 /// c: m × n, its rows `stride_c` apart; op(a): m × k; op(b): k × n; beta: 0 (c is not read) or 1.
 void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
            std::size_t stride_c);
-
-void own_sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta,
-               float* c, std::size_t stride_c);
-
-/// True if the BLAS does not know this processor, so that our own code is faster.
-bool prefers_own_sgemm();
 
 /// Tells the library to use no threads of its own; call it once, before the first product.
 void use_one_thread();

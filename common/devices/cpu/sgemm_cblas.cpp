@@ -7,9 +7,8 @@
 
 namespace lockstep::cpu {
 
-void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
+void sgemm(Scratch&, std::size_t m, std::size_t n, std::size_t k, Operand a, Operand b, float beta, float* c,
            std::size_t stride_c) {
-  if (prefers_own_sgemm()) return own_sgemm(scratch, m, n, k, a, b, beta, c, stride_c);
   // BLAS rejects a stride of 0, which empty matrices have.
   const auto stride = [](std::size_t value) { return static_cast<int>(std::max<std::size_t>(1, value)); };
   cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
@@ -17,6 +16,6 @@ void sgemm(Scratch& scratch, std::size_t m, std::size_t n, std::size_t k, Operan
               stride(b.stride), beta, c, stride(stride_c));
 }
 
-bool splits_freely() { return prefers_own_sgemm(); }
+bool splits_freely() { return false; }
 
 }  // namespace lockstep::cpu
