@@ -30,7 +30,7 @@ std::vector<Row> step_rows(const Drill& drill, const Played& played) {
         .set("rank", s.rank)
         .set("seconds", s.seconds)
         .set("loss", loss_of(drill.job, played, s.step))
-        .set("loss_share", s.loss)
+        .set("own_loss", s.loss)
         .set("gradient_norm", s.norm)
         .set("parameters", checksum(s.values));
   return rows;

@@ -159,9 +159,9 @@ class Solver {
     const Table first = grouped(table("steps.csv"), "step").front(),
                 good = grouped(table("good/steps.csv"), "step").front();
     for (std::size_t i = 0; i < first.size(); ++i) {
-      const std::string& loss = first[i].at("loss_share");
-      const auto same = [&](const Line& line) { return line.at("loss_share") == loss; };
-      if (std::count_if(first.begin(), first.end(), same) > 1 && loss != good[i].at("loss_share"))
+      const std::string& loss = first[i].at("own_loss");
+      const auto same = [&](const Line& line) { return line.at("own_loss") == loss; };
+      if (std::count_if(first.begin(), first.end(), same) > 1 && loss != good[i].at("own_loss"))
         return Answer{"same-data", first[i].at("rank"), "data", loss};
     }
     return std::nullopt;
