@@ -5,6 +5,7 @@
 
 #include "labs/week21_data_parallel/bucketed_ddp.hpp"
 #include "labs/week21_data_parallel/scaling_laws.hpp"
+#include "labs/week22_zero/sixteen_bit_sums.hpp"
 #include "tools/plan/flops.hpp"
 #include "tools/tests/numbers/computed.hpp"
 #include "tools/tests/numbers/page.hpp"
@@ -154,6 +155,14 @@ TEST_F(Questions, Week22) {
   says("with p = 16 and k = 2 is {}.", fixed(3 * 15.0 / 16 / arrays_sent(2), 2));
   says("Ranks send {}n instead of {}n (g = 4, k = 2)", fixed(3 * 3.0 / 4 + arrays_sent(2) / 4, 1),
        fixed(3 * 7.0 / 8, 3));
+
+  float ones = 1;  // recursive doubling: in each step a partner has as much
+  int roundings = 0;
+  for (int ranks = 1; ranks < 1024; ranks *= 2, ++roundings) ones = round_to_bf16(ones + ones);
+  says("{}, after {} roundings that change nothing.", fixed(ones), fixed(roundings));
+  constexpr double kRanks = 64, kPerNode = 8, kOutside = kRanks - kPerNode;  // chunks, of which a rank keeps one
+  says("With the ring {}/64 n, from one rank. With part b 8 · {}/64 n = {}n.", fixed(kRanks - 1), fixed(kOutside),
+       fixed(kPerNode * kOutside / kRanks));
 }
 
 TEST_F(Questions, Week24) {
