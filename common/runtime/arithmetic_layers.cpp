@@ -9,208 +9,170 @@ using namespace front;
 // Layers ------------------------------------------------------------------------------------------------------------
 
 void gelu(Rank me, Slice y, Slice x, Location where) {
-  need_same("gelu", "y", y, "x", x, where);
-  need_floating("gelu", "x", x, where);
-  need_apart("gelu", "y", y, "x", x, where);
+  const Call call(me, "gelu", where);
+  call.same({{"y", y}}, {"x", x});
+  call.floating({{"x", x}});
+  call.apart({"y", y}, {{"x", x}});
   if (x.empty()) return;
-  const Operation operation{"gelu", kGeluFlop * number(x.size()), bytes(x) + bytes(y), x.dtype(), {&x}, {&y}};
-  compute(me, operation, where, [&](Device& device) { device.gelu(y, x); });
+  call.compute({kGeluFlop * number(x.size()), x.dtype()}, {&x}, {&y}, [&](Device& device) { device.gelu(y, x); });
 }
 
 void gelu_backward(Rank me, Slice dx, Slice dy, Slice x, Location where) {
-  need_same("gelu_backward", "dx", dx, "x", x, where);
-  need_same("gelu_backward", "dy", dy, "x", x, where);
-  need_floating("gelu_backward", "x", x, where);
-  need_apart("gelu_backward", "dx", dx, "dy", dy, where);
-  need_apart("gelu_backward", "dx", dx, "x", x, where);
+  const Call call(me, "gelu_backward", where);
+  call.same({{"dx", dx}, {"dy", dy}}, {"x", x});
+  call.floating({{"x", x}});
+  call.apart({"dx", dx}, {{"dy", dy}, {"x", x}});
   if (x.empty()) return;
-  const Operation operation{
-      "gelu_backward", kGeluBackwardFlop * number(x.size()), 3 * bytes(x), x.dtype(), {&dy, &x}, {&dx}};
-  compute(me, operation, where, [&](Device& device) { device.gelu_backward(dx, dy, x); });
+  call.compute({kGeluBackwardFlop * number(x.size()), x.dtype()}, {&dy, &x}, {&dx},
+               [&](Device& device) { device.gelu_backward(dx, dy, x); });
 }
 
 // FLOP per element: mean 1, variance 3, normalise 2, weight and bias 2.
 void layer_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Slice bias, Location where) {
-  const std::size_t rows = rows_of("layer_norm", "x", x, weight.size(), "elements of weight", where);
-  need_same("layer_norm", "y", y, "x", x, where);
-  need_same("layer_norm", "bias", bias, "weight", weight, where);
-  need_size("layer_norm", "statistics", statistics, 2 * rows, "two per row of x", where);
-  need_dtype("layer_norm", "statistics", statistics, DType::f32, where);
-  need_floating("layer_norm", "x", x, where);
-  need_floating("layer_norm", "weight", weight, where);
-  need_apart("layer_norm", "y", y, "x", x, where);
+  const Call call(me, "layer_norm", where);
+  const std::size_t rows = call.rows({"x", x}, weight.size(), "elements of weight");
+  call.same({{"y", y}}, {"x", x});
+  call.same({{"bias", bias}}, {"weight", weight});
+  call.array({"statistics", statistics}, DType::f32, 2 * rows, "two per row of x");
+  call.floating({{"x", x}, {"weight", weight}});
+  call.apart({"y", y}, {{"x", x}});
   if (x.empty()) return;
-  const Operation operation{
-      "layer_norm", 8 * number(x.size()), bytes(x) + bytes(y) + bytes(weight) + bytes(bias) + bytes(statistics),
-      x.dtype(),    {&x, &weight, &bias}, {&y, &statistics}};
-  compute(me, operation, where, [&](Device& device) { device.layer_norm(y, statistics, x, weight, bias); });
-}
-
-void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x, Slice weight,
-                         Slice statistics, Into into, Location where) {
-  const std::size_t rows = rows_of("layer_norm_backward", "x", x, weight.size(), "elements of weight", where);
-  need_same("layer_norm_backward", "dx", dx, "x", x, where);
-  need_same("layer_norm_backward", "dy", dy, "x", x, where);
-  need_same("layer_norm_backward", "dbias", dbias, "dweight", dweight, where);
-  need_size("layer_norm_backward", "dweight", dweight, weight.size(), "as weight", where);
-  need_size("layer_norm_backward", "statistics", statistics, 2 * rows, "two per row of x", where);
-  need_dtype("layer_norm_backward", "statistics", statistics, DType::f32, where);
-  need_floating("layer_norm_backward", "x", x, where);
-  need_floating("layer_norm_backward", "weight", weight, where);
-  need_floating("layer_norm_backward", "dweight", dweight, where);
-  need_apart("layer_norm_backward", "dx", dx, "dy", dy, where);
-  need_apart("layer_norm_backward", "dx", dx, "x", x, where);
-  if (x.empty()) return;
-  const double gradients = 2 * bytes(dweight) + 2 * bytes(dbias) + bytes(dx) * (into == Into::accumulate ? 2 : 1);
-  const Operation operation{"layer_norm_backward",
-                            14 * number(x.size()),
-                            bytes(dy) + bytes(x) + bytes(weight) + bytes(statistics) + gradients,
-                            x.dtype(),
-                            {&dy, &x, &weight, &statistics},
-                            {&dx, &dweight, &dbias}};
-  compute(me, operation, where,
-          [&](Device& device) { device.layer_norm_backward(dx, dweight, dbias, dy, x, weight, statistics, into); });
-}
-
-// FLOP per element: squares 2, normalise and weight 2.
-void rms_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Location where) {
-  const std::size_t rows = rows_of("rms_norm", "x", x, weight.size(), "elements of weight", where);
-  need_same("rms_norm", "y", y, "x", x, where);
-  need_size("rms_norm", "statistics", statistics, rows, "one per row of x", where);
-  need_dtype("rms_norm", "statistics", statistics, DType::f32, where);
-  need_floating("rms_norm", "x", x, where);
-  need_floating("rms_norm", "weight", weight, where);
-  need_apart("rms_norm", "y", y, "x", x, where);
-  if (x.empty()) return;
-  const Operation operation{"rms_norm", 4 * number(x.size()), bytes(x) + bytes(y) + bytes(weight) + bytes(statistics),
-                            x.dtype(),  {&x, &weight},        {&y, &statistics}};
-  compute(me, operation, where, [&](Device& device) { device.rms_norm(y, statistics, x, weight); });
-}
-
-void rms_norm_backward(Rank me, Slice dx, Slice dweight, Slice dy, Slice x, Slice weight, Slice statistics, Into into,
-                       Location where) {
-  const std::size_t rows = rows_of("rms_norm_backward", "x", x, weight.size(), "elements of weight", where);
-  need_same("rms_norm_backward", "dx", dx, "x", x, where);
-  need_same("rms_norm_backward", "dy", dy, "x", x, where);
-  need_size("rms_norm_backward", "dweight", dweight, weight.size(), "as weight", where);
-  need_size("rms_norm_backward", "statistics", statistics, rows, "one per row of x", where);
-  need_dtype("rms_norm_backward", "statistics", statistics, DType::f32, where);
-  need_floating("rms_norm_backward", "x", x, where);
-  need_floating("rms_norm_backward", "weight", weight, where);
-  need_floating("rms_norm_backward", "dweight", dweight, where);
-  need_apart("rms_norm_backward", "dx", dx, "dy", dy, where);
-  need_apart("rms_norm_backward", "dx", dx, "x", x, where);
-  if (x.empty()) return;
-  const double gradients = 2 * bytes(dweight) + bytes(dx) * (into == Into::accumulate ? 2 : 1);
-  const Operation operation{"rms_norm_backward",
-                            10 * number(x.size()),
-                            bytes(dy) + bytes(x) + bytes(weight) + bytes(statistics) + gradients,
-                            x.dtype(),
-                            {&dy, &x, &weight, &statistics},
-                            {&dx, &dweight}};
-  compute(me, operation, where,
-          [&](Device& device) { device.rms_norm_backward(dx, dweight, dy, x, weight, statistics, into); });
+  call.compute({8 * number(x.size()), x.dtype()}, {&x, &weight, &bias}, {&y, &statistics},
+               [&](Device& device) { device.layer_norm(y, statistics, x, weight, bias); });
 }
 
 namespace {
 
-void need_swiglu(const char* operation, const char* name, const Slice& y, const Slice& x, std::size_t width,
-                 Location where) {
-  need_floating(operation, "x", x, where);
-  const std::size_t rows = rows_of(operation, "x", x, 2 * width, "the gate's and up's width", where);
-  need_size(operation, name, y, rows * width, "half of x", where);
-  need_dtype(operation, name, y, x.dtype(), where);
+/// Checks the operands that layer_norm_backward and rms_norm_backward have in common.
+void check_norm_backward(const Call& call, const Slice& dx, const Slice& dweight, const Slice& dy, const Slice& x,
+                         const Slice& weight) {
+  call.same({{"dx", dx}, {"dy", dy}}, {"x", x});
+  call.size({"dweight", dweight}, weight.size(), "as weight");
+  call.floating({{"x", x}, {"weight", weight}, {"dweight", dweight}});
+  call.apart({"dx", dx}, {{"dy", dy}, {"x", x}});
+}
+
+}  // namespace
+
+void layer_norm_backward(Rank me, Slice dx, Slice dweight, Slice dbias, Slice dy, Slice x, Slice weight,
+                         Slice statistics, Into into, Location where) {
+  const Call call(me, "layer_norm_backward", where);
+  const std::size_t rows = call.rows({"x", x}, weight.size(), "elements of weight");
+  check_norm_backward(call, dx, dweight, dy, x, weight);
+  call.same({{"dbias", dbias}}, {"dweight", dweight});
+  call.array({"statistics", statistics}, DType::f32, 2 * rows, "two per row of x");
+  if (x.empty()) return;
+  const double added = bytes(dweight) + bytes(dbias) + (into == Into::accumulate ? bytes(dx) : 0);
+  call.compute(
+      {14 * number(x.size()), x.dtype(), added}, {&dy, &x, &weight, &statistics}, {&dx, &dweight, &dbias},
+      [&](Device& device) { device.layer_norm_backward(dx, dweight, dbias, dy, x, weight, statistics, into); });
+}
+
+// FLOP per element: squares 2, normalise and weight 2.
+void rms_norm(Rank me, Slice y, Slice statistics, Slice x, Slice weight, Location where) {
+  const Call call(me, "rms_norm", where);
+  const std::size_t rows = call.rows({"x", x}, weight.size(), "elements of weight");
+  call.same({{"y", y}}, {"x", x});
+  call.array({"statistics", statistics}, DType::f32, rows, "one per row of x");
+  call.floating({{"x", x}, {"weight", weight}});
+  call.apart({"y", y}, {{"x", x}});
+  if (x.empty()) return;
+  call.compute({4 * number(x.size()), x.dtype()}, {&x, &weight}, {&y, &statistics},
+               [&](Device& device) { device.rms_norm(y, statistics, x, weight); });
+}
+
+void rms_norm_backward(Rank me, Slice dx, Slice dweight, Slice dy, Slice x, Slice weight, Slice statistics, Into into,
+                       Location where) {
+  const Call call(me, "rms_norm_backward", where);
+  const std::size_t rows = call.rows({"x", x}, weight.size(), "elements of weight");
+  check_norm_backward(call, dx, dweight, dy, x, weight);
+  call.array({"statistics", statistics}, DType::f32, rows, "one per row of x");
+  if (x.empty()) return;
+  const double added = bytes(dweight) + (into == Into::accumulate ? bytes(dx) : 0);
+  call.compute({10 * number(x.size()), x.dtype(), added}, {&dy, &x, &weight, &statistics}, {&dx, &dweight},
+               [&](Device& device) { device.rms_norm_backward(dx, dweight, dy, x, weight, statistics, into); });
+}
+
+namespace {
+
+void check_swiglu(const Call& call, Operand y, const Slice& x, std::size_t width) {
+  call.floating({{"x", x}});
+  const std::size_t rows = call.rows({"x", x}, 2 * width, "the gate's and up's width");
+  call.array(y, x.dtype(), rows * width, "half of x");
 }
 
 }  // namespace
 
 // FLOP per element of y: exponential, add, divide and two multiplications; backward nine.
 void swiglu(Rank me, Slice y, Slice x, std::size_t width, Location where) {
-  need_swiglu("swiglu", "y", y, x, width, where);
-  need_distinct("swiglu", "y", y, "x", x, where);
+  const Call call(me, "swiglu", where);
+  check_swiglu(call, {"y", y}, x, width);
+  call.distinct({"y", y}, {{"x", x}});
   if (y.empty()) return;
-  const Operation operation{"swiglu", 5 * number(y.size()), bytes(x) + bytes(y), x.dtype(), {&x}, {&y}};
-  compute(me, operation, where, [&](Device& device) { device.swiglu(y, x, width); });
+  call.compute({5 * number(y.size()), x.dtype()}, {&x}, {&y}, [&](Device& device) { device.swiglu(y, x, width); });
 }
 
 void swiglu_backward(Rank me, Slice dx, Slice dy, Slice x, std::size_t width, Location where) {
-  need_swiglu("swiglu_backward", "dy", dy, x, width, where);
-  need_same("swiglu_backward", "dx", dx, "x", x, where);
-  need_distinct("swiglu_backward", "dx", dx, "dy", dy, where);
-  need_apart("swiglu_backward", "dx", dx, "x", x, where);
+  const Call call(me, "swiglu_backward", where);
+  check_swiglu(call, {"dy", dy}, x, width);
+  call.same({{"dx", dx}}, {"x", x});
+  call.distinct({"dx", dx}, {{"dy", dy}});
+  call.apart({"dx", dx}, {{"x", x}});
   if (dy.empty()) return;
-  const Operation operation{
-      "swiglu_backward", 9 * number(dy.size()), bytes(dy) + bytes(x) + bytes(dx), x.dtype(), {&dy, &x}, {&dx}};
-  compute(me, operation, where, [&](Device& device) { device.swiglu_backward(dx, dy, x, width); });
+  call.compute({9 * number(dy.size()), x.dtype()}, {&dy, &x}, {&dx},
+               [&](Device& device) { device.swiglu_backward(dx, dy, x, width); });
 }
 
 namespace {
 
-/// Returns C, where y is N × C.
-std::size_t need_embedding(const char* operation, const Slice& y, const Slice& tokens, const Slice& table,
-                           const Slice& positions, std::size_t sequence, Location where) {
-  need_dtype(operation, "tokens", tokens, DType::i32, where);
-  need_floating(operation, "table", table, where);
-  need_floating(operation, "y", y, where);
-  need_floating(operation, "positions", positions, where);
-  if (tokens.empty()) {
-    need_size(operation, "y", y, 0, "no tokens", where);
-    return 0;
-  }
+void check_embedding(const Call& call, Operand y, const Slice& tokens, Operand table, Operand positions,
+                     std::size_t sequence) {
+  call.dtype({"tokens", tokens}, DType::i32);
+  call.floating({table, y, positions});
+  if (tokens.empty()) return call.size(y, 0, "no tokens");
   if (sequence == 0 || tokens.size() % sequence != 0)
-    usage_error(fmt::format("{}: {} tokens are not whole sequences of {}", operation, tokens.size(), sequence), where);
-  const std::size_t width = rows_of(operation, "y", y, tokens.size(), "tokens", where);
-  rows_of(operation, "table", table, width, "elements per token of y", where);
-  if (!positions.empty() &&
-      rows_of(operation, "positions", positions, width, "elements per token of y", where) < sequence)
-    usage_error(fmt::format("{}: {} positions for sequences of {}", operation, positions.size() / width, sequence),
-                where);
-  return width;
+    call.refuse(fmt::format("{} tokens are not whole sequences of {}", tokens.size(), sequence));
+  const std::size_t width = call.rows(y, tokens.size(), "tokens");
+  call.rows(table, width, "elements per token of y");
+  if (positions.slice.empty()) return;
+  if (const std::size_t count = call.rows(positions, width, "elements per token of y"); count < sequence)
+    call.refuse(fmt::format("{} positions for sequences of {}", count, sequence));
 }
 
 }  // namespace
 
 void embedding(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence, Location where) {
-  need_embedding("embedding", y, tokens, table, positions, sequence, where);
-  need_distinct("embedding", "y", y, "table", table, where);
-  need_distinct("embedding", "y", y, "positions", positions, where);
+  const Call call(me, "embedding", where);
+  check_embedding(call, {"y", y}, tokens, {"table", table}, {"positions", positions}, sequence);
+  call.distinct({"y", y}, {{"table", table}, {"positions", positions}});
   if (y.empty()) return;
   // For each token, a row of the table is read, and one of the positions if there are any.
-  const double row_reads = positions.empty() ? 1 : 2;
-  const Operation operation{"embedding",
-                            positions.empty() ? 0 : number(y.size()),
-                            bytes(tokens) + (1 + row_reads) * bytes(y),
-                            y.dtype(),
-                            {&tokens, &table, &positions},
-                            {&y}};
-  compute_indexed(me, operation, where,
-                  [&](Device& device) { device.embedding(y, tokens, table, positions, sequence); });
+  const double rows = (positions.empty() ? 1 : 2) * bytes(y) - bytes(table) - bytes(positions);
+  call.compute_indexed({positions.empty() ? 0 : number(y.size()), y.dtype(), rows}, {&tokens, &table, &positions}, {&y},
+                       [&](Device& device) { device.embedding(y, tokens, table, positions, sequence); });
 }
 
 void embedding_backward(Rank me, Slice dtable, Slice dpositions, Slice dy, Slice tokens, std::size_t sequence,
                         Location where) {
-  need_embedding("embedding_backward", dy, tokens, dtable, dpositions, sequence, where);
-  need_distinct("embedding_backward", "dtable", dtable, "dy", dy, where);
-  need_distinct("embedding_backward", "dpositions", dpositions, "dy", dy, where);
-  need_distinct("embedding_backward", "dpositions", dpositions, "dtable", dtable, where);
+  const Call call(me, "embedding_backward", where);
+  check_embedding(call, {"y", dy}, tokens, {"table", dtable}, {"positions", dpositions}, sequence);
+  call.distinct({"dtable", dtable}, {{"dy", dy}});
+  call.distinct({"dpositions", dpositions}, {{"dy", dy}, {"dtable", dtable}});
   if (dy.empty()) return;
   const double additions = dpositions.empty() ? 1 : 2;
-  const Operation operation{
-      "embedding_backward", additions * number(dy.size()), bytes(tokens) + (1 + 2 * additions) * bytes(dy), dy.dtype(),
-      {&dy, &tokens},       {&dtable, &dpositions}};
-  compute_indexed(me, operation, where,
-                  [&](Device& device) { device.embedding_backward(dtable, dpositions, dy, tokens, sequence); });
+  const double rows = 2 * additions * bytes(dy) - bytes(dtable) - bytes(dpositions);  // read and written
+  call.compute_indexed({additions * number(dy.size()), dy.dtype(), rows}, {&dy, &tokens}, {&dtable, &dpositions},
+                       [&](Device& device) { device.embedding_backward(dtable, dpositions, dy, tokens, sequence); });
 }
 
 namespace {
 
-void need_cross_entropy(const char* operation, const Slice& loss, const Slice& logits, const Slice& targets,
-                        Location where) {
-  need_scalar(operation, "loss", loss, where);
-  need_floating(operation, "logits", logits, where);
-  need_dtype(operation, "targets", targets, DType::i32, where);
-  rows_of(operation, "logits", logits, targets.size(), "targets", where);
-  need_distinct(operation, "loss", loss, "logits", logits, where);
+void check_cross_entropy(const Call& call, const Slice& loss, const Slice& logits, const Slice& targets) {
+  call.scalar({{"loss", loss}});
+  call.floating({{"logits", logits}});
+  call.dtype({"targets", targets}, DType::i32);
+  call.rows({"logits", logits}, targets.size(), "targets");
+  call.distinct({"loss", loss}, {{"logits", logits}});
 }
 
 }  // namespace
@@ -218,27 +180,21 @@ void need_cross_entropy(const char* operation, const Slice& loss, const Slice& l
 // FLOP per element: maximum 1, exponential and sum 3, gradient 1.
 void cross_entropy(Rank me, Slice loss, Slice logits, Slice targets, float factor, Slice gradient_scale,
                    Location where) {
-  need_cross_entropy("cross_entropy", loss, logits, targets, where);
-  if (!gradient_scale.empty()) need_scalar("cross_entropy", "gradient_scale", gradient_scale, where);
+  const Call call(me, "cross_entropy", where);
+  check_cross_entropy(call, loss, logits, targets);
+  if (!gradient_scale.empty()) call.scalar({{"gradient_scale", gradient_scale}});
   if (logits.empty()) return;
-  const Operation operation{"cross_entropy",
-                            5 * number(logits.size()),
-                            2 * bytes(logits) + bytes(targets) + 2 * bytes(loss) + bytes(gradient_scale),
-                            logits.dtype(),
-                            {&targets, &gradient_scale},
-                            {&loss, &logits}};
-  compute_indexed(me, operation, where,
-                  [&](Device& device) { device.cross_entropy(loss, logits, targets, factor, gradient_scale); });
+  call.compute_indexed({5 * number(logits.size()), logits.dtype(), bytes(loss) + bytes(logits)},
+                       {&targets, &gradient_scale}, {&loss, &logits},
+                       [&](Device& device) { device.cross_entropy(loss, logits, targets, factor, gradient_scale); });
 }
 
 void cross_entropy_loss(Rank me, Slice loss, Slice logits, Slice targets, float factor, Location where) {
-  need_cross_entropy("cross_entropy_loss", loss, logits, targets, where);
+  const Call call(me, "cross_entropy_loss", where);
+  check_cross_entropy(call, loss, logits, targets);
   if (logits.empty()) return;
-  const Operation operation{
-      "cross_entropy_loss", 4 * number(logits.size()), bytes(logits) + bytes(targets) + 2 * bytes(loss),
-      logits.dtype(),       {&logits, &targets},       {&loss}};
-  compute_indexed(me, operation, where,
-                  [&](Device& device) { device.cross_entropy_loss(loss, logits, targets, factor); });
+  call.compute_indexed({4 * number(logits.size()), logits.dtype(), bytes(loss)}, {&logits, &targets}, {&loss},
+                       [&](Device& device) { device.cross_entropy_loss(loss, logits, targets, factor); });
 }
 
 }  // namespace lockstep

@@ -229,7 +229,7 @@ TEST_F(Front, CountsFlopAndBytes) {
   costs("matmul_gelu", 48 + 6 * 8, 4 * (6 + 6 + 8 + 12 + 3), 3, 2);
   EXPECT_TRUE(bench.backend.last()->matmul);
   matmul_gelu_backward(me, matrix(f32(6), 2, 3), matrix(f32(8), 2, 4), matrix(f32(12), 4, 3), f32(6));
-  costs("matmul_gelu_backward", 48 + 6 * 15, 4 * (6 + 6 + 8 + 12), 4, 1);
+  costs("matmul_gelu_backward", 48 + 6 * 15, 4 * (6 + 6 + 8 + 12), 3, 1);
 }
 
 // B = 2, T = 3, h = 2, d = 5: row t sees t + 1 keys, so a product of scores has 2·(1 + 2 + 3)·d FLOP per head.
