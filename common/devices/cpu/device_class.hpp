@@ -1,6 +1,6 @@
 // The class behind make_cpu_device. Its methods are defined by topic: elementwise.cpp, reductions.cpp, random.cpp,
-// matmul.cpp, gelu.cpp, swiglu.cpp, layer_norm.cpp, rms_norm.cpp, rotary.cpp, attention.cpp, attention_block.cpp,
-// embedding.cpp, cross_entropy.cpp, compression.cpp, adamw.cpp.
+// matmul.cpp, gelu.cpp, swiglu.cpp, norm.cpp, rotary.cpp, attention.cpp, attention_block.cpp, embedding.cpp,
+// cross_entropy.cpp, compression.cpp, adamw.cpp.
 //
 // All kernels are written once, on floats: 16-bit operands pass through small tiles that stay in the L1 cache
 // (view.hpp). Loops over many rows are split into chunks whose bounds do not depend on the number of threads, and sums
@@ -25,6 +25,11 @@ class CpuDevice final : public Device {
   template <bool gradient>
   void cross_entropy_rows(const Slice& loss, const Slice& logits, const Slice& targets, float factor,
                           float gradient_factor);
+  template <bool centred>
+  void norm(const Slice& y, const Slice& statistics, const Slice& x, const Slice& weight, const Slice& bias);
+  template <bool centred>
+  void norm_backward(const Slice& dx, const Slice& dweight, const Slice& dbias, const Slice& dy, const Slice& x,
+                     const Slice& weight, const Slice& statistics, Into into);
 
   Threads threads_;
   Scratch scratch_;

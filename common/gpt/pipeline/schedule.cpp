@@ -126,33 +126,17 @@ int place_of(const Places& at, const Step& step) {
   return is_forward(step) ? at.forward(step.microbatch, step.chunk) : at.input_gradient(step.microbatch, step.chunk);
 }
 
-/// Runs the schedule without clocks, every stage as far as possible. If all are stuck, names the step that waits for
-/// itself.
-std::string stuck(const Schedule& schedule, const std::vector<Places>& at, const PipelineShape& shape) {
-  std::vector<int> done(schedule.size(), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int s = 0; s < shape.stages; ++s) {
-      const auto& stage = schedule[static_cast<std::size_t>(s)];
-      int& next = done[static_cast<std::size_t>(s)];
-      while (next < static_cast<int>(stage.size())) {
-        const auto need = need_of(s, stage[static_cast<std::size_t>(next)], shape);
-        if (need && done[static_cast<std::size_t>(need->stage)] <=
-                        place_of(at[static_cast<std::size_t>(need->stage)], need->step))
-          break;
-        ++next;
-        moved = true;
-      }
-    }
-  }
+/// Plays the schedule, every stage as far as possible. If all are stuck, names the step that waits for itself.
+std::string stuck(const Schedule& schedule, const PipelineShape& shape) {
+  const std::vector<std::vector<TimedStep>> done = time_schedule(schedule, shape, StepTimes{});
   for (int s = 0; s < shape.stages; ++s) {
     const auto& stage = schedule[static_cast<std::size_t>(s)];
-    const int next = done[static_cast<std::size_t>(s)];
-    if (next == static_cast<int>(stage.size())) continue;
-    const Step& waits = stage[static_cast<std::size_t>(next)];
+    const std::size_t next = done[static_cast<std::size_t>(s)].size();
+    if (next == stage.size()) continue;
+    const Step& waits = stage[next];
     const Need need = *need_of(s, waits, shape);
-    const Step& there = schedule[static_cast<std::size_t>(need.stage)]
-                                [static_cast<std::size_t>(done[static_cast<std::size_t>(need.stage)])];
+    const Step& there =
+        schedule[static_cast<std::size_t>(need.stage)][done[static_cast<std::size_t>(need.stage)].size()];
     return fmt::format("stage {} waits before {} for {} of stage {}, which waits before {}: a cycle", s,
                        to_string(waits, shape.chunks), to_string(need.step, shape.chunks), need.stage,
                        to_string(there, shape.chunks));
@@ -282,19 +266,17 @@ std::string check_schedule(const Schedule& schedule, const PipelineShape& shape,
                            const std::vector<int>& most_in_flight) {
   if (static_cast<int>(schedule.size()) != shape.stages)
     return fmt::format("the schedule has {} stages, expected {}", schedule.size(), shape.stages);
-  std::vector<Places> at;
   for (int s = 0; s < shape.stages; ++s) {
     const StageSchedule& stage = schedule[static_cast<std::size_t>(s)];
     if (std::string wrong = wrong_range(stage, shape); !wrong.empty()) return fmt::format("stage {} {}", s, wrong);
-    at.emplace_back(stage, shape);
-    if (std::string wrong = wrong_on_its_own(at.back(), shape); !wrong.empty())
+    if (std::string wrong = wrong_on_its_own(Places(stage, shape), shape); !wrong.empty())
       return fmt::format("stage {} {}", s, wrong);
     const int most = most_in_flight.empty() ? 0 : most_in_flight[static_cast<std::size_t>(s)];
     if (const int peak = peak_in_flight(stage); most > 0 && peak > most)
       return fmt::format("stage {} holds the activations of {} microbatches{} at its peak, allowed {}", s, peak,
                          shape.chunks > 1 ? " × chunks" : "", most);
   }
-  if (std::string wrong = stuck(schedule, at, shape); !wrong.empty()) return wrong;
+  if (std::string wrong = stuck(schedule, shape); !wrong.empty()) return wrong;
   return crossed_links(schedule, shape);
 }
 
