@@ -34,8 +34,8 @@ cluster_suite='common/runtime/error common/runtime/errors common/runtime/slice c
   common/support/text/units common/analysis/holdings common/analysis/layout common/analysis/shares common/analysis/graph
   solutions/week21_data_parallel/cost_model solutions/week21_data_parallel/naive_all_reduce
   solutions/week21_data_parallel/ring_all_reduce solutions/week21_data_parallel/halving_doubling'
-for file in adamw attention attention_block compression cross_entropy elementwise embedding gelu layer_norm matmul philox \
-  random reductions rms_norm rotary sgemm_no_blas swiglu threads; do
+for file in adamw attention attention_block compression cross_entropy elementwise embedding gelu matmul norm philox \
+  random reductions rotary sgemm_no_blas swiglu threads; do
   cluster_suite="$cluster_suite common/devices/cpu/$file"
 done
 scripts='page pipeline memory all_reduce overlap plan cluster start'
