@@ -159,14 +159,15 @@ TEST(Lab22_11a, AgreeingRanksAreLost) {
 // Part b --------------------------------------------------------------------------------------------------------------
 
 /// What the elements of an array are like, in turn.
-enum Kind : std::uint64_t { kLarge, kCancels, kSigns, kKinds };
+enum class Kind : std::uint64_t { large, cancels, signs };
+constexpr std::size_t kKinds = 3;
 Kind kind_of(std::size_t i) { return static_cast<Kind>((i + drawn({22, 11, 2}, kKinds)) % kKinds); }
 
 float element(int rank, std::size_t i, int ranks) {
   const auto r = static_cast<std::uint64_t>(rank);
   switch (kind_of(i)) {
-    case kLarge: return i / kKinds % static_cast<std::size_t>(ranks) == r ? 256 : 1;
-    case kCancels: return ranks < 3 || (rank > 0 && rank < ranks - 1) ? 1 : rank == 0 ? 0x1p24f : -0x1p24f;
+    case Kind::large: return i / kKinds % static_cast<std::size_t>(ranks) == r ? 256 : 1;
+    case Kind::cancels: return ranks < 3 || (rank > 0 && rank < ranks - 1) ? 1 : rank == 0 ? 0x1p24f : -0x1p24f;
     default:
       return std::ldexp(static_cast<float>((r * 37 + i * 11 + drawn({22, 11, r, i, 3}, 255)) % 255) - 127,
                         static_cast<int>((r + i) % 4));
@@ -201,7 +202,7 @@ std::string wrong_element(const Case& c, int rank, std::size_t i, double seen) {
   if (seen == right) return "";
   const std::string numbers = fmt::format("rank {}, element {} is {:.9g}, expected {:.9g}", rank, i, seen, right);
   if (seen == element(rank, i, c.ranks) && seen != 256) return numbers + ": it is what this rank had before";
-  if (kind_of(i) == kCancels && c.ranks > 2)
+  if (kind_of(i) == Kind::cancels && c.ranks > 2)
     return fmt::format(
         "{}. Rank 0 has 2^24, rank {} has −2^24, the others 1, which an fp32 of 2^24 does not notice. In another order "
         "than that of the ranks, the sum is another",

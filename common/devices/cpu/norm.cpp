@@ -9,14 +9,20 @@
 
 namespace lockstep::cpu {
 
-namespace {
-
-constexpr float kEpsilon = 1e-5f;
-
 struct RowStatistics {
   float mean;  // 0 for RMSNorm
   float reciprocal_deviation;
 };
+
+/// The two means that a row's dx needs; computing them also adds the row to dweight and dbias.
+struct RowMeans {
+  float g;       // mean of g = dy · weight; 0 for RMSNorm
+  float g_norm;  // mean of g · normalised x
+};
+
+namespace {
+
+constexpr float kEpsilon = 1e-5f;
 
 template <bool centred>
 RowStatistics row_statistics(const float* x, std::size_t columns) {
@@ -30,12 +36,6 @@ RowStatistics row_statistics(const float* x, std::size_t columns) {
   for (std::size_t i = 0; i < columns; ++i) squares += (x[i] - mean) * (x[i] - mean);
   return {mean, 1.0f / std::sqrt(squares / static_cast<float>(columns) + kEpsilon)};
 }
-
-/// The two means that a row's dx needs; computing them also adds the row to dweight and dbias.
-struct RowMeans {
-  float g;       // mean of g = dy · weight; 0 for RMSNorm
-  float g_norm;  // mean of g · normalised x
-};
 
 template <bool centred>
 RowMeans backward_sums(float* dweight, float* dbias, const float* dy, const float* x, const float* weight,
