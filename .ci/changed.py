@@ -35,7 +35,7 @@ SHARED = {  # a change here concerns everything
 }
 
 
-RUNTIME = re.compile(r"common/(?!testing/)|\.ci/outputs\.py")
+RUNTIME = re.compile(r"common/(?!testing/)|cmake/LockstepBlas|\.ci/outputs\.py")
 TURNS = 4
 
 
