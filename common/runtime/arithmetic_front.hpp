@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <initializer_list>
 #include <stdexcept>
-#include <utility>
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/backend.hpp"
@@ -39,7 +38,7 @@ struct Cost {
 /// numbers.
 class Call {
  public:
-  Call(Rank me, const char* name, Location where) : me_(std::move(me)), name_(name), where_(where) {}
+  Call(Rank me, const char* name, Location where) : me_(me), name_(name), where_(where) {}
 
   [[noreturn]] void refuse(const std::string& why) const { usage_error(fmt::format("{}: {}", name_, why), where_); }
 
