@@ -1,4 +1,4 @@
-// Tests of exercise 22.11.
+// Tests of exercise 22.11, parts a and b: sums in 16 bits, to the bit; what the sum in fp32 sends and holds.
 #include "labs/week22_zero/sixteen_bit_sums.hpp"
 
 #include <fmt/format.h>
@@ -6,47 +6,26 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <string>
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/drawn.hpp"
-#include "common/testing/listener.hpp"
+#include "labs/week22_zero/sixteen_bit_sums_testing.hpp"
 
 namespace lockstep::week22::sixteen_bit_sums_test {
 namespace {
 
 using testing::Case;
-using testing::CasePlan;
 using testing::drawn;
 using testing::run_cases;
 using testing::sizes_of;
-
-/// Tests of numbers that one rank computes; a case's size is the number of ranks in the ring.
-CasePlan plan_of_rings(std::vector<std::size_t> rings) {
-  return {.ranks = {1}, .sizes = sizes_of(std::move(rings)), .unit = "", .which = "ranks in the ring:"};
-}
 
 Slice on_device(Rank me, const std::vector<float>& values) {
   Slice slice = me.allocate(values.size(), DType::bf16, Category::buffer);
   upload(me, slice, values);
   return slice;
-}
-
-/// `value` in bf16, by what is left over from the multiple of the spacing that is nearest, and even from the middle.
-float in_bf16(float value) {
-  if (value == 0) return 0;
-  return value - std::remainder(value, std::ldexp(1.0f, std::ilogb(value) - 7));
-}
-
-float in_a_ring(const std::vector<float>& values, int chunk) {
-  const std::size_t p = values.size();
-  float sum = 0;
-  for (std::size_t step = 1; step <= p; ++step)
-    sum = in_bf16(sum + values[(static_cast<std::size_t>(chunk) + step) % p]);
-  return sum;
 }
 
 // Part a --------------------------------------------------------------------------------------------------------------
@@ -87,14 +66,6 @@ TEST(Lab22_11a, RoundsAsTheDeviceDoes) {
   run_cases(program, judge, {.ranks = {1}, .sizes = sizes_of({0}), .unit = ""});
 }
 
-/// What each of p ranks has: 256 on rank `which` and 1 on the others; from p on, numbers with signs.
-std::vector<float> by_rank(std::size_t which, std::size_t ranks) {
-  std::vector<float> values(ranks, 1);
-  if (which < ranks) values[which] = 256;
-  for (std::uint64_t r = 0; which >= ranks && r < ranks; ++r)
-    values[r] = static_cast<float>((r * 89 + which * 31 + drawn({22, 11, r, which}, 255)) % 255) - 127;
-  return values;
-}
 constexpr std::size_t kWithSigns = 4;
 
 /// Of every chunk, for every `which`: what ring_sum says, and then what the device's additions give.
@@ -241,85 +212,6 @@ std::string wrong_all_reduce(const Case& c, const Outcome& outcome) {
 }
 
 TEST(Lab22_11b, SumsAreRoundedOnce) { run_cases(summed, wrong_all_reduce); }
-
-// Part c --------------------------------------------------------------------------------------------------------------
-
-constexpr std::size_t kElements = 301;
-
-/// Whole numbers from −127 to 127 and their halves and quarters, which differ from rank to rank (as gradients of small
-/// batches do), or not.
-std::vector<std::vector<float>> arrays(std::size_t ranks, bool agree) {
-  std::mt19937 random(static_cast<unsigned>(ranks + drawn({22, 11, ranks, 4}, 1000)));
-  std::vector<std::vector<float>> all(ranks);
-  for (std::vector<float>& array : all)
-    for (std::size_t i = 0; i < kElements; ++i) {
-      const auto number = static_cast<int>(random() % 255) - 127;
-      array.push_back(std::ldexp(static_cast<float>(number), -static_cast<int>(random() % 3)));
-    }
-  if (agree) all.assign(ranks, all[0]);
-  return all;
-}
-
-SumErrors right_errors(const std::vector<std::vector<float>>& values) {
-  const auto p = static_cast<int>(values.size());
-  double ring = 0, once = 0, all = 0;
-  for (std::size_t i = 0; i < kElements; ++i) {
-    std::vector<float> column;
-    for (const std::vector<float>& array : values) column.push_back(array[i]);
-    float sum = 0;
-    double exact = 0;
-    for (float value : column) sum += value, exact += value;
-    const double in_ring = in_a_ring(column, chunk_of(kElements, i, p)) - exact, at_end = in_bf16(sum) - exact;
-    ring += in_ring * in_ring, once += at_end * at_end, all += exact * exact;
-  }
-  return {std::sqrt(ring / all), std::sqrt(once / all)};
-}
-
-/// What part c is made of: 256 on rank 0 of eight and 1 on the others, in chunk 0 and so on.
-std::string wrong_ring(const Values& seen, std::size_t at) {
-  for (int chunk = 0; chunk < 8; ++chunk)
-    if (const double found = seen.at(at + static_cast<std::size_t>(chunk)), right = in_a_ring(by_rank(0, 8), chunk);
-        found != right)
-      return fmt::format("22.11a first: of 256 and seven times 1, chunk {} is {:.9g}, expected {:.9g}. Seen here: ",
-                         chunk, found, right);
-  return "";
-}
-
-TEST(Lab22_11c, TheRingsErrorGrowsWithP) {
-  std::string differing, agreeing;
-  const auto program = [](Rank, const Case& c) {
-    const SumErrors errors = errors_of(arrays(c.size, false)), agree = errors_of(arrays(c.size, true));
-    Values seen{errors.ring, errors.once, agree.ring, agree.once};
-    for (int chunk = 0; chunk < 8; ++chunk) seen.push_back(ring_sum(by_rank(0, 8), chunk));
-    return seen;
-  };
-  const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
-    const Values& seen = outcome.values[0];
-    for (std::size_t agree = 0; agree < 2; ++agree) {
-      const SumErrors right = right_errors(arrays(c.size, agree == 1));
-      for (std::size_t way = 0; way < 2; ++way) {
-        const double found = seen[2 * agree + way], expected = way == 0 ? right.ring : right.once;
-        if (!(std::abs(found - expected) <= 1e-6 * expected))
-          return wrong_ring(seen, 4) +
-                 fmt::format("numbers that {}: the relative error of {} is {:.6g}, expected {:.6g}",
-                             agree == 1 ? "all ranks agree on" : "differ from rank to rank",
-                             way == 0 ? "the ring" : "sums that are rounded once", found, expected);
-      }
-    }
-    const char* between = differing.empty() ? "" : ", ";
-    differing += fmt::format("{}{:.2f} ({:.2f})", between, 100 * seen[0], 100 * seen[1]);
-    agreeing += fmt::format("{}{:.2f} ({:.2f})", between, 100 * seen[2], 100 * seen[3]);
-    return "";
-  };
-  CasePlan plan = plan_of_rings({2, 8, 64, 512});
-  plan.together = true;
-  run_cases(program, judge, plan);
-  if (HasFailure() || differing.empty()) return;
-  testing::note(fmt::format(
-      "error of a ring in bf16 on 2, 8, 64 and 512 ranks, in % (rounded once): {}; where all ranks have the "
-      "same numbers: {}",
-      differing, agreeing));
-}
 
 }  // namespace
 }  // namespace lockstep::week22::sixteen_bit_sums_test

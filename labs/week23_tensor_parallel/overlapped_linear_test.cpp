@@ -1,17 +1,14 @@
-// Tests of exercise 23.9: both layers against the serial one, what they send and hold, what runs beside what, and when
-// it pays.
+// Tests of exercise 23.9, parts a and b: both layers against the serial one, what they send and hold, and what runs
+// beside what. overlapped_linear_pays_test.cpp has part c.
 #include "labs/week23_tensor_parallel/overlapped_linear.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <utility>
 
-#include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
-#include "common/testing/expect_near.hpp"
-#include "labs/week23_tensor_parallel/sequence_parallel.hpp"
+#include "labs/week23_tensor_parallel/overlapped_linear_testing.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 #include "labs/week23_tensor_parallel/sums_testing.hpp"
 
@@ -23,13 +20,7 @@ using testing::CasePlan;
 using testing::CaseProgram;
 using testing::run_cases;
 
-constexpr auto in_turn_seconds = testing::answer<week23::in_turn_seconds>;
-constexpr auto ring_seconds = testing::answer<week23::ring_seconds>;
-constexpr auto rows_to_pay = testing::answer<week23::rows_to_pay>;
-
 constexpr std::size_t kIn = 4, kOut = 3;  // of a rank's weight
-
-std::size_t number(int count) { return static_cast<std::size_t>(count); }
 
 /// A case's size is N/p.
 CasePlan plan() {
@@ -232,136 +223,6 @@ TEST(Lab23_9a, ProductsHideMessages) { expect_overlap(Half::gather, 2); }
 TEST(Lab23_9a, MessagesHideProducts) { expect_overlap(Half::gather, 0.5); }
 TEST(Lab23_9b, ProductsHideMessages) { expect_overlap(Half::scatter, 2); }
 TEST(Lab23_9b, MessagesHideProducts) { expect_overlap(Half::scatter, 0.5); }
-
-// Part c --------------------------------------------------------------------------------------------------------------
-
-/// 23.5's order, operation by operation.
-double times_in_turn(const StepTimes& times, int ranks) {
-  double seconds = times.whole;
-  for (int step = 1; step < ranks; ++step) seconds += times.message + times.add;
-  return seconds + times.copy;
-}
-/// A product and a message begin together; when both have ended, the next ones do.
-double times_in_ring(const StepTimes& times, int ranks) {
-  double seconds = times.chunk;
-  for (int step = 1; step < ranks; ++step)
-    seconds += (times.message > times.chunk ? times.message : times.chunk) + times.add;
-  return seconds;
-}
-
-/// Whole numbers of seconds, drawn: the product of N/p rows is longer than the message in the even ones.
-StepTimes drawn_times(std::uint64_t kind) {
-  const auto drawn = [&](std::uint64_t which, std::uint64_t count) {
-    return 1 + static_cast<double>(testing::drawn({23, 9, kind, which}, count));
-  };
-  StepTimes times{.chunk = 20 + drawn(0, 20), .message = drawn(1, 19), .add = drawn(2, 9), .copy = drawn(3, 9)};
-  if (kind % 2 == 1) std::swap(times.chunk, times.message);
-  if (kind % 4 < 2) times.add = 0;
-  times.whole = 2 * times.chunk + drawn(4, 30);
-  return times;
-}
-
-std::string words_of(const StepTimes& times, int ranks) {
-  return fmt::format("{} ranks, whole {} s, chunk {} s, message {} s, add {} s, copy {} s", ranks, times.whole,
-                     times.chunk, times.message, times.add, times.copy);
-}
-
-TEST(Lab23_9c, InTurnEverythingAddsUp) {
-  for (std::uint64_t kind = 0; kind < 8; ++kind)
-    for (int ranks = 2; ranks <= 8; ++ranks) {
-      const StepTimes times = drawn_times(kind);
-      testing::expect_seconds(in_turn_seconds(times, ranks), times_in_turn(times, ranks))
-          << "in_turn_seconds, " << words_of(times, ranks);
-      if (HasFailure()) return;
-    }
-}
-
-TEST(Lab23_9c, InTheRingTheLongerOfTwoCounts) {
-  for (std::uint64_t kind = 0; kind < 8; ++kind)
-    for (int ranks = 2; ranks <= 8; ++ranks) {
-      const StepTimes times = drawn_times(kind);
-      testing::expect_seconds(ring_seconds(times, ranks), times_in_ring(times, ranks))
-          << "ring_seconds, " << words_of(times, ranks)
-          << (times.chunk > times.message ? ", where products are longer than messages" : "");
-      if (HasFailure()) return;
-    }
-}
-
-Machine machine_named(const std::string& name) { return find_machine(name, LOCKSTEP_SOURCE_DIR "/bench/machines"); }
-
-/// Both halves of both layers of an MLP of `channels`, on one rank.
-std::vector<RankProduct> products_of(std::size_t channels, int ranks) {
-  const std::size_t wide = 4 * channels / number(ranks);
-  return {{Half::gather, 1, channels, wide}, {Half::scatter, 1, wide, channels}};
-}
-
-TEST(Lab23_9c, FromSoManyRowsOnItPays) {
-  Machine free_messages = machine_named("dgx-a100");
-  free_messages.levels.front().latency = 0;
-  free_messages.levels.front().bytes_per_second = 1e18;
-  free_messages.memory_bytes_per_second = 1e18;
-  for (const Machine& machine : {machine_named("dgx-a100"), machine_named("pcie-box"), free_messages})
-    for (int ranks = 2; ranks <= 4; ranks *= 2)
-      for (const std::size_t channels : {512, 4096, 12288})
-        for (RankProduct product : products_of(channels, ranks)) {
-          std::size_t first = 0;
-          for (std::size_t own = kMostRows; own > 0; own /= 2) {
-            product.rows = own * number(ranks);
-            const StepTimes times = times_of(machine, ranks, product);
-            if (times_in_ring(times, ranks) < times_in_turn(times, ranks)) first = own;
-          }
-          product.rows = 1;
-          ASSERT_EQ(rows_to_pay(machine, ranks, product), first)
-              << "rows per rank, " << ranks << " ranks of " << machine.name << ", "
-              << (product.half == Half::gather ? "gather" : "scatter") << ", " << product.in << " → " << product.out
-              << ". Of 1, 2, 4, …, the first at which the ring takes less time; 0 if there is none";
-        }
-}
-
-// All of it -----------------------------------------------------------------------------------------------------------
-
-/// One call of each of the two orders on the A100s of a DGX, in bf16.
-std::array<double, 2> measured(const Machine& machine, int ranks, const RankProduct& product) {
-  const auto program = [&](Rank me) {
-    const auto slice = [&](std::size_t count) { return me.allocate(count, DType::bf16, Category::buffer); };
-    const std::size_t own = product.rows / number(ranks);
-    const bool gather = product.half == Half::gather;
-    const LinearTensors values{slice(product.in * product.out), {}};
-    const Slice x = slice((gather ? own : product.rows) * product.in),
-                y = slice((gather ? product.rows : own) * product.out);
-    const TensorParallel tp = make_tensor_parallel(me);
-    Values ends = {me.now()};
-    (gather ? column_forward_rows : row_forward_rows)(tp, y, x, values, product.rows, "in turn");
-    ends.push_back(me.now());
-    (gather ? column_forward_ring : row_forward_ring)(tp, y, x, values, product.rows, "ring");
-    ends.push_back(me.now());
-    return Values{ends[1] - ends[0], ends[2] - ends[1]};
-  };
-  const RunOptions options{.ranks = ranks, .machine = machine, .phantom = true, .check_races = false};
-  const Outcome outcome = testing::run_answered(options, Program(program));
-  outcome.check();
-  return {outcome.values[0][0], outcome.values[0][1]};
-}
-
-TEST(Lab23_9, TakesAsLongAsPredicted) {
-  if (std::string(backend_name()) != "sim") GTEST_SKIP() << "predictions are of virtual time";
-  const Machine machine = machine_named("dgx-a100");
-  for (const int ranks : {2, 4, 8})
-    for (const std::size_t own : {8, 256, 2048})
-      for (RankProduct product : products_of(4096, ranks)) {
-        product.rows = own * number(ranks);
-        const StepTimes times = times_of(machine, ranks, product);
-        const auto [in_turn, ring] = measured(machine, ranks, product);
-        const std::string what =
-            fmt::format("{}, {} ranks, {} rows each, {} → {}", product.half == Half::gather ? "gather" : "scatter",
-                        ranks, own, product.in, product.out);
-        constexpr double kMost = 0.05;
-        EXPECT_NEAR(in_turn / in_turn_seconds(times, ranks), 1, kMost)
-            << "23.5's order, measured / predicted: " << what;
-        EXPECT_NEAR(ring / ring_seconds(times, ranks), 1, kMost) << "the ring, measured / predicted: " << what;
-        if (HasFailure()) return;
-      }
-}
 
 }  // namespace
 }  // namespace lockstep::week23::overlapped_linear_test
