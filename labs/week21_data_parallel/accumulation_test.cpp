@@ -10,6 +10,7 @@
 #include "common/arithmetic.hpp"
 #include "common/gpt/model/gpt.hpp"
 #include "common/testing/cases.hpp"
+#include "common/testing/values.hpp"
 
 namespace lockstep::week21 {
 namespace {
@@ -45,7 +46,7 @@ Values weights_given(Rank me, const Case& c) {
     upload(me, part, std::vector<float>{weight, weight * mean});
     add(me, gradients, part);
   });
-  for (float value : to_host(me, gradients)) seen.push_back(value);
+  testing::append(me, gradients, seen);
   return seen;
 }
 
@@ -156,8 +157,7 @@ TEST(Lab21_6, TheGapOfAnyTwoGradients) {
     upload(me, a, gap_input(0, c.size));
     upload(me, b, gap_input(1, c.size));
     Values seen{relative_gap(me, a, b), relative_gap(me, b, a)};
-    for (const Slice& slice : {a, b})
-      for (float value : to_host(me, slice)) seen.push_back(value);
+    for (const Slice& slice : {a, b}) testing::append(me, slice, seen);
     return seen;
   };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {

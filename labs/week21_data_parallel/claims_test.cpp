@@ -10,6 +10,7 @@
 #include "common/gpt/model/gpt.hpp"
 #include "common/gpt/model/optimizer.hpp"
 #include "common/runtime/run.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/halving_doubling.hpp"
@@ -235,8 +236,8 @@ TEST(ClaimsWeek21, AdditionIsNotAssociative) {
                                   add(me, serial, term);
                                 }
                                 Values seen;
-                                for (float value : to_host(me, data)) seen.push_back(value);
-                                for (float value : to_host(me, serial)) seen.push_back(value);
+                                testing::append(me, data, seen);
+                                testing::append(me, serial, seen);
                                 return seen;
                               }));
   const Values& seen = outcome.check().values[0];

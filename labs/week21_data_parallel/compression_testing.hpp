@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"
 
 namespace lockstep::week21 {
 
 /// Appends a slice's values.
-inline void append_values(Rank me, const Slice& data, Values& seen) {
-  for (float value : to_host(me, data)) seen.push_back(value);
-}
+inline void append_values(Rank me, const Slice& data, Values& seen) { testing::append(me, data, seen); }
 
 /// Appends bytes and messages that `act` sent.
 inline void append_traffic(Rank me, Values& seen, const std::function<void()>& act) {

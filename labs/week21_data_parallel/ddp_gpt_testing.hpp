@@ -10,6 +10,7 @@
 #include "common/chunk.hpp"
 #include "common/gpt/model/gpt.hpp"
 #include "common/runtime/run.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -66,7 +67,7 @@ inline double gpt_loss(Rank me, const Gpt& gpt, const Batch& batch) {
 inline void gradient_descent(Rank me, const Parameters& parameters, Values& seen) {
   scale(me, parameters.gradients, -kLearningRate);
   add(me, parameters.values, parameters.gradients);
-  for (float value : to_host(me, parameters.values)) seen.push_back(value);
+  testing::append(me, parameters.values, seen);
 }
 
 struct GptRun {

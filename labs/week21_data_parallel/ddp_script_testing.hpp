@@ -9,6 +9,7 @@
 #include "common/testing/cases.hpp"
 #include "common/testing/regions.hpp"
 #include "common/testing/scripted_model.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -58,7 +59,7 @@ inline Values train_script(Rank dp, std::size_t tensors, const Script& script) {
       pass(0);
       ddp->finish();
     }
-    for (float value : to_host(dp, parameters.gradients)) seen.push_back(value);
+    testing::append(dp, parameters.gradients, seen);
     for (std::size_t i = 0; script.options.find_unused && i < tensors; ++i) seen.push_back(ddp->used(i));
   }
   return seen;

@@ -11,6 +11,7 @@
 #include "common/chunk.hpp"
 #include "common/testing/regions.hpp"
 #include "common/testing/scripted_model.hpp"
+#include "common/testing/values.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ddp_testing.hpp"
 
@@ -174,8 +175,8 @@ TEST(Lab21_7b, SetUpSendsTheValuesOnceAndNothingElse) {
     fill(dp, parameters.gradients, static_cast<float>(dp.rank()));
     make_ddp(dp, parameters, kOnMain, ring_all_reduce);
     Values seen{static_cast<double>(ledger_of(dp).traffic.bytes_received)};
-    for (float value : to_host(dp, parameters.values)) seen.push_back(value);
-    for (float value : to_host(dp, parameters.gradients)) seen.push_back(value);
+    testing::append(dp, parameters.values, seen);
+    testing::append(dp, parameters.gradients, seen);
     return seen;
   };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {

@@ -8,6 +8,7 @@
 
 #include "common/gpt/model/gpt.hpp"
 #include "common/runtime/run.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::week21 {
@@ -33,7 +34,7 @@ std::vector<std::vector<std::string>> played(std::size_t each, void (*collective
             upload(me, data, mine);
             collective(me, data);
             Values seen;
-            for (float value : to_host(me, data)) seen.push_back(value);
+            testing::append(me, data, seen);
             return seen;
           }));
   std::vector<std::vector<std::string>> all;

@@ -11,6 +11,7 @@
 #include "common/arithmetic.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/drawn.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week21_data_parallel/tokens_and_samples.hpp"
 
@@ -32,8 +33,6 @@ inline CasePlan plan_of(std::size_t cases, const char* which) {
 }
 
 /// Appends a slice's values.
-inline void append(Rank me, const Slice& data, Values& seen) {
-  for (float value : to_host(me, data)) seen.push_back(value);
-}
+inline void append(Rank me, const Slice& data, Values& seen) { testing::append(me, data, seen); }
 
 }  // namespace lockstep::week21::tokens_and_samples_test

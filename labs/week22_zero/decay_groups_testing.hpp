@@ -12,6 +12,7 @@
 
 #include "common/testing/cases.hpp"
 #include "common/testing/drawn.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week22_zero/decay_groups.hpp"
 
 namespace lockstep::week22::decay_groups_test {
@@ -130,9 +131,7 @@ inline AdamW options_of(int step) {
   return {.learning_rate = 0.01f * static_cast<float>(step + 1), .weight_decay = 0.7f, .step = step + 1};
 }
 
-inline void append(Rank me, const Slice& data, Values& seen) {
-  for (float value : to_host(me, data)) seen.push_back(value);
-}
+inline void append(Rank me, const Slice& data, Values& seen) { testing::append(me, data, seen); }
 /// Values, m and v, one after the other.
 inline void append(Rank me, const FlatShard& shard, Values& seen) {
   for (const Slice& slice : {shard.values, shard.m, shard.v}) append(me, slice, seen);

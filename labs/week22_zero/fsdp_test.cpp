@@ -9,6 +9,7 @@
 
 #include "common/support/text/counted.hpp"
 #include "common/testing/regions.hpp"
+#include "common/testing/values.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week22_zero/fsdp_testing.hpp"
 #include "labs/week22_zero/zero_steps_testing.hpp"
@@ -26,8 +27,7 @@ void values_are_there(FsdpOptions options) {
     ScriptedFsdp model(dp, c.size, options);
     for (int pass = 0; pass < 2; ++pass) model.forward();
     Values seen;
-    for (const Slice& share : model.fsdp().value_shares())
-      for (float value : to_host(dp, share)) seen.push_back(value);
+    for (const Slice& share : model.fsdp().value_shares()) testing::append(dp, share, seen);
     return seen;
   };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {

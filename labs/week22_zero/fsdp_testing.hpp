@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/support/text/counted.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week22_zero/fsdp.hpp"
 #include "labs/week22_zero/zero_gpt_testing.hpp"
 #include "labs/week22_zero/zero_script_testing.hpp"
@@ -117,8 +118,7 @@ inline Values fsdp_shares_of(Rank dp, const Case& c, FsdpOptions options) {
       model.forward();
       model.backward(window, pass);
     }
-    for (const Slice& share : model.fsdp().gradient_shares())
-      for (float value : to_host(dp, share)) seen.push_back(value);
+    for (const Slice& share : model.fsdp().gradient_shares()) testing::append(dp, share, seen);
     model.fsdp().step(0);
   }
   return seen;

@@ -11,6 +11,7 @@
 #include "common/arithmetic.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/testing/drawn.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week22_zero/mixed_precision_testing.hpp"
 
 namespace lockstep::week22 {
@@ -64,7 +65,7 @@ Values reduced(Rank me, const Case& c, DType data, DType reduce) {
   sum_in(me, values, reduce, ring_all_reduce);
   const RankLedger after = ledger_of(me);
   Values seen;
-  for (float value : to_host(me, values)) seen.push_back(value);
+  testing::append(me, values, seen);
   seen.push_back(static_cast<double>(after.traffic.bytes_sent - before.traffic.bytes_sent));
   seen.push_back(static_cast<double>(after.memory.peak_of(Category::buffer)));
   return seen;

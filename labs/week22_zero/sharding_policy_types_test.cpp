@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/testing/regions.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week22_zero/fsdp_testing.hpp"
 #include "labs/week22_zero/sharding_policy.hpp"
 
@@ -111,7 +112,7 @@ TEST(Lab22_9c, SumsAreTakenInTheReduceType) {
       fill(dp, gradients[0], dp.rank() == 0 ? 256.0f : 1.0f);
       fsdp->end(Pass::backward);
       Values seen;
-      for (float value : to_host(dp, fsdp->gradient_shares()[0])) seen.push_back(value);
+      testing::append(dp, fsdp->gradient_shares()[0], seen);
       return seen;
     };
     const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {

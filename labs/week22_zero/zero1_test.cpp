@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/testing/scripted_model.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week22_zero/zero_gpt_testing.hpp"
 #include "labs/week22_zero/zero_steps_testing.hpp"
 #include "labs/week22_zero/zero_timing_testing.hpp"
@@ -88,8 +89,7 @@ TEST(Lab22_2a, MyShareOfTheGradientsIsTheAverage) {
       Values seen;
       for (int window = 0; window < 2; ++window) {
         run_passes(dp, *zero, parameters, window, passes);
-        for (const Slice& share : zero->gradient_shares())
-          for (float value : to_host(dp, share)) seen.push_back(value);
+        for (const Slice& share : zero->gradient_shares()) testing::append(dp, share, seen);
       }
       return seen;
     };
@@ -256,9 +256,7 @@ TEST(Lab22_2b, FactorAndSkipReachEveryShare) {
     fill(dp, nothing, 0);
     run_passes(dp, *zero, parameters, 0, 1);
     Values seen;
-    const auto look = [&] {
-      for (float value : to_host(dp, parameters.values)) seen.push_back(value);
-    };
+    const auto look = [&] { testing::append(dp, parameters.values, seen); };
     zero->step(kRate, {}, one);  // skipped: an overflow was found
     look();
     zero->step(kRate, nothing);  // a gradient of 0: AdamW without decay stands still

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/support/text/counted.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week22_zero/zero_gpt_testing.hpp"
 #include "labs/week22_zero/zero_script_testing.hpp"
 #include "labs/week22_zero/zero_steps_testing.hpp"
@@ -64,8 +65,7 @@ class ScriptedZero2 {
 };
 
 void append(Rank me, const std::vector<Slice>& shares, Values& seen) {
-  for (const Slice& share : shares)
-    for (float value : to_host(me, share)) seen.push_back(value);
+  for (const Slice& share : shares) testing::append(me, share, seen);
 }
 
 /// Shares after each window of so many passes; a step ends all but the last window.

@@ -13,6 +13,7 @@
 #include "common/testing/batches.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/drawn.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 
 namespace lockstep::week23 {
@@ -72,7 +73,7 @@ inline Values train_tensor_gpt(Rank me, const TensorRunPlan& plan) {
   fill(me, loss, 0);
   add_validation_loss(me, gpt, small_batch(me, 2, 8, config.vocabulary, plan.steps), saved, loss, 1.0f / 16);
   seen.push_back(to_host(me, loss)[0]);
-  for (float value : to_host(me, gpt.parameters().gradients)) seen.push_back(value);
+  testing::append(me, gpt.parameters().gradients, seen);
   return seen;
 }
 

@@ -9,6 +9,7 @@
 #include "common/gpt/model/stage.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/batches.hpp"
+#include "common/testing/values.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week24_pipeline/stages.hpp"
 
@@ -42,7 +43,7 @@ Values serial(const GptConfig& config, int microbatches) {
                                 fill(me, loss, 0);
                                 accumulate_gradients(me, gpt, batches, saved, loss, factor_of(microbatches));
                                 Values values{to_host(me, loss)[0]};
-                                for (float g : to_host(me, gpt.parameters().gradients)) values.push_back(g);
+                                testing::append(me, gpt.parameters().gradients, values);
                                 return values;
                               }));
   outcome.check();
@@ -68,7 +69,7 @@ Found pipelined(const std::string& name, const PipelineShape& shape, const GptCo
                         run_schedule(pipeline, schedule[static_cast<std::size_t>(me.rank())], stage);
                         stage.sum_tied(stage.parameters().gradient(0));
                         Values values{to_host(me, stage.loss())[0]};
-                        for (float g : to_host(me, stage.parameters().gradients)) values.push_back(g);
+                        testing::append(me, stage.parameters().gradients, values);
                         return values;
                       }));
   found.outcome.check();

@@ -10,6 +10,7 @@
 #include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/drawn.hpp"
+#include "common/testing/values.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
@@ -105,7 +106,7 @@ void append_members(Rank group, Axis axis, int world_rank, Values& seen) {
   Slice all = group.allocate(static_cast<std::size_t>(group.size()), DType::f32, Category::buffer);
   fill(group, chunk(all, group.rank(), group.size()), static_cast<float>(world_rank));
   week21::ring_all_gather(group, all);
-  for (float member : to_host(group, all)) seen.push_back(member);
+  testing::append(group, all, seen);
 }
 
 std::string wrong_groups(const Outcome& outcome, const MeshShape& shape, const AxisOrder& order) {

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/drawn.hpp"
+#include "common/testing/values.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 
@@ -73,7 +75,7 @@ inline void append_tensors(Rank me, const GptStage& stage, const std::vector<Sli
     const std::size_t size = const_cast<GptStage&>(stage).parameters().list[i].size;
     seen.push_back(static_cast<double>(stage.tensors()[i]));
     seen.push_back(static_cast<double>(size));
-    for (float value : to_host(me, flat[engine].cut(offset, size))) seen.push_back(value);
+    testing::append(me, flat[engine].cut(offset, size), seen);
     offset += size;
     if (i == 0 && flat.size() > 1) engine = 0, offset = 0;
   }
@@ -152,8 +154,7 @@ inline Values train_serially(Rank me, const Options3d& o, const Compared& what) 
     seen.push_back(what.norm ? read(me, scalars.squares, 0) : 0);
     seen.push_back(scaler ? read(me, scaler->scale, 0) : 0);
   }
-  for (float value : to_host(me, what.update ? gpt.parameters().values : gpt.parameters().gradients))
-    seen.push_back(value);
+  testing::append(me, what.update ? gpt.parameters().values : gpt.parameters().gradients, seen);
   return seen;
 }
 
@@ -171,17 +172,18 @@ inline std::string unlike_tensors(const Values& seen, std::size_t at, const Valu
   while (at < seen.size()) {
     const auto t = static_cast<std::size_t>(seen[at]);
     const auto size = static_cast<std::size_t>(seen.at(at + 1));
-    double largest = 0;
-    for (std::size_t i = 0; i < table[t].size; ++i)
-      largest = std::max(largest, std::abs(serial[serial_at + table[t].offset + i]));
-    for (const TensorRun& run : tensor_runs(cut, own[t]))
-      for (std::size_t i = 0; run.serial != TensorRun::kPadding && i < run.size; ++i) {
-        const double value = seen.at(at + 2 + run.own + i);
-        const double exact = serial.at(serial_at + table[t].offset + run.serial + i);
-        if (!(std::abs(value - exact) <= tolerance * (largest + 0.02)))
-          return fmt::format("the {} of {}, element {}, is {:.7g}; in the serial run it is {:.7g}", kind, own[t].name,
-                             run.own + i, value, exact);
-      }
+    if (size != own.at(t).size || size > seen.size() - at - 2) return "a rank's tensors are not those of its stage";
+    const std::span<const double> here = std::span(seen).subspan(at + 2, size),
+                                  there = std::span(serial).subspan(serial_at + table[t].offset, table[t].size);
+    const double within = tolerance * (testing::largest(there) + 0.02);
+    for (const TensorRun& run : tensor_runs(cut, own[t])) {
+      if (run.serial == TensorRun::kPadding) continue;
+      const std::span<const double> values = here.subspan(run.own, run.size),
+                                    exact = there.subspan(run.serial, run.size);
+      if (const std::size_t i = testing::first_unlike(values, exact, within); i < run.size)
+        return fmt::format("the {} of {}, element {}, is {:.7g}; in the serial run it is {:.7g}", kind, own[t].name,
+                           run.own + i, values[i], exact[i]);
+    }
     at += 2 + size;
   }
   return "";

@@ -1,5 +1,6 @@
 // The ledgers of traffic, memory and time, and transfers to and from the host.
 #include "common/backends/tests/support.hpp"
+#include "common/testing/values.hpp"
 
 namespace lockstep {
 namespace {
@@ -264,8 +265,8 @@ TEST(ExplicitSync, UploadReadAndToHost) {
     upload(me, x, std::vector<float>{1, 2.5, -3});
     upload(me, tokens, std::vector<std::int32_t>{7, -9});
     Values seen;
-    for (float value : to_host(me, x)) seen.push_back(value);
-    for (float value : to_host(me, tokens)) seen.push_back(value);
+    testing::append(me, x, seen);
+    testing::append(me, tokens, seen);
     const float undefined = read(me, new_memory, 0);
     seen.push_back(undefined != undefined);
     return seen;
