@@ -298,11 +298,12 @@ COMMANDS = {
     "bench_overhead_sim": [f"bench overhead {A100}"],
     "bench_pipeline_sim": ["bench pipeline --stages 4 --microbatches 8"],
     "bench_scaling_sim": [f"bench scaling {A100}"],
-    "bench_saving_sim": ["bench saving --days 10"],
+    "bench_saving_sim": ["bench saving --days 10", "bench saving --ranks 64"],
     "bench_schedule_sim": [
         f"pipeline --stages 4 --microbatches 8 --schedule {s}"
         for s in ("gpipe", "1f1b", "interleaved --chunks 2", "zb-h1", "zb-v")
     ],
+    "bench_survivors_sim": ["bench survivors --ranks 4"],
     "bench_tp_sim": [f"bench tp {A100} --ranks 2", "bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192"],
     "bench_zero_sim": [f"bench zero {A100} --ranks 2"],
     "plan_sim": [

@@ -5,6 +5,8 @@
 
 namespace lockstep::bench {
 
+inline double field(const Json& row, const char* name) { return row.at(name).get<double>(); }
+
 class BenchProgram : public ProgramTest {
  protected:
   explicit BenchProgram(const char* backend = "sim") : backend_(backend) {}

@@ -8,8 +8,6 @@
 namespace lockstep::bench {
 namespace {
 
-double field(const Json& row, const char* name) { return row.at(name).get<double>(); }
-
 TEST_F(BenchProgram, ExpertsSendWhatTheirFormulasSay) {
   for (const int p : {1, 2, 3, 8})
     for (const std::string skew : {"0", "0.03125", "0.5"})
