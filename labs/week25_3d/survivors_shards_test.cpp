@@ -8,9 +8,8 @@
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/values.hpp"
-#include "labs/week21_data_parallel/ddp_gpt_testing.hpp"
-#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/survivors_testing.hpp"
+#include "labs/week25_3d/survivors_training_testing.hpp"
 
 namespace lockstep::week25::survivors_test {
 namespace {
@@ -197,40 +196,7 @@ TEST(Lab25_8c, NewShardsFromSnapshots) {
 
 // All parts together --------------------------------------------------------------------------------------------------
 
-constexpr std::size_t kSequences = 6;
 constexpr int kSteps = 9, kEvery = 2, kDies = 5, kJoins = 7;  // steps: snapshots after 2, 4, …; during 5; after 7
-
-/// A data-parallel GPT whose optimizer is sharded; its losses are those of the whole batch, whatever the number of
-/// ranks.
-struct Training {
-  Training(Rank me) : gpt(me, week21::small_gpt(), 0) { begin(me); }
-
-  /// New, empty shards for this group.
-  void begin(Rank group) {
-    const std::size_t size = chunk(gpt.parameters().values, group.rank(), group.size()).size();
-    shard = {chunk(gpt.parameters().values, group.rank(), group.size()),
-             group.allocate(size, DType::f32, Category::optimizer),
-             group.allocate(size, DType::f32, Category::optimizer)};
-    for (std::size_t a : {1, 2}) fill(group, shard[a], 0);
-  }
-  /// Step number `step`, from 1; returns the loss before it.
-  double step(Rank group, int step) {
-    const Parameters& parameters = gpt.parameters();
-    const double loss = week21::gpt_loss(group, gpt, week21::gpt_batch(group, step, 0, kSequences));
-    const ChunkRange mine = chunk_range(kSequences, group.rank(), group.size());
-    fill(group, parameters.gradients, 0);
-    week21::gpt_pass(group, gpt, week21::gpt_batch(group, step, mine.offset, mine.size),
-                     static_cast<float>(mine.size) / static_cast<float>(kSequences), [](std::size_t) {});
-    week21::ring_all_reduce(group, parameters.gradients);
-    adamw(group, shard[0], shard[0], shard[1], shard[2], chunk(parameters.gradients, group.rank(), group.size()),
-          {.learning_rate = 0.03f, .epsilon = 1e-3f, .weight_decay = 0.1f, .step = step});
-    week21::ring_all_gather(group, parameters.values);
-    return loss;
-  }
-
-  Gpt gpt;
-  std::vector<Slice> shard;
-};
 
 /// One rank, without failures.
 Values without_failures(Rank me) {
@@ -246,7 +212,7 @@ Values with_a_death(Rank all, const Case& c) {
   const bool dies = all.rank() == dead;
   const Rank living = all.split(dies ? -1 : 0, all.rank());
   Training training(all);
-  const std::size_t n = training.gpt.parameters().count();
+  const std::size_t n = training.count();
   std::map<int, Snapshot> snapshots;
   Values losses;
   for (int step = 1; step < kDies; ++step) {
@@ -266,7 +232,7 @@ Values with_a_death(Rank all, const Case& c) {
     losses.resize(static_cast<std::size_t>(std::max(from, 0)));
     training.begin(living);
     reshard(living, n, p, without(p, {dead}), snapshots.at(from), training.shard);
-    week21::ring_all_gather(living, training.gpt.parameters().values);
+    training.gather(living);
     for (int step = from + 1; step <= kJoins; ++step) losses.push_back(training.step(living, step));
   }
   std::vector<int> was;
@@ -274,7 +240,7 @@ Values with_a_death(Rank all, const Case& c) {
   const Snapshot last = dies ? Snapshot{} : snapshot_of(living, n, training.shard);
   training.begin(all);
   reshard(all, n, p - 1, was, last, training.shard);
-  week21::ring_all_gather(all, training.gpt.parameters().values);
+  training.gather(all);
   for (int step = kJoins + 1; step <= kSteps; ++step) losses.push_back(training.step(all, step));
   return losses;
 }
