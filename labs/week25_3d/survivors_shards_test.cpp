@@ -191,7 +191,8 @@ TEST(Lab25_8c, NewShardsFromSnapshots) {
   };
   std::vector<std::size_t> which(changes().size());
   for (std::size_t i = 0; i < which.size(); ++i) which[i] = i;
-  run_cases(new_shards, judge, {.ranks = {6}, .sizes = sizes_of(which), .unit = "", .which = "change"});
+  run_cases(new_shards, judge,
+            {.ranks = {6}, .sizes = sizes_of(which), .unit = "", .which = "change", .cause = wrong_part_b});
 }
 
 // All parts together --------------------------------------------------------------------------------------------------
@@ -266,7 +267,8 @@ TEST(Lab25_8, TheLossDoesNotShowIt) {
                             return std::vector<std::size_t>{0, 1, static_cast<std::size_t>(ranks) - 1};
                           },
                       .unit = "",
-                      .which = "dead rank"};
+                      .which = "dead rank",
+                      .cause = wrong_part_b};
   run_cases(with_a_death, judge, plan);
 }
 

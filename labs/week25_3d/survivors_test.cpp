@@ -92,51 +92,9 @@ TEST(Lab25_8a, AnyMemories) {
 
 // Part b --------------------------------------------------------------------------------------------------------------
 
-std::string words(const Move& x) {
-  return fmt::format("elements {} to {} for member {} from member {}{}", x.offset, x.offset + x.size - 1, x.to, x.from,
-                     x.previous ? "'s copy of its neighbour's shard" : "");
-}
-
-/// What is wrong with a move that begins where it should.
-std::string wrong_move(const Change& change, std::size_t n, const Move& x) {
-  const int members = static_cast<int>(change.was.size());
-  if (x.size == 0 || x.offset + x.size > n) return "it is empty, or reaches beyond the array";
-  if (x.to < 0 || x.to >= members || x.from < 0 || x.from >= members)
-    return fmt::format("members are 0 to {}", members - 1);
-  for (std::size_t e = x.offset; e < x.offset + x.size; ++e) {
-    const int to = chunk_of(n, e, members), shard = chunk_of(n, e, change.ranks);
-    if (to != x.to) return fmt::format("element {} is in member {}'s new chunk", e, to);
-    if (!holds(change, x.from, shard, x.previous))
-      return fmt::format("element {} is of shard {}, and member {} was rank {}", e, shard, x.from,
-                         change.was[static_cast<std::size_t>(x.from)]);
-    const Giver giver = giver_of(change, shard, to);
-    if (giver.member == to && x.from != to)
-      return fmt::format("member {} holds shard {} itself, so that nothing need be sent", to, shard);
-    if (giver.member != x.from || giver.previous != x.previous)
-      return fmt::format("shard {} comes from {} before {}", shard,
-                         giver.previous ? "a copy" : "a snapshot of one's own",
-                         giver.previous ? "another member" : "a copy of the neighbour's");
-  }
-  return "";
-}
-
-std::string wrong_moves(const Change& change, std::size_t n, const std::vector<Move>& moves) {
-  std::size_t at = 0;
-  for (const Move& move : moves) {
-    if (move.offset != at)
-      return fmt::format("the moves before contain elements 0 to {}, and then come {}: each element once, in order",
-                         static_cast<std::int64_t>(at) - 1, words(move));
-    const std::string wrong = wrong_move(change, n, move);
-    if (!wrong.empty()) return words(move) + ": " + wrong;
-    at += move.size;
-  }
-  if (at == n) return "";
-  return fmt::format("nobody gives element {}, which was on rank {}", at, chunk_of(n, at, change.ranks));
-}
-
 TEST(Lab25_8b, EveryElementFromTheNearest) {
   for (const Change& change : changes())
-    for (const std::size_t n : {std::size_t{0}, std::size_t{2}, std::size_t{12}, std::size_t{31}}) {
+    for (const std::size_t n : kLengths) {
       const std::vector<Move> moves = moves_of(n, change.ranks, change.was);
       ASSERT_EQ(wrong_moves(change, n, moves), "") << words(change) << ", " << n << " elements";
     }

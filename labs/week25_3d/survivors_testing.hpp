@@ -57,18 +57,14 @@ inline bool holds(const Change& change, int member, int shard, bool previous) {
   return was >= 0 && (previous ? (was + change.ranks - 1) % change.ranks : was) == shard;
 }
 
-/// Which member gives shard `shard` to member `to`, and whether from the snapshot of its neighbour's; −1: nobody can.
-struct Giver {
-  int member = -1;
-  bool previous = false;
-};
-inline Giver giver_of(const Change& change, int shard, int to) {
+/// Which member gives shard `shard` to member `to`; −1: nobody can.
+inline int giver_of(const Change& change, int shard, int to) {
   for (const bool previous : {false, true})
-    if (holds(change, to, shard, previous)) return {to, previous};
+    if (holds(change, to, shard, previous)) return to;
   for (const bool previous : {false, true})
     for (int m = 0; m < static_cast<int>(change.was.size()); ++m)
-      if (holds(change, m, shard, previous)) return {m, previous};
-  return {};
+      if (holds(change, m, shard, previous)) return m;
+  return -1;
 }
 
 /// The elements that member `member` sends, in one array of n.
@@ -76,9 +72,63 @@ inline std::size_t sent_by(const Change& change, std::size_t n, int member) {
   std::size_t sent = 0;
   for (std::size_t e = 0; e < n; ++e) {
     const int to = chunk_of(n, e, static_cast<int>(change.was.size()));
-    sent += to != member && giver_of(change, chunk_of(n, e, change.ranks), to).member == member;
+    sent += to != member && giver_of(change, chunk_of(n, e, change.ranks), to) == member;
   }
   return sent;
+}
+
+inline std::string words(const Move& x) {
+  return fmt::format("elements {} to {} for member {} from member {}{}", x.offset,
+                     static_cast<std::int64_t>(x.offset + x.size) - 1, x.to, x.from,
+                     x.previous ? "'s copy of its neighbour's shard" : "");
+}
+
+/// What is wrong with a move that begins where it should.
+inline std::string wrong_move(const Change& change, std::size_t n, const Move& x) {
+  const int members = static_cast<int>(change.was.size());
+  if (x.size == 0 || x.offset + x.size > n) return "it is empty, or reaches beyond the array";
+  if (x.to < 0 || x.to >= members || x.from < 0 || x.from >= members)
+    return fmt::format("members are 0 to {}", members - 1);
+  for (std::size_t e = x.offset; e < x.offset + x.size; ++e) {
+    const int to = chunk_of(n, e, members), shard = chunk_of(n, e, change.ranks);
+    if (to != x.to) return fmt::format("element {} is in member {}'s new chunk", e, to);
+    if (!holds(change, x.from, shard, x.previous))
+      return fmt::format("element {} is of shard {}, and member {} was rank {}", e, shard, x.from,
+                         change.was[static_cast<std::size_t>(x.from)]);
+    const int giver = giver_of(change, shard, to);
+    if (x.from == to || x.from == giver) continue;
+    if (giver == to) return fmt::format("member {} holds shard {} itself, so that nothing need be sent", to, shard);
+    return fmt::format("shard {} comes from its own rank before it comes from a copy", shard);
+  }
+  return "";
+}
+
+inline std::string wrong_moves(const Change& change, std::size_t n, const std::vector<Move>& moves) {
+  std::size_t at = 0;
+  for (const Move& move : moves) {
+    if (move.offset != at)
+      return fmt::format("the moves before contain elements 0 to {}, and then come {}: each element once, in order",
+                         static_cast<std::int64_t>(at) - 1, words(move));
+    const std::string wrong = wrong_move(change, n, move);
+    if (!wrong.empty()) return words(move) + ": " + wrong;
+    at += move.size;
+  }
+  if (at == n) return "";
+  return fmt::format("nobody gives element {}, which was on rank {}", at, chunk_of(n, at, change.ranks));
+}
+
+/// Lengths of the whole array.
+constexpr std::size_t kLengths[] = {12, 2, 31, 0};
+
+/// An error of part b, which part c depends on: "25.8b first: …"; "" also where there is no answer to ask.
+inline std::string wrong_part_b() try {
+  for (const Change& change : changes())
+    for (const std::size_t n : kLengths)
+      if (const std::string wrong = wrong_moves(change, n, moves_of(n, change.ranks, change.was)); !wrong.empty())
+        return fmt::format("25.8b first: {}, {} elements: {}.", words(change), n, wrong);
+  return "";
+} catch (const Error&) {
+  return "";
 }
 
 }  // namespace lockstep::week25::survivors_test
