@@ -1,4 +1,4 @@
-// Exercise 25.8: a rank dies, and the others go on. Read labs/week25_3d/survivors.hpp first.
+// Exercise 25.8: a rank dies, and the others continue. Read labs/week25_3d/survivors.hpp first.
 #include "labs/week25_3d/survivors.hpp"
 
 #include <algorithm>

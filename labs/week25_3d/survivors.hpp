@@ -1,10 +1,10 @@
-// Exercise 25.8: a rank dies, and the others go on. Each rank holds a shard of the training state and, in memory,
+// Exercise 25.8: a rank dies, and the others continue. Each rank holds a shard of the training state and, in memory,
 // snapshots of its own shard and of its neighbour's. From these, the p − 1 ranks that are left make p − 1 larger shards
 // of the same state, and train on without reading a file.
 //
 // Follows Wang et al., "Gemini: Fast Failure Recovery in Distributed Training with In-Memory Checkpoints", SOSP 2023,
-// section 4, for copies on other ranks. Part d's time to a loss is that of mirrored disks: Patterson, Gibson and Katz,
-// "A Case for Redundant Arrays of Inexpensive Disks (RAID)", SIGMOD 1988.
+// for copies in the memory of other ranks. Part d's time to a loss is that of mirrored disks: Patterson, Gibson and
+// Katz, "A Case for Redundant Arrays of Inexpensive Disks (RAID)", SIGMOD 1988.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,8 @@
 
 namespace lockstep::week25 {
 
-// a. The step to go on from -------------------------------------------------------------------------------------------
+// a. The step to continue from
+// -------------------------------------------------------------------------------------------
 
 /// Numbers of the steps after which a rank has taken a snapshot that is complete and that it still holds, in any order.
 struct Remembered {
@@ -53,7 +54,7 @@ struct Snapshot {
 };
 
 /// Takes a snapshot. shard[a] is this rank's chunk of array a, which has n elements and any type. The snapshot has
-/// memory of its own (Category::buffer), so that training goes on in `shard`. What is sent goes in one batch: every
+/// memory of its own (Category::buffer), so that training continues in `shard`. What is sent goes in one batch: every
 /// rank's shard, once. At least two ranks.
 Snapshot snapshot_of(Rank me, std::size_t n, const std::vector<Slice>& shard);
 

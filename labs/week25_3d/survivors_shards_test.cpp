@@ -85,7 +85,7 @@ Values snapshots(Rank me, const Case& c) {
   const Snapshot snapshot = snapshot_of(me, c.size, shard);
   Values after;
   sent.append(after);
-  for (const Slice& array : shard) fill(me, array, -1);  // training goes on
+  for (const Slice& array : shard) fill(me, array, -1);  // training continues
   Values seen{static_cast<double>(snapshot.own.size()), static_cast<double>(snapshot.previous.size())};
   for (const std::vector<Slice>* part : {&snapshot.own, &snapshot.previous}) {
     std::size_t bytes = 0;
@@ -207,7 +207,7 @@ Values without_failures(Rank me) {
   return losses;
 }
 
-/// Rank c.size dies in step kDies. The others go on, until another one joins in its place.
+/// Rank c.size dies in step kDies. The others continue, until another one joins in its place.
 Values with_a_death(Rank all, const Case& c) {
   const int dead = static_cast<int>(c.size), p = all.size();
   const bool dies = all.rank() == dead;

@@ -1,6 +1,6 @@
 // ./lab bench saving: how often to save a run that fails at random: the waste of several intervals by the formulas of
-// exercise 25.5, beside a simulation of as many days as are asked for. With --ranks: what it is worth to go on without
-// the dead rank (25.8), for ranks that fail more and less often.
+// exercise 25.5, beside a simulation of as many days as are asked for. With --ranks: what it is worth to continue
+// without the dead rank (25.8), for ranks that fail more and less often.
 //
 //   ./lab bench saving --save 60s --restart 10min --mtbf 3.1h
 //   ./lab bench saving --save 2.5ms --restart 4s --mtbf 10min --step 55ms --complete 40ms       what ./lab train
@@ -104,7 +104,7 @@ Row row_of(const SavingCosts& costs, const Contender& contender, const SavingOpt
   return row;
 }
 
-/// Restarting from a file, beside going on from copies in memory, each with its best interval.
+/// Restarting from a file, beside continuing from copies in memory, each with its best interval.
 Row goodput_row(SavingCosts costs, week25::SurvivorCosts survivors) {
   const double restarted = least_waste(costs);
   const auto lost = [&](double interval) {
@@ -112,14 +112,14 @@ Row goodput_row(SavingCosts costs, week25::SurvivorCosts survivors) {
     return 1 - goodput(survivors);
   };
   survivors.interval = best_interval(costs.mtbf, lost);
-  const double from_file = 1 - expected_waste(costs, restarted), go_on = goodput(survivors),
+  const double from_file = 1 - expected_waste(costs, restarted), continued = goodput(survivors),
                loss = time_to_loss(survivors, survivors.resume + survivors.snapshot);
   fmt::print("{:>16} {:>10} {:>8.2f} {:>10} {:>8.2f} {:>10.3g} years\n", format_seconds(costs.mtbf),
-             format_seconds(restarted), 100 * from_file, format_seconds(survivors.interval), 100 * go_on,
+             format_seconds(restarted), 100 * from_file, format_seconds(survivors.interval), 100 * continued,
              loss / (365.25 * 86'400));
   Row row;
   row.set("mtbf_seconds", costs.mtbf).set("restart_interval_seconds", restarted).set("restart_goodput", from_file);
-  row.set("survivors_interval_seconds", survivors.interval).set("survivors_goodput", go_on);
+  row.set("survivors_interval_seconds", survivors.interval).set("survivors_goodput", continued);
   row.set("seconds_to_loss", loss);
   return row;
 }
@@ -133,7 +133,7 @@ std::vector<Row> compare_with_survivors(const SavingCosts& costs, const SavingOp
                                         .join = seconds_in("--join", o.join, 0)};
   fmt::print(
       "{} ranks. From a file: a save of {}, a restart of {}.\nFrom copies in memory: a snapshot of {}, {} until "
-      "the others go on, {} until one joins in {}. Goodput in %:\n",
+      "the others continue, {} until one joins in {}.\nGoodput in %:\n",
       o.ranks, format_seconds(costs.save), format_seconds(costs.restart), format_seconds(survivors.snapshot),
       format_seconds(survivors.resume), format_seconds(survivors.repair), format_seconds(survivors.join));
   fmt::print("{:>16} {:>10} {:>8} {:>10} {:>8} {:>10}\n", "a failure every", "save each", "goodput", "copy each",
@@ -204,7 +204,7 @@ int main(int argc, char** argv) {
     line.add("--interval", o.intervals, "work between two saves; separate several with commas; default: around Daly's");
     line.add("--step", o.step, "seconds of a training step: prints --checkpoint-every");
     line.add("--complete", o.complete, "with --step: time until a save is complete, while training continues");
-    line.add("--ranks", o.ranks, "compare with going on without the rank that died (25.8): how many ranks there are",
+    line.add("--ranks", o.ranks, "compare with continuing without the rank that died (25.8): how many ranks there are",
              Whole{3, 1 << 24});
     line.add("--snapshot", o.snapshot, "with --ranks: training stops for a copy in a neighbour's memory");
     line.add("--resume", o.resume, "with --ranks: from a failure until the others train on");

@@ -2,7 +2,7 @@
 // of a folder of its own in shared memory, which outlives it.
 //
 //   survivors_run --folder /dev/shm/F --steps 40                           ranks 0 to 3, from the beginning
-//   survivors_run --folder /dev/shm/F --steps 40 --before 4 --was 0,2,3    three go on without rank 1
+//   survivors_run --folder /dev/shm/F --steps 40 --before 4 --was 0,2,3    three continue without rank 1
 //
 // Folder F/P-R is rank R's of P. Prints a line for each step.
 #include <fmt/format.h>
@@ -90,7 +90,7 @@ std::vector<Remembered> remembered(const RunOf& o) {
 }
 
 /// Fills the shards from the newest step that all of them remember; returns it.
-int go_on(Rank me, const RunOf& o, survivors_test::Training& training) {
+int resume(Rank me, const RunOf& o, survivors_test::Training& training) {
   std::vector<int> dead;
   for (int r = 0; r < o.before; ++r)
     if (std::ranges::count(o.was, r) == 0) dead.push_back(r);
@@ -110,7 +110,7 @@ int go_on(Rank me, const RunOf& o, survivors_test::Training& training) {
 
 void train(Rank me, const RunOf& o) {
   survivors_test::Training training(me);
-  const int from = o.before > 0 ? go_on(me, o, training) : 0;
+  const int from = o.before > 0 ? resume(me, o, training) : 0;
   if (me.rank() == 0) fmt::print("{} ranks from step {}\n", me.size(), from + 1);
   for (int step = from + 1; step <= o.steps; ++step) {
     const double loss = training.step(me, step);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A rank dies, on MPI (25.8): one of four processes is killed, and what it had in memory is gone. Three go on from what
+# A rank dies, on MPI (25.8): one of four processes is killed, and what it had in memory is gone. Three continue from what
 # they remember, and later a fourth joins. The losses are those of a run that nobody disturbed.
 #   survivors_test.sh LAUNCHER PROGRAM
 set -u
@@ -40,8 +40,8 @@ victim=$(rank_process $rank)
 [ -n "$victim" ] && kill -KILL "$victim" || fail "there is no process of rank $rank to kill"
 wait $job && fail "a job one of whose processes was killed ends as if nothing had happened"
 rm -rf "$folder/f/4-$rank" # its memory
-start 3 without 25 --folder "$folder/f" --before 4 --was 0,2,3 || fail "the three that are left do not go on"
-grep -Eq '^3 ranks from step (7|10|13|16)$' "$folder/without.log" || fail "they do not go on from a snapshot"
+start 3 without 25 --folder "$folder/f" --before 4 --was 0,2,3 || fail "the three that are left do not continue"
+grep -Eq '^3 ranks from step (7|10|13|16)$' "$folder/without.log" || fail "they do not continue from a snapshot"
 start 4 joined $steps --folder "$folder/f" --before 3 --was 0,-1,1,2 || fail "nobody can join"
 for log in without joined; do
   awk -v run="$log" 'NR == FNR { if ($1 == "step") right[$2] = $4; next }
