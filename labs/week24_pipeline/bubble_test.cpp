@@ -11,7 +11,7 @@
 #include "common/testing/expect_near.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week24_pipeline/one_f_one_b.hpp"
-#include "labs/week24_pipeline/published_rates.hpp"
+#include "labs/week24_pipeline/published_rates_testing.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
 namespace lockstep::week24::bubble_test {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/testing/answered.hpp"
-#include "labs/week24_pipeline/published_rates.hpp"
+#include "labs/week24_pipeline/published_rates_testing.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"
 
 namespace lockstep::week24::interleaved_test {

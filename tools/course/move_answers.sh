@@ -27,9 +27,7 @@ data/ gpt/data/
 pipeline/ gpt/pipeline/
 checkpoint/ gpt/checkpoint/
 END
-for name in options_3d phantom_step; do
-  printf 's#include "labs/week25_3d/%s.hpp#include "labs/trainer/%s.hpp#\n' "$name" "$name" >> "$rules"
-done
+echo 's#include "labs/week25_3d/options_3d.hpp#include "labs/trainer/options_3d.hpp#' >> "$rules"
 echo 's#labs/week22_zero/visits\.hpp#labs/week22_zero/usage_order.hpp#' >> "$rules"
 # Names that answers use: old name, new name.
 words() { sed 's/\(.*\) \(.*\)/s#\\<\1\\>#\2#g/'; }

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/plan_testing.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::plan {
 namespace {

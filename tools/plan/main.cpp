@@ -18,7 +18,6 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/card.hpp"
 #include "tools/plan/flops.hpp"
@@ -27,6 +26,7 @@
 #include "tools/plan/report.hpp"
 #include "tools/plan/strategy_file.hpp"
 #include "tools/plan/validate_report.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::plan {
 namespace {

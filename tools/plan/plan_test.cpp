@@ -6,11 +6,11 @@
 #include <filesystem>
 
 #include "common/runtime/run.hpp"
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/plan_testing.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::plan {
 namespace {

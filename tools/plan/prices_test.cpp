@@ -7,12 +7,12 @@
 #include "common/backends/sim/symmetry.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/run.hpp"
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/tensor_block.hpp"
 #include "tools/plan/plan_testing.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::plan {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/search.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::plan {
 

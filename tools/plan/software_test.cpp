@@ -5,12 +5,12 @@
 
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/run.hpp"
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "labs/trainer/plan/unfused.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 #include "tools/plan/plan_testing.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::plan {
 namespace {

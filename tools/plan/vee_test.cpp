@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "tools/plan/plan_testing.hpp"
 #include "tools/plan/strategy_file.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::plan {
 namespace {

@@ -8,10 +8,10 @@
 #include "common/support/json/results.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/train/checkpoint.hpp"
 #include "tools/train/log.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::train {
 

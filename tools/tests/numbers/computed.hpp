@@ -11,7 +11,6 @@
 
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/tests/program_testing.hpp"
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/plan/simulate.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/scaling_laws.hpp"
@@ -20,6 +19,7 @@
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "labs/week25_3d/budget.hpp"
 #include "labs/week25_3d/save_interval.hpp"
+#include "tools/train/phantom_step.hpp"
 
 namespace lockstep::numbers {
 

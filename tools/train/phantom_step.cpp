@@ -1,4 +1,4 @@
-#include "labs/trainer/phantom_step.hpp"
+#include "tools/train/phantom_step.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,7 @@
 // Tests that one replica with one rank per stage and symmetric peers takes as long as all ranks together, and that the
 // published models run in seconds.
+#include "tools/train/phantom_step.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 
 #include "common/analysis/write_trace.hpp"
 #include "common/runtime/run.hpp"
-#include "labs/trainer/phantom_step.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
