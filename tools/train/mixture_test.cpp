@@ -176,6 +176,7 @@ TEST(Mixture, RefusesWhatItDoesNotDo) {
   says("--precision with", [](TrainRequest& r) { r.precision = "bf16"; });
   says("--phantom with", [](TrainRequest& r) { r.phantom = true; });
   says("4 experts do not divide over 3 replicas", [](TrainRequest& r) { r.ranks = 3; });
+  says("./lab plan and memory know this model", [](TrainRequest& r) { r.model = "mixtral-8x7b"; });
 }
 
 }  // namespace

@@ -154,6 +154,9 @@ void check_mixture(const TrainRequest& r, const week25::Options3d& o) {
           fmt::format("{} with --model {}: experts are shared by plain replicas, in fp32, and routed by real values; "
                       "leave out {}",
                       option, r.model, option));
+  if (o.model.architecture.mlp != MlpKind::gelu)
+    refuse(fmt::format(
+        "--model {}: ./lab train has experts with GELU (tiny-moe); ./lab plan and memory know this model", r.model));
   const std::size_t experts = o.model.architecture.experts;
   if (experts % static_cast<std::size_t>(o.mesh.dp) != 0)
     refuse(fmt::format("{} experts do not divide over {} replicas, which share them", experts, o.mesh.dp));

@@ -33,7 +33,16 @@ constexpr GptConfig llama(std::size_t layers, std::size_t heads, std::size_t d_m
           .architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, kv_heads, ffn, 500000}};
 }
 
-constexpr std::array<Preset, 15> kPresets = {{
+/// Mistral's mixtures (arXiv 2401.04088; mistral.ai/news/mixtral-8x22b): two of eight experts instead of Llama's MLP.
+constexpr GptConfig mixtral(std::size_t layers, std::size_t heads, std::size_t d_model, std::size_t context,
+                            std::size_t ffn) {
+  GptConfig model = llama(layers, heads, d_model, 32000, context, 8, ffn);
+  model.architecture.rope_base = 1e6f;
+  model.architecture.experts = 8, model.architecture.top_k = 2;
+  return model;
+}
+
+constexpr std::array<Preset, 17> kPresets = {{
     {"tiny", {2, 2, 64, 256, 32}},
     {"small", {4, 6, 192, 256, 64}},
     {"gpt2-124m", {12, 12, 768, 50257, 1024}},
@@ -49,12 +58,15 @@ constexpr std::array<Preset, 15> kPresets = {{
     {"llama3-8b", llama(32, 32, 4096, 128256, 8192, 8, 14336)},
     {"llama3-70b", llama(80, 64, 8192, 128256, 8192, 8, 28672)},
     {"llama3-405b", llama(126, 128, 16384, 128256, 8192, 8, 53248)},
+    {"mixtral-8x7b", mixtral(32, 32, 4096, 32768, 14336)},
+    {"mixtral-8x22b", mixtral(56, 48, 6144, 65536, 16384)},
 }};
 
 }  // namespace
 
 bool is_llama(const Architecture& a) {
-  return a.norm == NormKind::rms_norm && a.positions == PositionKind::rotary && a.mlp == MlpKind::swiglu && !a.biases;
+  return a.norm == NormKind::rms_norm && a.positions == PositionKind::rotary && a.mlp == MlpKind::swiglu && !a.biases &&
+         a.experts == 0;
 }
 
 std::size_t GptConfig::parameters() const {
@@ -65,9 +77,10 @@ std::size_t GptConfig::parameters() const {
   const std::size_t norm = layer_norm ? 2 * d_model : d_model;
   const bool mixture = architecture.experts > 0;
   const std::size_t biases = architecture.biases ? qkv_width() + (mixture ? 0 : up_width()) : 0;
-  std::size_t block = (block_matrices() + biases) / p + 2 * norm;
+  const std::size_t matrices = (qkv_width() + d_model) * d_model + (mixture ? 0 : expert_parameters());
+  std::size_t block = (matrices + biases) / p + 2 * norm;
   if (architecture.biases) block += (mixture ? 1 : 2) * d_model;
-  if (mixture) block += own_experts() * 2 * mlp_width() * d_model - architecture.top_k * 2 * mlp_width() * d_model;
+  if (mixture) block += own_experts() * expert_parameters() + architecture.experts * d_model;
   const std::size_t positions = architecture.positions == PositionKind::learned ? context : 0;
   const std::size_t embeddings = (own_vocabulary() + positions) * d_model;
   return embeddings + layers * block + norm + (tied_head ? 0 : own_vocabulary() * d_model);
@@ -124,11 +137,11 @@ void GptConfig::check_architecture() const {
     throw Error(Verdict::usage, fmt::format("{} key-value heads do not divide {} heads: each serves a group of equal "
                                             "size",
                                             kv_heads, heads));
-  if (architecture.experts > 0 && (architecture.mlp != MlpKind::gelu || architecture.top_k < 1 ||
-                                   architecture.top_k > architecture.experts || own_experts() == 0 || tensor.ranks > 1))
-    throw Error(Verdict::usage, fmt::format("a mixture of {} experts, {} for each token, needs GELU, at least as many "
-                                            "experts, and ranks that share nothing else of a layer",
-                                            architecture.experts, architecture.top_k));
+  if (architecture.experts > 0 &&
+      (architecture.top_k < 1 || architecture.top_k > architecture.experts || own_experts() == 0))
+    throw Error(Verdict::usage, fmt::format("a mixture of {} experts, {} for each token, on {} ranks: a token needs as "
+                                            "many experts, and a rank one",
+                                            architecture.experts, architecture.top_k, expert_ranks));
   if (architecture.positions == PositionKind::rotary && head_size() % 2 != 0)
     throw Error(Verdict::usage,
                 fmt::format("rotary positions rotate pairs of channels, and a head has {} channels", head_size()));

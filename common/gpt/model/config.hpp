@@ -31,7 +31,7 @@ struct Architecture {
   std::size_t kv_heads = 0;  // 0: as many as heads; otherwise heads / kv_heads neighbouring heads share one
   std::size_t ffn = 0;       // inner width of the MLP; 0: 4 C
   float rope_base = 10000;   // base of the rotary positions
-  std::size_t experts = 0;   // E > 0: a mixture of experts in place of the MLP, with GELU and no biases (23.7)
+  std::size_t experts = 0;   // E > 0: a mixture of experts in place of the MLP, without biases (23.7)
   std::size_t top_k = 1;     // experts that a token meets
 
   std::size_t key_value_heads(std::size_t heads) const { return kv_heads == 0 ? heads : kv_heads; }
@@ -46,7 +46,7 @@ struct Architecture {
   std::size_t scratch_width(std::size_t heads, std::size_t d_model) const {
     const std::size_t attention = qkv_width(heads, d_model) + d_model;
     const std::size_t wide = mlp_width(d_model) + (mlp == MlpKind::swiglu ? up_width(d_model) : 0);
-    return attention > wide ? attention : wide;
+    return attention > wide || experts > 0 ? attention : wide;  // experts have their own
   }
   bool operator==(const Architecture&) const = default;
 };
@@ -92,6 +92,7 @@ struct GptConfig {
   std::size_t up_width() const { return architecture.up_width(d_model); }
   std::size_t scratch_width() const { return architecture.scratch_width(heads, d_model); }
   std::size_t own_experts() const { return architecture.experts / static_cast<std::size_t>(expert_ranks); }
+  std::size_t expert_parameters() const { return (up_width() + mlp_width()) * d_model; }  // of one expert
   /// Elements of the matrices that a token meets in a block of the whole model; in a mixture those of k experts.
   std::size_t block_matrices() const {
     const std::size_t met = architecture.experts > 0 ? architecture.top_k : 1;
@@ -101,8 +102,13 @@ struct GptConfig {
   std::size_t own_vocabulary() const;
   /// Parameters on this rank. GPT-2 on one rank: V·C + context·C + L (12 C² + 13 C) + 2 C, plus V·C if the head is
   /// untied. Each of p ranks has 1/p of the matrices, of qkv's and up's biases and of the vocabulary; the rest is
-  /// replicated.
+  /// replicated. Experts are shared by expert_ranks instead, and never sharded.
   std::size_t parameters() const;
+  /// Those of the whole model that a token meets: of its experts k.
+  std::size_t active_parameters() const {
+    const std::size_t others = architecture.experts > 0 ? architecture.experts - architecture.top_k : 0;
+    return parameters() - layers * others * expert_parameters();
+  }
   /// FLOP of one forward and backward of one sequence of `length`: 6 per matrix parameter and token, plus 12 C per
   /// layer, token and earlier token for attention scores and sums. The causal mask leaves half of the latter.
   double step_flop(std::size_t length) const;

@@ -50,10 +50,10 @@ std::vector<Parameter> gpt_parameter_table(const GptConfig& config) {
     maker.layer(block + "qkv", config.qkv_width() / p, c, cut, true);
     maker.layer(block + "projection", c, c / p, cut, false);
     maker.norm(block + "norm2", c);
-    if (const std::size_t experts = config.own_experts(), h = config.mlp_width(); config.architecture.experts > 0) {
+    if (const std::size_t experts = config.own_experts(); config.architecture.experts > 0) {
       maker.tensor(block + "router.weight", config.architecture.experts, c);
-      maker.tensor(block + "experts.up.weight", experts * h, c, config.expert_ranks > 1);
-      maker.tensor(block + "experts.down.weight", experts * c, h, config.expert_ranks > 1);
+      maker.tensor(block + "experts.up.weight", experts * config.up_width(), c, config.expert_ranks > 1);
+      maker.tensor(block + "experts.down.weight", experts * c, config.mlp_width(), config.expert_ranks > 1);
       continue;
     }
     maker.layer(block + "up", config.up_width() / p, c, cut, true);

@@ -39,6 +39,9 @@ void Layers::mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& v
                          Slice y) const {
   using P = BlockPart;
   const std::size_t rows = shape.rows();
+  if (shape.architecture.experts > 0)
+    usage_error(
+        "only ./lab train, with --model tiny-moe, runs a mixture of experts; ./lab plan and memory know others");
   if (shape.architecture.mlp == MlpKind::gelu) {
     linear_gelu(me, saved.gelu, saved.up, saved.norm2, values[P::up_weight], values[P::up_bias], rows);
   } else {

@@ -144,10 +144,15 @@ GptConfig parse_model(const std::string& text, const std::string& path) {
     const Json file = Json::parse(text);
     const Fields fields(file, path);
     const auto type = file.at("model_type").get<std::string>();
-    if (type != "llama" && type != "gpt2")
+    if (type != "llama" && type != "mixtral" && type != "gpt2")
       throw Error(Verdict::usage,
-                  fmt::format("{}: a model of type \"{}\" is not supported; \"llama\" and \"gpt2\" are", path, type));
-    GptConfig model = type == "llama" ? llama_of(fields) : gpt2_of(fields);
+                  fmt::format("{}: a model of type \"{}\" is not supported; \"llama\", \"mixtral\" and \"gpt2\" are",
+                              path, type));
+    GptConfig model = type == "gpt2" ? gpt2_of(fields) : llama_of(fields);
+    if (type == "mixtral") {
+      model.architecture.experts = fields.count("num_local_experts", 8);
+      model.architecture.top_k = fields.count("num_experts_per_tok", 2);
+    }
     model.check();
     return model;
   } catch (const JsonError& error) {

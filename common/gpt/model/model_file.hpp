@@ -1,4 +1,5 @@
-// Finds a model by name, or by a file that describes it: a config.json of transformers for a GPT-2 or a Llama.
+// Finds a model by name, or by a file that describes it: a config.json of transformers for a GPT-2, a Llama or a
+// Mixtral.
 //
 //   {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 256, "intermediate_size": 704,
 //    "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 128}

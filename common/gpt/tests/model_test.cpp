@@ -283,6 +283,56 @@ TEST(ModelFile, RefusesWhatNoOperationDoes) {
   EXPECT_THROW(parse_model(R"({"model_type": "bert"})", "m.json"), Error);
 }
 
+/// The members of mistralai/Mixtral-8x7B-v0.1's config.json that say anything.
+TEST(ModelFile, ReadsAMixture) {
+  const std::string text =
+      R"({"model_type": "mixtral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,)"
+      R"( "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,)"
+      R"( "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "rms_norm_eps": 1e-05,)"
+      R"( "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": null, "vocab_size": 32000})";
+  const GptConfig model = parse_model(text, "m.json"), preset = gpt_preset("mixtral-8x7b");
+  EXPECT_EQ(model.architecture, preset.architecture);
+  EXPECT_EQ(model.parameters(), preset.parameters());
+  EXPECT_EQ(model.context, preset.context);
+  EXPECT_NE(refusal([&] { model_text(model); }), "") << "a Llama's file would leave out the experts";
+}
+
+TEST(Config, CountsMixtures) {
+  const GptConfig small = gpt_preset("mixtral-8x7b"), large = gpt_preset("mixtral-8x22b");
+  EXPECT_EQ(small.parameters(), 46702792704u);  // arXiv 2401.04088: 47 billion, 13 of which a token meets
+  EXPECT_NEAR(static_cast<double>(small.active_parameters()), 12.9e9, 0.05e9);
+  EXPECT_NEAR(static_cast<double>(large.parameters()), 141e9, 0.5e9);  // mistral.ai/news/mixtral-8x22b: 141 and 39
+  EXPECT_NEAR(static_cast<double>(large.active_parameters()), 39e9, 0.5e9);
+  EXPECT_EQ(gpt_preset("llama3-8b").active_parameters(), gpt_preset("llama3-8b").parameters());
+  for (const int experts : {1, 2, 8})
+    for (const int tp : {1, 2}) {
+      GptConfig part = small;
+      part.tensor.ranks = tp, part.expert_ranks = experts;
+      std::size_t sum = 0;
+      for (const Parameter& tensor : gpt_parameter_table(part)) sum += tensor.size;
+      EXPECT_EQ(sum, part.parameters()) << experts << " ranks share the experts, " << tp << " the other layers";
+    }
+  GptConfig fewer = small;
+  fewer.architecture.top_k = 9;
+  EXPECT_NE(refusal([&] { fewer.check(); }), "") << "a token meets more experts than there are";
+  fewer = small;
+  fewer.expert_ranks = 16;
+  EXPECT_NE(refusal([&] { fewer.check(); }), "") << "some ranks have no expert";
+}
+
+/// The layers of one rank know no experts: a program without those of 23.7 says so.
+TEST(Config, MixturesNeedTheirLayers) {
+  GptConfig config = gpt_preset("tiny");
+  config.architecture.experts = 4;
+  const Outcome outcome = run({.phantom = true}, Program([&](Rank me) -> Values {
+                                Gpt gpt(me, config, 1);
+                                Activations saved = gpt.allocate_activations(me, 1, 8);
+                                gpt.forward_block(me, 0, saved);
+                                return {};
+                              }));
+  EXPECT_NE(refusal([&] { outcome.check(); }).find("tiny-moe"), std::string::npos);
+}
+
 TEST(Config, CountsAndRefuses) {
   EXPECT_EQ(gpt_preset("gpt2-124m").parameters(), 124439808u);  // as published
   EXPECT_NEAR(gpt_preset("gpt3-175b").parameters(), 175e9, 1e9);

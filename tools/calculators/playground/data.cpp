@@ -44,7 +44,9 @@ double recomputed_bytes(const GptConfig& model) {
 }
 
 std::string models() {
-  return list(gpt_preset_names(), [](const std::string& name) {
+  std::vector<std::string> dense = gpt_preset_names();
+  std::erase_if(dense, [](const std::string& name) { return gpt_preset(name).architecture.experts > 0; });
+  return list(dense, [](const std::string& name) {
     const GptConfig model = gpt_preset(name);
     std::size_t largest = 0;
     for (const Parameter& tensor : gpt_parameter_table(model)) largest = std::max(largest, tensor.size);
