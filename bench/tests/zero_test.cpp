@@ -117,9 +117,33 @@ TEST_F(BenchProgram, TheMemoryCalculator) {
         {"--params 7e9 --ranks 2.5", "--ranks counts: not '2.5'"},
         {"--model tiny --sequence 9", "add --batch"},
         {"--params 7e9 --plot x.bmp", "ends in .svg, .pdf or .png"},
-        {"--model gpt4", "gpt4"}}) {
+        {"--model gpt4", "gpt4"},
+        {"--model tiny --ep 2", "tiny has no experts"},
+        {"--model mixtral-8x7b --ep 3", "8 experts, which do not divide"},
+        {"--model mixtral-8x7b --ep 8 --ranks 1,4", "divides none of the --ranks"}}) {
     expect_refused(start(arguments, "memory"), arguments, says);
   }
+}
+
+TEST_F(BenchProgram, TheMemoryOfAMixture) {
+  const double all = 46702792704, experts = 32.0 * 8 * 3 * 4096 * 14336, others = all - experts;
+  std::size_t cells = 0;
+  for (const Json& row :
+       rows_of("--model mixtral-8x7b --ep 8 --zero 0,1,3 --ranks 4,8,64 --batch 1 --sequence 4096", "memory")) {
+    ++cells;
+    const double ranks = row.at("ranks").get<double>(), stage = row.at("stage").get<double>();
+    const double held = others + experts / 8, shared = stage > 0 ? all / ranks : held;
+    EXPECT_DOUBLE_EQ(row.at("optimizer_bytes"), 12 * shared) << "over the ranks / 8 that have the same experts";
+    EXPECT_DOUBLE_EQ(row.at("parameter_bytes"), 2 * (stage == 3 ? shared : held));
+    EXPECT_DOUBLE_EQ(row.at("active_parameters"), all - experts * 6 / 8);
+    // Of a token, a block keeps four rows of C around norms, qkv, attention's output, and statistics; of each of its
+    // two slots a row there and one back, gate and up, and down's input.
+    const double channels = 4 * 4096 + 6144 + 4096 + 2 * (2 * 4096 + 3 * 14336);
+    EXPECT_DOUBLE_EQ(row.at("activation_bytes"), 32.0 * 4096 * (2 * channels + 2 * 4 + 32 * 4));
+  }
+  EXPECT_EQ(cells, 6u) << "4 ranks cannot be groups of 8";
+  EXPECT_EQ(start("--model mixtral-8x7b --ranks 8", "memory"), 0);
+  EXPECT_NE(out_.find("1.288e+10 of which a token meets, experts shared by 1 rank"), std::string::npos) << out_;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace lockstep::week23 {
 void column_backward_behind(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
                             const LinearTensors& values, std::size_t rows, const char* gather, const char* scatter);
 
-class SequenceLayers final : public ShardedLayers {
+class SequenceLayers : public ShardedLayers {
  public:
   using ColumnBackward = decltype(&column_backward_rows);
   SequenceLayers(const TensorParallel& tp, std::size_t vocabulary,

@@ -30,6 +30,7 @@ struct Strategy {
   bool selective = false;       ///< instead of `recompute`: only the probabilities of materialised attention (22.6)
   int cp = 1;                   ///< of dp, ranks that share each sequence (23.6): StageWork is one's part already
   bool fp32_gradients = false;  ///< gradients are held, sent and summed in 32 bits, not 16
+  int ep = 1;                   ///< of dp · tp, neighbours that share the experts of a mixture (23.7)
 };
 
 /// Given: what one stage does with one microbatch, all its chunks together, on one of its t ranks. Added up from the

@@ -5,7 +5,7 @@
 
 #include "common/runtime/run.hpp"
 #include "common/testing/answered.hpp"
-#include "labs/trainer/plan/simulate.hpp"
+#include "labs/trainer/plan/simulate_testing.hpp"
 #include "labs/week25_3d/planner_testing.hpp"
 #include "labs/week25_3d/step_time_testing.hpp"
 

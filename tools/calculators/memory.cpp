@@ -17,10 +17,12 @@
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/storage.hpp"
+#include "labs/trainer/plan/pieces.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "tools/calculators/plot.hpp"
 #include "tools/calculators/recipes.hpp"
@@ -39,6 +41,7 @@ struct MemoryOptions {
   bool no_master = false;
   int batch = 0;
   int sequence = 0;
+  int ep = 1;
   std::string json, csv, plot;
   std::string command_line;  // that repeats it
 };
@@ -69,6 +72,7 @@ struct Subject {
   std::string name;
   double parameters = 0;
   double activation_bytes = 0;
+  double experts = 0, active = 0;  ///< of the parameters: in experts, and those that a token meets
 };
 
 /// Activations of one block that is not GPT-2's, of which 22.1's formula speaks.
@@ -77,7 +81,9 @@ double block_bytes(GptConfig model, int batch, std::size_t length) {
     model.layers = layers;
     return static_cast<double>(activation_bytes(model, static_cast<std::size_t>(batch), length));
   };
-  return of_layers(2) - of_layers(1);
+  const bool mixture = model.architecture.experts > 0;
+  return of_layers(2) - of_layers(1) +
+         (mixture ? plan::mixture_bytes(model, static_cast<std::size_t>(batch) * length, /*imbalance=*/1) : 0);
 }
 
 std::vector<Subject> subjects_of(const MemoryOptions& o) {
@@ -93,6 +99,13 @@ std::vector<Subject> subjects_of(const MemoryOptions& o) {
     return subjects;
   }
   GptConfig model = find_model(o.model);
+  const std::size_t experts = model.architecture.experts;
+  if (o.ep < 1 || (o.ep > 1 && (experts == 0 || experts % static_cast<std::size_t>(o.ep) != 0)))
+    throw Error(Verdict::usage, fmt::format("--ep {}: {} has {}", o.ep, o.model,
+                                            experts == 0 ? "no experts"
+                                                         : fmt::format("{} experts, which do not divide "
+                                                                       "over so many ranks",
+                                                                       experts)));
   const std::size_t length = o.sequence ? static_cast<std::size_t>(o.sequence) : model.context;
   const week22::LayerShape layer{.positions = static_cast<double>(length),
                                  .sequences = static_cast<double>(o.batch),
@@ -103,7 +116,9 @@ std::vector<Subject> subjects_of(const MemoryOptions& o) {
   model.storage = DType::bf16;
   const double bytes = model.architecture == Architecture() ? week22::activation_bytes_per_layer(layer)
                                                             : block_bytes(model, o.batch, length);
-  subjects.push_back({o.model, static_cast<double>(model.parameters()), static_cast<double>(model.layers) * bytes});
+  const std::size_t in_experts = model.layers * experts * model.expert_parameters();
+  subjects.push_back({o.model, static_cast<double>(model.parameters()), static_cast<double>(model.layers) * bytes,
+                      static_cast<double>(in_experts), static_cast<double>(model.active_parameters())});
   return subjects;
 }
 
@@ -131,9 +146,13 @@ void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe 
   for (const Row& row : rows) {
     if (const auto name = std::get<std::string>(field(row, "model")); name != model) {
       model = name;
-      fmt::print("{}: {:.4g} parameters in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
-                 std::get<double>(field(row, "parameters")), o.dtype, "stage", "ranks", "parameters", "gradients",
-                 "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
+      const auto active = std::get<double>(field(row, "active_parameters"));
+      const std::string mixture = active > 0 ? fmt::format(", {:.4g} of which a token meets, experts shared by {}",
+                                                           active, counted(o.ep, "rank"))
+                                             : "";
+      fmt::print("{}: {:.4g} parameters{} in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
+                 std::get<double>(field(row, "parameters")), mixture, o.dtype, "stage", "ranks", "parameters",
+                 "gradients", "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
                  "smallest GPU that fits");
     }
     fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", std::get<std::int64_t>(field(row, "stage")),
@@ -176,6 +195,12 @@ void explain(const MemoryOptions& o, const std::vector<Subject>& subjects) {
     }
 }
 
+void add(week22::ModelState& state, const week22::ModelState& more) {
+  state.parameter_bytes += more.parameter_bytes;
+  state.gradient_bytes += more.gradient_bytes;
+  state.optimizer_bytes += more.optimizer_bytes;
+}
+
 void calculate(const MemoryOptions& o) {
   const std::vector<Subject> subjects = subjects_of(o);
   if (!o.recipe.empty()) return explain(o, subjects);
@@ -190,16 +215,22 @@ void calculate(const MemoryOptions& o) {
       for (const std::string& ranks_text : o.ranks) {
         const int ranks = count_in("--ranks", ranks_text, 1'000'000'000);
         const int stage = whole_in("--zero", stage_text, 0, 3);
-        const week22::ModelState state = week22::model_state(subject.parameters, stage, ranks, recipe);
+        if (ranks % o.ep != 0) continue;
+        week22::ModelState state = week22::model_state(subject.parameters - subject.experts, stage, ranks, recipe);
+        if (subject.experts > 0) add(state, week22::model_state(subject.experts / o.ep, stage, ranks / o.ep, recipe));
         const double total = state.total_bytes() + subject.activation_bytes;
         Row& row = rows.emplace_back();
         row.set("model", subject.name).set("parameters", subject.parameters).set("stage", stage).set("ranks", ranks);
         row.set("parameter_bytes", state.parameter_bytes).set("gradient_bytes", state.gradient_bytes);
         row.set("optimizer_bytes", state.optimizer_bytes).set("activation_bytes", subject.activation_bytes);
         row.set("total_bytes", total);
-        row.set("bytes_sent_per_rank", week22::bytes_sent(subject.parameters, stage, ranks, 1, recipe));
+        double sent = week22::bytes_sent(subject.parameters - subject.experts, stage, ranks, 1, recipe);
+        if (subject.experts > 0) sent += week22::bytes_sent(subject.experts / o.ep, stage, ranks / o.ep, 1, recipe);
+        row.set("bytes_sent_per_rank", sent);
+        if (subject.experts > 0) row.set("active_parameters", subject.active).set("ep", o.ep);
         row.set("fits", holders(total, gpus));
       }
+  if (rows.empty()) throw Error(Verdict::usage, fmt::format("--ep {} divides none of the --ranks", o.ep));
   print(rows, o, recipe, o.batch > 0);
   Context context = Context::here();
   context.more.set("command", "memory")
@@ -226,6 +257,10 @@ int main(int argc, char** argv) {
     line.add("--params", o.params, "parameters of the model (7e9); separate several with commas");
     line.add("--model", o.model,
              "instead: a preset or a config.json, as for ./lab train; with --batch also its activations");
+    line.add("--ep", o.ep,
+             "of a mixture of experts: ranks that share them; gradients and optimizer of an expert are divided over "
+             "ranks / ep. With --batch, experts get equally many rows, and none is dropped",
+             Whole{1});
     line.add("--zero", o.stages, "stages; 0 is plain data parallelism");
     line.add("--ranks", o.ranks, "numbers of GPUs");
     line.add("--dtype", o.dtype, "type of parameters and gradients: fp32, bf16 or fp16");
@@ -240,7 +275,8 @@ int main(int argc, char** argv) {
     line.add("--csv", o.csv, "rows");
     line.add("--plot", o.plot, "a figure: .svg, .pdf or .png");
     line.exclude("--model", {"--params"});
-    line.exclude("--recipe", {"--zero", "--dtype", "--no-master", "--batch", "--json", "--csv", "--plot"});
+    line.exclude("--params", {"--ep"});
+    line.exclude("--recipe", {"--ep", "--zero", "--dtype", "--no-master", "--batch", "--json", "--csv", "--plot"});
     if (!line.parse(argc, argv)) {
       fmt::print("{}", line.help());
       return 0;

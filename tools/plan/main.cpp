@@ -38,6 +38,7 @@ struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block",
               attention = "flash", offload = "none";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
+  double imbalance = 1;
   std::string cp = "1";
   int shard_group = 0;
   std::string explain, score, json, csv, table, price;
@@ -86,6 +87,24 @@ Offload offload_of(const PlanOptions& o, const Machine& machine) {
   return static_cast<Offload>(known - kOffloads.begin());
 }
 
+/// A mixture of experts is planned by formula alone.
+void check_mixture(const PlanOptions& o, const Task& task) {
+  const auto experts = static_cast<double>(task.model.architecture.experts);
+  if (o.imbalance < 1 || o.imbalance > std::max(1.0, experts))
+    refuse(
+        fmt::format("--imbalance {:g}: the rows of the busiest rank, in multiples of the average, are from 1 to the "
+                    "number of experts, and {} has {:g}",
+                    o.imbalance, o.model, experts));
+  const std::pair<bool, const char*> unsupported[] = {{o.simulate > 0, "--simulate"},
+                                                      {o.offload != "none", "--offload"},
+                                                      {o.shard_group > 0, "--shard-group"},
+                                                      {o.units != "block", "--units layer"}};
+  for (const auto& [asked, option] : unsupported)
+    if (experts > 0 && asked)
+      refuse(fmt::format("{} with --model {}: a mixture of experts is planned by formula, and without it; leave it out",
+                         option, o.model));
+}
+
 Task task_of(const PlanOptions& o) {
   Task task = preset_task(o.model, o.cluster, o.global_batch, kMachines);
   if (o.global_batch < 1 || o.global_batch > 1 << 20)
@@ -119,6 +138,8 @@ Task task_of(const PlanOptions& o) {
   }
   if (o.prices == "library") task.cluster.machine = task.cluster.machine.as_library();
   task.offload = offload_of(o, task.cluster.machine);
+  check_mixture(o, task);
+  task.imbalance = o.imbalance;
   if (!o.memory.empty()) task.memory_bytes = static_cast<double>(parse_bytes(o.memory));
   return task;
 }
@@ -165,6 +186,7 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
   row.set("gpus", task.cluster.gpus).set("global_batch", task.global_batch).set("sequence_tokens", task.length);
   row.set("shard_group", holders(task, s) < s.dp ? task.shard_group : 0);
   row.set("dp", replicas(s)).set("cp", s.cp).set("tp", s.tp).set("pp", s.pp).set("microbatch", s.microbatch);
+  if (task.model.architecture.experts > 0) row.set("ep", s.ep).set("imbalance", task.imbalance);
   row.set("microbatches", microbatches(task, s))
       .set("schedule", s.schedule)
       .set("chunks", s.chunks)
@@ -217,7 +239,9 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
       rows[i].set("simulated_seconds", simulated[i]->seconds).set("simulated_memory_bytes", simulated[i]->peak_bytes());
   if (explained) rows.push_back(row_of(task, explained->rated, "explained", 1));
   if (explained && explained->played) rows.back().set("simulated_seconds", explained->played->seconds);
-  for (const OperationTotal& total : operations_of_microbatch(task, found.best.front().strategy)) {
+  std::vector<OperationTotal> operations;
+  if (task.model.architecture.experts == 0) operations = operations_of_microbatch(task, found.best.front().strategy);
+  for (const OperationTotal& total : operations) {
     Row row;
     row.set("kind", "operation").set("operation", total.name).set("calls", total.calls).set("seconds", total.seconds);
     rows.push_back(row.set("flop", total.flop).set("moved_bytes", total.bytes));
@@ -277,7 +301,7 @@ std::optional<Refined> explain(Predictor& predictor, const std::string& text, co
       fmt::print("compared with the best plan, {}; by formula, {}:\n", more(here->seconds(), best.seconds()), formula);
     else
       fmt::print("compared with the best plan, by formula, {}:\n", formula);
-    print_difference(here->rated.time, best.rated.time);
+    print_difference(here->rated, best.rated);
   }
   if (!found.refused.empty()) print_refused(found);
   return here;
@@ -298,7 +322,7 @@ void score(Predictor& predictor, const std::string& path, const Strategy& mine, 
   }
   fmt::print("score {:.0f} of 100: a step takes {}, the best one {}.\n", 100 * best.time.total() / rated.time.total(),
              format_seconds(rated.time.total()), format_seconds(best.time.total()));
-  print_difference(rated.time, best.time);
+  print_difference(rated, best);
 }
 
 /// --simulate: 25.2's step itself, phantom: one rank a stage, the others as its symmetric peers.
@@ -371,8 +395,9 @@ void run(const PlanOptions& o) {
   Search found = search(predictor, all, static_cast<std::size_t>(o.top));
   if (found.best.empty()) refuse_all(task, found);
   const Rated by_formula = found.best.front();
-  const std::vector<Refined> played =
-      o.fast || task.offload != Offload::none ? std::vector<Refined>{} : rank_by_simulator(task, found);
+  const std::vector<Refined> played = o.fast || task.offload != Offload::none || task.model.architecture.experts > 0
+                                          ? std::vector<Refined>{}
+                                          : rank_by_simulator(task, found);
   std::vector<double> seconds;
   for (const Refined& plan : played) seconds.push_back(plan.seconds());
   print_task(task);
@@ -409,11 +434,14 @@ int main(int argc, char** argv) {
     return run_program("lab flops: ", [&] { return plan::flops_program(argc - 1, argv + 1); });
   plan::PlanOptions o;
   CommandLine line("./lab plan", "The best ways to train a model on a cluster, predicted; nothing is run.");
-  line.add("--model", o.model, "gpt3-175b, llama3-405b, …, or a config.json");
+  line.add("--model", o.model, "gpt3-175b, llama3-405b, mixtral-8x7b, …, or a config.json");
   line.add("--cluster", o.cluster, "NAMExN: N nodes of a machine file");
   line.add("--global-batch", o.global_batch, "sequences of a step, over all replicas");
   line.add("--sequence", o.sequence, "tokens of each; 0: the model's context");
   line.add("--cp", o.cp, "ranks that share each sequence (ring attention), the numbers to consider: 1,2,4,8");
+  line.add("--imbalance", o.imbalance,
+           "of a mixture of experts: rows of the busiest rank's experts, in multiples of the average; every ep is "
+           "considered, and no token dropped");
   line.add("--shard-group", o.shard_group,
            "ZeRO-3 (hybrid sharding): number of neighbouring ranks that hold one copy of the state, such as a node's; "
            "0: all");
@@ -442,9 +470,10 @@ int main(int argc, char** argv) {
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{
-      "--model",           "--cluster",        "--global-batch", "--sequence",    "--memory",         "--top",
-      "--explain",         "--score",          "--simulate",     "--fast",        "--prices",         "--attention",
-      "--overlap-scatter", "--overlap-gather", "--cp",           "--shard-group", "--fp32-gradients", "--offload"};
+      "--model",     "--cluster",     "--global-batch",    "--sequence",       "--memory",
+      "--top",       "--explain",     "--score",           "--simulate",       "--fast",
+      "--prices",    "--attention",   "--overlap-scatter", "--overlap-gather", "--cp",
+      "--imbalance", "--shard-group", "--fp32-gradients",  "--offload"};
   line.exclude("--validate", of_a_task);
   std::vector<std::string> not_of_a_card = of_a_task;
   std::erase(not_of_a_card, "--explain");

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "common/runtime/run.hpp"
-#include "labs/trainer/plan/simulate.hpp"
+#include "labs/trainer/plan/simulate_testing.hpp"
 #include "tools/plan/plan_testing.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"

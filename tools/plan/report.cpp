@@ -23,6 +23,12 @@ void print_wrapped(const std::string& line) {
   fmt::print("{}\n", wrapped_lines(line, terminal_columns(STDOUT_FILENO)));
 }
 
+/// ", 12.9 of which a token meets": of a mixture.
+std::string active(const GptConfig& model) {
+  if (model.architecture.experts == 0) return "";
+  return fmt::format(", {:.3g} of which a token meets", static_cast<double>(model.active_parameters()) / 1e9);
+}
+
 /// "12.3", "1010", "1.2e+08": three digits, and no power of ten before a million.
 std::string days(double value) {
   return value < 999.5 || value >= 1e6 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
@@ -36,7 +42,7 @@ using week25::StepTime;
 Figures figures(const Task& task, const Rated& rated) {
   const double batch = task.global_batch, seconds = rated.time.total();
   const double peak = task.cluster.machine.peak_flop_per_second[static_cast<std::size_t>(task.model.storage)];
-  const double tokens = 20 * static_cast<double>(task.model.parameters());
+  const double tokens = 20 * static_cast<double>(task.model.active_parameters());
   return {.mfu = batch * task.model.step_flop(task.length) / (task.cluster.gpus * peak * seconds),
           .days = tokens / (batch * static_cast<double>(task.length)) * seconds / 86400};
 }
@@ -52,8 +58,8 @@ std::string format_cost(double gpu_hours, double price) {
 
 void print_task(const Task& task) {
   const Cluster& cluster = task.cluster;
-  print_wrapped(fmt::format("{}: {:.4g} billion parameters, {}, sequences of {} tokens, {} of them per step.",
-                            task.model_name, static_cast<double>(task.model.parameters()) / 1e9,
+  print_wrapped(fmt::format("{}: {:.4g} billion parameters{}, {}, sequences of {} tokens, {} of them per step.",
+                            task.model_name, static_cast<double>(task.model.parameters()) / 1e9, active(task.model),
                             counted(task.model.layers, "layer"), task.length, task.global_batch));
   fmt::print("{}: {} of {:.4g} GB in {}{}.\n\n", cluster.name, counted(cluster.gpus, "GPU"), task.memory_bytes / 1e9,
              counted(cluster.nodes, "node"), cluster.network.empty() ? "" : ", joined as in " + cluster.network);
@@ -65,20 +71,26 @@ void print_task(const Task& task) {
   if (task.offload != Offload::none)
     print_wrapped(fmt::format("{} and optimizer states are in the host's memory; by formula alone.\n",
                               task.offload == Offload::parameters ? "Parameters, gradients" : "Gradients"));
+  if (task.model.architecture.experts > 0)
+    print_wrapped(
+        fmt::format("Experts get {}, none is dropped, and nothing hides their all-to-alls; by formula alone.\n",
+                    task.imbalance > 1 ? fmt::format("up to {:g} times the average number of rows", task.imbalance)
+                                       : "equally many rows"));
   if (task.overlap_scatter)
     print_wrapped("Sequence parallelism scatters input gradients while weight gradients are computed.\n");
 }
 
 namespace {
 
-/// "bubble 4.2 %": of the step. Ranks that share sequences wait in the same place as those that share layers.
+/// "bubble 4.2 %": of the step. Ranks that share sequences or experts wait in the same place as those that share
+/// layers.
 std::string format_share(const week25::Share& share, const Rated& rated) {
   const week25::Strategy& s = rated.strategy;
-  const bool shared = s.cp > 1 && share.name == "tensor parallelism";
-  return fmt::format("{} {:.1f}%",
-                     !shared    ? share.name
-                     : s.tp > 1 ? "tensor and context parallelism"
-                                : "context parallelism",
+  std::string waits;
+  for (const auto& [ranks, name] : {std::pair{s.tp, "tensor"}, {s.cp, "context"}, {s.ep, "expert"}})
+    if (ranks > 1) waits += fmt::format("{}{}", waits.empty() ? "" : " and ", name);
+  const bool shared = (s.cp > 1 || s.ep > 1) && share.name == "tensor parallelism";
+  return fmt::format("{} {:.1f}%", shared ? waits + " parallelism" : share.name,
                      100 * share.seconds / rated.time.total());
 }
 
@@ -87,9 +99,10 @@ std::string overhead_of(const Rated& rated) { return format_share(week25::larges
 }  // namespace
 
 void print_plans(const Task& task, const std::vector<Rated>& plans, const std::vector<double>& played) {
-  const bool shares = task.cps != std::vector<int>{1};
-  fmt::print("{:>2} {:>4}{} {:>3} {:>3} {:>3} {:>4}  {:<15} {:>4} {:>8} {:>5} {:>6} {:>7}\n", "", "dp",
-             shares ? "  cp" : "", "tp", "pp", "b", "m", "schedule", "ZeRO", "step", "MFU", "days", "memory");
+  const bool shares = task.cps != std::vector<int>{1}, mixture = task.model.architecture.experts > 0;
+  fmt::print("{:>2} {:>4}{} {:>3} {:>3}{} {:>3} {:>4}  {:<15} {:>4} {:>8} {:>5} {:>6} {:>7}\n", "", "dp",
+             shares ? "  cp" : "", "tp", "pp", mixture ? "  ep" : "", "b", "m", "schedule", "ZeRO", "step", "MFU",
+             "days", "memory");
   int place = 0;
   for (const Rated& rated : plans) {
     const week25::Strategy& s = rated.strategy;
@@ -99,9 +112,10 @@ void print_plans(const Task& task, const std::vector<Rated>& plans, const std::v
     const std::string schedule = s.pp == 1      ? "–"
                                  : s.chunks > 1 ? fmt::format("{} × {}", s.schedule, s.chunks)
                                                 : s.schedule;
-    fmt::print("{:>2} {:>4}{} {:>3} {:>3} {:>3} {:>4}  {:<15} {:>4} {:>8} {:>4.1f}% {:>6} {:>4.1f} GB\n", ++place,
-               replicas(s), shares ? fmt::format(" {:>3}", s.cp) : "", s.tp, s.pp, s.microbatch, microbatches(task, s),
-               schedule, s.zero, format_seconds(step), 100 * f.mfu * formula / step, days(f.days * step / formula),
+    fmt::print("{:>2} {:>4}{} {:>3} {:>3}{} {:>3} {:>4}  {:<15} {:>4} {:>8} {:>4.1f}% {:>6} {:>4.1f} GB\n", ++place,
+               replicas(s), shares ? fmt::format(" {:>3}", s.cp) : "", s.tp, s.pp,
+               mixture ? fmt::format(" {:>3}", s.ep) : "", s.microbatch, microbatches(task, s), schedule, s.zero,
+               format_seconds(step), 100 * f.mfu * formula / step, days(f.days * step / formula),
                rated.memory.total_bytes() / 1e9);
     print_wrapped(fmt::format("        largest overhead {}{}{}{}", overhead_of(rated),
                               s.recompute || s.selective ? fmt::format(", {} recomputation", recompute_word(s)) : "",
@@ -117,7 +131,7 @@ struct Line {
   double value;
 };
 
-std::vector<Line> lines_of(const StepTime& t, const char* waits = "tensor-parallel all-reduces") {
+std::vector<Line> lines_of(const StepTime& t, const char* waits) {
   std::vector<Line> lines{
       {"compute", t.compute},    {"recomputation", t.recomputed},       {waits, t.tensor},      {"bubble", t.bubble},
       {"pipeline hops", t.hops}, {"data-parallel collectives", t.data}, {"optimizer", t.update}};
@@ -147,9 +161,10 @@ void print_account(const Task& task, const Rated& rated, std::optional<double> p
   print_wrapped(fmt::format("{}limited by {}; largest overhead: {}", played ? "by formula " : "",
                             format_share(week25::limit(t), rated), overhead_of(rated)));
   const week25::Strategy& s = rated.strategy;
-  const char* waits = s.cp == 1  ? "tensor-parallel all-reduces"
-                      : s.tp > 1 ? "all-reduces, keys, values"
-                                 : "keys and values in flight";
+  const char* waits = s.ep > 1    ? s.tp > 1 || s.cp > 1 ? "all-reduces, all-to-alls" : "experts' all-to-alls"
+                      : s.cp == 1 ? "tensor-parallel all-reduces"
+                      : s.tp > 1  ? "all-reduces, keys, values"
+                                  : "keys and values in flight";
   print_shares(lines_of(t, waits), t.total(), format_seconds);
   const week25::StageBytes& memory = rated.memory;
   fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);
@@ -160,8 +175,10 @@ void print_account(const Task& task, const Rated& rated, std::optional<double> p
   print_shares(bytes, memory.total_bytes(), [](double value) { return fmt::format("{:.2f} GB", value / 1e9); });
 }
 
-void print_difference(const StepTime& mine, const StepTime& best) {
-  const auto here = lines_of(mine), there = lines_of(best);
+void print_difference(const Rated& mine, const Rated& best) {
+  const bool experts = mine.strategy.ep > 1 || best.strategy.ep > 1;
+  const char* waits = experts ? "all-reduces, all-to-alls" : "tensor-parallel all-reduces";
+  const auto here = lines_of(mine.time, waits), there = lines_of(best.time, waits);
   for (std::size_t i = 0; i < here.size(); ++i)
     fmt::print("  {:<28} {:>9}   best {:>9}   {}{}\n", here[i].name, format_seconds(here[i].value),
                format_seconds(there[i].value), here[i].value < there[i].value ? "−" : "+",

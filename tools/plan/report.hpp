@@ -27,7 +27,7 @@ void print_plans(const Task& task, const std::vector<week25::Rated>& plans, cons
 /// Where one strategy's seconds and bytes go, by formula. `played`: the step's seconds in the simulator.
 void print_account(const Task& task, const week25::Rated& rated, std::optional<double> played = {});
 /// Seconds of a step beside another's, kind by kind.
-void print_difference(const week25::StepTime& mine, const week25::StepTime& best);
+void print_difference(const week25::Rated& mine, const week25::Rated& best);
 /// What offloading gives and costs: `with` it, the same strategy `without` it, and the `best` without it, if any fits.
 void print_offload(const Task& task, const week25::Rated& with, const HostCost& host, const week25::Rated& without,
                    const std::vector<week25::Rated>& best);

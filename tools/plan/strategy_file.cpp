@@ -17,8 +17,8 @@ using week25::Strategy;
 
 namespace {
 
-const std::vector<std::string> kFields{"dp",       "cp",     "tp",   "pp",        "microbatch",
-                                       "schedule", "chunks", "zero", "recompute", "sequence_parallel"};
+const std::vector<std::string> kFields{
+    "dp", "cp", "tp", "pp", "ep", "microbatch", "schedule", "chunks", "zero", "recompute", "sequence_parallel"};
 constexpr const char* kExample = R"({"dp": 8, "tp": 8, "pp": 16, "microbatch": 1})";
 const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"};
 
@@ -27,6 +27,7 @@ int* whole_number(Strategy& s, const std::string& field) {
   if (field == "cp") return &s.cp;
   if (field == "tp") return &s.tp;
   if (field == "pp") return &s.pp;
+  if (field == "ep") return &s.ep;
   if (field == "microbatch") return &s.microbatch;
   if (field == "chunks") return &s.chunks;
   return field == "zero" ? &s.zero : nullptr;

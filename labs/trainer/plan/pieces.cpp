@@ -1,6 +1,7 @@
 #include "labs/trainer/plan/pieces.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/gpt/model/stage.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
@@ -8,6 +9,7 @@
 #include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
+#include "labs/week23_tensor_parallel/sequence_layers.hpp"
 
 namespace lockstep::plan {
 
@@ -24,6 +26,16 @@ Cost cost_of(const DryRun& dry_run, const F& f) {
   return cost;
 }
 
+/// Base's layers without the MLP, for a mixture, whose experts add_experts prices.
+template <class Base>
+class NoMlp final : public Base {
+ public:
+  using Base::Base;
+  void mlp_forward(Rank, const BlockShape&, const BlockTensors&, BlockActivations&, Slice) const override {}
+  void mlp_backward(Rank, const BlockShape&, const BlockTensors&, const BlockTensors&, const BlockActivations&,
+                    BackwardScratch&, Slice, Slice, const BlockPartReady&) const override {}
+};
+
 /// A model of one block on rank 0 of the tensor-parallel group and of `sharers`, and one microbatch of its tokens; this
 /// rank has `length` tokens of each sequence.
 class OneBlock {
@@ -34,6 +46,12 @@ class OneBlock {
     const week23::TensorParallel tp = week23::make_tensor_parallel(me, options.overlap);
     std::shared_ptr<const Layers> layers = std::make_shared<Layers>();
     if (me.size() > 1) layers = week25::make_layers(tp, config, options.overlap_scatter);
+    if (const bool mixture = config.architecture.experts > 0; mixture && me.size() == 1)
+      layers = std::make_shared<NoMlp<Layers>>();
+    else if (mixture)
+      layers = std::make_shared<NoMlp<week23::SequenceLayers>>(
+          tp, config.vocabulary,
+          options.overlap_scatter ? week23::column_backward_behind : week23::column_backward_rows);
     if (sharers.size() > 1) layers = std::make_shared<week23::ContextLayers>(sharers, tp, layers);
     gpt_.use(layers);
     saved_ = gpt_.allocate_activations(me, sequences, length);
@@ -110,9 +128,12 @@ void count_parameters(const GptConfig& config, Pieces& pieces) {
   const auto usage_order = gpt_usage_order(config);
   const auto size = [&](std::size_t piece) {
     double sum = 0;
-    for (const std::size_t tensor : usage_order[piece]) sum += number(table[tensor].size);
+    for (const std::size_t tensor : usage_order[piece])
+      if (mixture_part(table[tensor]) != MixturePart::expert) sum += number(table[tensor].size);
     return sum;
   };
+  if (config.architecture.experts > 0)
+    pieces.expert_parameters = number(config.own_experts() * config.expert_parameters());
   pieces.embed_parameters = size(0);
   pieces.block_parameters = size(1);
   pieces.head_parameters = size(2);
@@ -143,6 +164,38 @@ void count_bytes(GptConfig config, std::size_t sequences, std::size_t length, Pi
   pieces.scratch_bytes += workspace;
 }
 
+/// Adds a block's mixture on the busiest rank, for a microbatch of `tokens`: products, passes over rows, all-to-alls.
+void add_experts(const Machine& machine, const GptConfig& config, const week25::Strategy& strategy, std::size_t tokens,
+                 double imbalance, Pieces& pieces) {
+  const std::size_t n = tokens / static_cast<std::size_t>(strategy.tp), c = config.d_model, own = config.own_experts();
+  const std::size_t up = config.up_width(), down = config.mlp_width(), experts = config.architecture.experts;
+  const double element = number(bytes_of(config.storage)), row = number(c) * element;
+  const double slots = number(config.architecture.top_k * n), rows = imbalance * slots;
+  const auto each = static_cast<std::size_t>(std::ceil(rows / number(own)));  // rows of an expert
+  const auto pass = [&](double bytes) { return machine.seconds({.name = "rows", .bytes = bytes}); };
+  const auto product = [&](std::size_t p, std::size_t q, std::size_t r, double sum = 0) {
+    const double bytes = number(p * q + p * r + q * r) * element + sum * number(p * q);
+    return machine.seconds({"matmul", 2 * number(p * q) * number(r), bytes, config.storage, {}, {}, true, {p, q, r}});
+  };
+  // Rows are taken by expert, sorted where they arrive for several experts, and likewise on the way back, to be summed.
+  const double ways =
+      pass(2 * slots * row) + (own > 1 ? 2 * pass(2 * rows * row) : 0) + pass((slots + number(n)) * row);
+  const double exchange = 2 * all_to_all_seconds(machine, strategy.ep, rows * row);
+  const auto expert = [&](double seconds) {
+    return number(own) * (seconds + pass(number(each * (up + down)) * element));
+  };
+  const double forward = product(n, experts, c) + expert(product(each, up, c) + product(each, c, down));
+  const double sum = 2.0 * number(bytes_of(config.gradients())) - element;  // a gradient is read and written
+  const double backward = product(experts, c, n, sum) + product(n, c, experts) + pass(slots * row) +
+                          expert(product(c, down, each, sum) + product(each, down, c) +
+                                 pass(number(each * up) * element) + product(up, c, each, sum) + product(each, c, up));
+  for (double* seconds : {&pieces.block.seconds, &pieces.rebuilt}) *seconds += forward + ways + exchange;
+  pieces.block_back.seconds += backward + ways + exchange;
+  for (Cost* cost : {&pieces.block, &pieces.block_back}) cost->waiting += exchange;
+  pieces.block_bytes += mixture_bytes(config, n, imbalance);
+  pieces.scratch_bytes += 2 * rows * row + number(each * (up + down)) * element;
+}
+
 }  // namespace
 
 Pieces price_pieces(const GptConfig& model, const Machine& machine, std::size_t tokens,
@@ -151,17 +204,20 @@ Pieces price_pieces(const GptConfig& model, const Machine& machine, std::size_t 
   GptConfig config = model;
   config.layers = 1;
   config.tensor = {0, strategy.tp, strategy.sequence_parallel};
+  config.expert_ranks = strategy.ep;
   const auto sequences = static_cast<std::size_t>(strategy.microbatch);
   const std::size_t length = tokens / static_cast<std::size_t>(strategy.cp);
   DryRun dry_run(machine, {strategy.tp, links.alpha, links.beta});
   const Rank sharers = dry_run.rank({.ranks = strategy.cp, .alpha = round.alpha, .beta = round.beta});
   Pieces pieces =
       OneBlock(dry_run.rank(), sharers, config, sequences, length, options).price(dry_run, options.stops_early);
-  if (strategy.tp == 1 && strategy.cp == 1) price_halves(machine, config, sequences, length, pieces);
+  const bool mixture = config.architecture.experts > 0;
+  if (strategy.tp == 1 && strategy.cp == 1 && !mixture) price_halves(machine, config, sequences, length, pieces);
   if (!options.unfused.empty())
     add_unfused(machine, unfused(options.unfused, config), config, number(sequences * length), pieces);
   count_parameters(config, pieces);
   count_bytes(config, sequences, length, pieces);
+  if (mixture) add_experts(machine, config, strategy, sequences * length, options.imbalance, pieces);
   return pieces;
 }
 

@@ -33,6 +33,7 @@ struct Pieces {
   double probabilities = 0;  // seconds: recomputing those of materialised attention
   double rebuilt = 0;        // seconds: recomputing a block, or as much as its backward reads
   double embed_parameters = 0, block_parameters = 0, head_parameters = 0, tied_parameters = 0;
+  double expert_parameters = 0;          // of a block's own experts, which are not in block_parameters
   double largest_parameters = 0;         // elements of a block's largest tensor
   std::array<double, 4> layer_shares{};  // fraction of a block's matrices: qkv, projection, up, down
   double boundary_bytes = 0;             // one message between stages, and one block's input
@@ -51,7 +52,18 @@ struct PriceOptions {
   bool overlap_gather = false;   ///< ZeRO-1 and 2: gather new values behind the next forward
   bool stops_early = false;      ///< recomputing a block skips its last product, which its backward does not read
   std::string unfused;           ///< passes that software makes in addition (unfused.hpp); "": none
+  double imbalance = 1;          ///< of experts: the rows of the busiest rank / the average
 };
+
+/// What a block's mixture keeps of `rows` tokens for its backward, on the busiest rank: its experts' inputs, up's
+/// outputs and down's inputs, and what came back for the rank's own slots.
+inline double mixture_bytes(const GptConfig& config, std::size_t rows, double imbalance) {
+  const auto c = static_cast<double>(config.d_model), slots = static_cast<double>(config.architecture.top_k * rows);
+  const double wide = c + static_cast<double>(config.up_width() + config.mlp_width());
+  return slots * (imbalance * wide + c) * static_cast<double>(bytes_of(config.storage));
+}
+/// Seconds in which each of neighbouring `ranks` sends `bytes`, equally many to each of them, as all other ranks do.
+double all_to_all_seconds(const Machine& machine, int ranks, double bytes);
 
 /// Prices a strategy's microbatch of sequences of `tokens` on one rank. Its tensor-parallel group has these `links`,
 /// and the ranks that share a sequence those of `round`.
@@ -86,6 +98,9 @@ class Pricer {
   week25::Workload work(const week25::Strategy& strategy, int microbatches) {
     return work(strategy, microbatches, strategy.dp);
   }
+  /// Workload of a mixture's experts alone, for the collectives of those who have the same: dp of `own`, tp apart. What
+  /// the others' in `work` leave of the window hides them.
+  week25::Workload experts(const week25::Strategy& strategy, const week25::Strategy& own, const week25::Workload& work);
 
  private:
   const Pieces& pieces(const week25::Strategy& strategy);
@@ -105,11 +120,11 @@ class Pricer {
   Machine machine_;
   std::size_t length_;
   PriceOptions options_;
-  std::map<std::tuple<int, int, int, bool>, Pieces> pieces_;        // by cp, tp, microbatch, sequence parallel
+  std::map<std::tuple<int, int, int, bool, int>, Pieces> pieces_;   // by cp, tp, microbatch, sequence parallel, ep
   std::map<std::pair<int, bool>, std::vector<std::size_t>> parts_;  // by number of parts and recomputation
   std::map<std::tuple<int, int, int, week25::Axis>, week21::CostModel> rings_;
   std::map<std::tuple<int, int, int>, std::vector<int>> hops_;  // levels, by mesh
-  std::map<std::tuple<int, int, int, bool, int, int, int, bool>, Stages> stages_;
+  std::map<std::tuple<int, int, int, bool, int, int, int, bool, int>, Stages> stages_;
 };
 
 }  // namespace lockstep::plan

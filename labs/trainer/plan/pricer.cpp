@@ -22,6 +22,19 @@ double shared_beta(const Machine& machine, int level, int apart, int world) {
   return beta;
 }
 
+double all_to_all_seconds(const Machine& machine, int ranks, double bytes) {
+  if (ranks == 1) return 0;
+  const int outer = machine.level_between(0, ranks - 1);
+  double slowest = 0;
+  for (int level = 0; level <= outer; ++level) {
+    const auto l = static_cast<std::size_t>(level);
+    const int inside = level > 0 ? machine.levels[l - 1].ranks : 1, port = machine.ranks_per_port(level);
+    const double beyond = bytes * (ranks - inside) / ranks * (port == 0 ? ranks : port);
+    slowest = std::max(slowest, beyond / machine.levels[l].bytes_per_second);
+  }
+  return machine.alpha(outer) + slowest;
+}
+
 week21::CostModel ring_prices(const Machine& machine, const week25::MeshShape& shape, week25::Axis axis) {
   week21::CostModel cost{0, 0, machine.gamma(), machine.launch};
   const int level = week25::slowest_level(machine, shape, week25::kMegatronOrder, axis);
@@ -44,7 +57,7 @@ std::vector<int> hop_levels(const Machine& machine, const week25::MeshShape& sha
 }
 
 const Pieces& Pricer::pieces(const Strategy& strategy) {
-  const auto key = std::tuple(strategy.cp, strategy.tp, strategy.microbatch, strategy.sequence_parallel);
+  const auto key = std::tuple(strategy.cp, strategy.tp, strategy.microbatch, strategy.sequence_parallel, strategy.ep);
   if (const auto known = pieces_.find(key); known != pieces_.end()) return known->second;
   return pieces_[key] = price_pieces(model_, machine_, length_, strategy, ring(strategy, week25::Axis::tp),
                                      ring_of_neighbours(strategy, strategy.cp), options_);
@@ -128,7 +141,7 @@ void add_chunk(StageWork& stage, const StageWork& part) {
 /// Gradients, in fp32 too if that is how they are reduced; with ZeRO-3 also values.
 double unit_bytes(const Strategy& strategy, const Pieces& pieces, bool by_layer) {
   if (strategy.zero < 2) return 0;
-  const double unit = by_layer ? pieces.largest_parameters : pieces.block_parameters;
+  const double unit = by_layer ? pieces.largest_parameters : pieces.block_parameters + pieces.expert_parameters;
   return ((strategy.zero - 1) * 2 + (strategy.fp32_gradients ? 4 : 0)) * (pieces.embed_parameters + 2 * unit);
 }
 
@@ -140,7 +153,7 @@ const Pricer::Stages& Pricer::stages(const Strategy& strategy, const Pieces& pie
                               strategy.recompute   ? 2
                               : strategy.selective ? 1
                                                    : 0,
-                              week24::splits_backwards(strategy.schedule));
+                              week24::splits_backwards(strategy.schedule), strategy.ep);
   if (const auto known = stages_.find(key); known != stages_.end()) return known->second;
   const std::vector<std::size_t>& first = parts(strategy);
   const auto count = static_cast<std::size_t>(strategy.pp);
@@ -253,6 +266,28 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int ho
           (1 - data_share(machine_, strategy)) * hidden_gather(strategy, work, s, unit_elements(strategy, pieces));
   if (week24::splits_backwards(strategy.schedule)) add_halves(strategy, stages.chunks, pieces.later_bytes, work);
   return work;
+}
+
+week25::Workload Pricer::experts(const Strategy& strategy, const Strategy& own, const week25::Workload& work) {
+  Pieces pieces = this->pieces(strategy);
+  const Stages& stages = this->stages(strategy, pieces);
+  pieces.block_parameters = pieces.expert_parameters;
+  week25::Workload experts = work;
+  experts.norm = 0;
+  experts.data =
+      machine_.by_library ? library_links(machine_, own.dp, own.tp, pieces, false) : ring(own, week25::Axis::dp);
+  for (std::size_t s = 0; s < work.stages.size(); ++s) {
+    StageWork& stage = experts.stages[s];
+    const double others = stage.parameters - stage.late, v = own.chunks;
+    double hidden = week25::scatter_seconds(strategy, work, others);
+    if (own.zero == 0 || own.zero == 3) hidden += week25::gather_seconds(strategy, work, others);
+    stage.window = std::max(0.0, stage.window - hidden * v / (1 + (v - 1) * own.pp));  // of the last backward
+    stage.parameters = stage.late = stage.kept_bytes = stage.working_bytes = stage.after = 0;
+    for (const ChunkShare& chunk : stages.chunks[s]) stage.parameters += chunk.blocks * pieces.expert_parameters;
+    if (options_.overlap_gather && own.dp > 1 && (own.zero == 1 || own.zero == 2))
+      stage.after = -(1 - data_share(machine_, own)) * hidden_gather(own, experts, s, pieces.expert_parameters);
+  }
+  return experts;
 }
 
 void Pricer::add_hops(const Strategy& strategy, const Pieces& pieces, week25::Workload& work) {

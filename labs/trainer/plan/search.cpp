@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "common/gpt/model/model_file.hpp"
 #include "common/support/text/counted.hpp"
@@ -44,6 +45,20 @@ std::optional<Refusal> wrong_context(const Task& task, const Strategy& s) {
         "context parallelism with materialised attention",
         fmt::format("cp {}: ring attention merges partial results, so no rank ever has all probabilities of a row",
                     s.cp)};
+  return std::nullopt;
+}
+
+/// Rejects what a mixture of experts cannot do (23.7).
+std::optional<Refusal> wrong_experts(const GptConfig& model, const Strategy& s) {
+  const auto experts = static_cast<int>(model.architecture.experts);
+  if (experts == 0 ? s.ep != 1 : s.ep < 1 || experts % s.ep != 0 || s.dp * s.tp % s.ep != 0)
+    return Refusal{"ep does not divide the experts and dp · tp",
+                   fmt::format("{} experts, and dp {} · tp {}, do not divide over ep {}", experts, s.dp, s.tp, s.ep)};
+  if (experts > 0 && s.tp > 1 && !s.sequence_parallel)
+    return Refusal{"experts with tensor parallelism alone",
+                   fmt::format("tp {}: ranks have rows of their own only with sequence parallelism", s.tp)};
+  if (experts > 0 && week24::splits_backwards(s.schedule))
+    return Refusal{"zero bubble with experts", s.schedule + ": gradients of experts' weights are not delayed"};
   return std::nullopt;
 }
 
@@ -125,6 +140,7 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
                    fmt::format("ZeRO-{} has what is to be offloaded on every GPU: {}", s.zero,
                                task.offload == Offload::optimizer ? "use ZeRO-2 or 3"
                                                                   : "only ZeRO-3 gathers parameters for each layer")};
+  if (auto refusal = wrong_experts(task.model, s)) return refusal;
   const int replica = task.global_batch / replicas(s);
   if (replica % s.microbatch != 0)
     return Refusal{"the microbatch does not divide a replica's batch",
@@ -180,6 +196,7 @@ int microbatches(const Task& task, const Strategy& strategy) {
 std::string format_strategy(const Strategy& s) {
   std::string text = fmt::format("dp {}{} · tp {} · pp {} · microbatch {}", replicas(s),
                                  s.cp > 1 ? fmt::format(" · cp {}", s.cp) : "", s.tp, s.pp, s.microbatch);
+  if (s.ep > 1) text += fmt::format(" · ep {}", s.ep);
   if (s.pp > 1) text += " · " + s.schedule;
   if (s.chunks > 1) text += fmt::format(", {} chunks", s.chunks);
   if (s.zero > 0) text += fmt::format(" · ZeRO-{}", s.zero);
@@ -208,7 +225,7 @@ const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const
                  strategy.recompute   ? 2
                  : strategy.selective ? 1
                                       : 0,
-                 strategy.sequence_parallel);
+                 strategy.sequence_parallel, strategy.ep);
   if (const auto known = pipelines_.find(key); known != pipelines_.end()) return known->second;
   week25::Workload still = work;
   for (week25::StageWork& stage : still.stages) stage.hop = stage.hop_occupied = 0;
@@ -230,9 +247,27 @@ Rated Predictor::rate(const Strategy& asked) {
     stage.after += work.microbatches * task_.copied_bytes * stage.parameters / work.memory_bytes_per_second;
     if (group.dp < strategy.dp) stage.after += exposed_rail(strategy, group, work, stage);
   }
+  Strategy own = strategy;  // of a mixture: dp ranks have the same experts, and tp neighbours all of them
+  own.dp = strategy.dp * strategy.tp / strategy.ep, own.tp = strategy.ep;
+  week25::Workload experts;
+  if (task_.model.architecture.experts > 0) experts = pricer_.experts(strategy, own, work);
+  for (std::size_t s = 0; s < experts.stages.size(); ++s)
+    work.stages[s].after += experts.stages[s].after + week25::exposed_data(own, experts, experts.stages[s]) +
+                            slowed(own, experts, experts.stages[s]);
   const auto& [pipeline, without_hops] = pipelines(strategy, work);
   Rated rated{strategy, week25::step_time(group, work, pipeline, without_hops),
               week25::largest_memory(group, work, pipeline)};
+  if (!experts.stages.empty()) {
+    rated.time.update += week25::step_time(own, experts, pipeline, without_hops).update;
+    rated.memory = {};
+  }
+  for (std::size_t s = 0; s < experts.stages.size(); ++s) {
+    week25::StageBytes bytes = largest_memory(group, {.stages = {work.stages[s]}}, {{}, {pipeline.in_flight[s]}});
+    const week22::ModelState more = largest_memory(own, {.stages = {experts.stages[s]}}, {{}, {0}}).state;
+    bytes.state.parameter_bytes += more.parameter_bytes, bytes.state.gradient_bytes += more.gradient_bytes;
+    bytes.state.optimizer_bytes += more.optimizer_bytes;
+    if (bytes.total_bytes() > rated.memory.total_bytes()) rated.memory = bytes;
+  }
   if (task_.offload == Offload::none) return rated;
   rated.time.update = work.norm;
   rated.time.host = on_host(strategy).seconds();
@@ -317,20 +352,23 @@ void vary(const Task& task, Strategy mesh, std::vector<Strategy>& all) {
   using week22::Recompute;
   std::vector<Recompute> kinds{Recompute::none, Recompute::full};
   if (task.model.attention == AttentionKind::materialised) kinds.push_back(Recompute::selective);
+  const int experts = std::max(1, static_cast<int>(task.model.architecture.experts));
   for (const auto& [schedule, chunks] : schedules)
     for (int zero = 0; zero <= (mesh.pp > 1 ? 1 : 3); ++zero)
-      for (const week22::Recompute recompute : kinds)
-        for (const bool sequence_parallel : {false, true}) {
-          if (sequence_parallel && mesh.tp == 1) continue;
-          Strategy strategy = mesh;
-          strategy.schedule = schedule;
-          strategy.chunks = chunks;
-          strategy.zero = zero;
-          strategy.recompute = recompute == week22::Recompute::full;
-          strategy.selective = recompute == week22::Recompute::selective;
-          strategy.sequence_parallel = sequence_parallel;
-          all.push_back(std::move(strategy));
-        }
+      for (const int ep : divisors(std::gcd(experts, mesh.dp * mesh.tp)))
+        for (const week22::Recompute recompute : kinds)
+          for (const bool sequence_parallel : {false, true}) {
+            if (sequence_parallel && mesh.tp == 1) continue;
+            Strategy strategy = mesh;
+            strategy.ep = ep;
+            strategy.schedule = schedule;
+            strategy.chunks = chunks;
+            strategy.zero = zero;
+            strategy.recompute = recompute == week22::Recompute::full;
+            strategy.selective = recompute == week22::Recompute::selective;
+            strategy.sequence_parallel = sequence_parallel;
+            all.push_back(std::move(strategy));
+          }
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct Task {
   bool fp32_reduction = false;   ///< ZeRO-2 and 3: 16-bit gradients are cast to be reduced, as by FSDP, not by the labs
   double copied_bytes = 0;  ///< read and written per parameter and microbatch, to copy what is gathered or scattered
   std::string unfused;      ///< passes over memory that the labs do not make (PriceOptions); "": none
+  double imbalance = 1;     ///< of experts: the rows of the busiest rank / the average
   bool one_pool = false;    ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
   Offload offload = Offload::none;  ///< what is on the hosts, which the machine file must describe
 };
@@ -77,7 +78,7 @@ class Predictor {
       : task_(task),
         pricer_(task.model, task.cluster.machine, task.length,
                 {task.units == "layer", task.overlap_tensor, task.overlap_scatter, task.overlap_gather,
-                 task.stops_early, task.unfused}) {}
+                 task.stops_early, task.unfused, task.imbalance}) {}
   /// Rates a valid strategy, with gradients of the model's type.
   week25::Rated rate(const week25::Strategy& asked);
   /// Returns the reason if the strategy needs too much memory.
@@ -104,7 +105,7 @@ class Predictor {
 
   Task task_;
   Pricer pricer_;
-  std::map<std::tuple<int, int, int, int, std::string, int, int, bool>, Pipelines> pipelines_;
+  std::map<std::tuple<int, int, int, int, std::string, int, int, bool, int>, Pipelines> pipelines_;
 };
 
 struct Refused {
