@@ -64,8 +64,19 @@ GptConfig model_of(const Json& file, const std::string& name, std::size_t length
                           sizes.at("kv_heads").get<std::size_t>(),
                           sizes.at("ffn").get<std::size_t>(),
                           500000};
+  if (sizes.contains("experts")) {
+    model.architecture.experts = sizes.at("experts").get<std::size_t>();
+    model.architecture.top_k = sizes.at("top_k").get<std::size_t>();
+  }
   model.check();
   return model;
+}
+
+/// FLOP of a sequence with the masked half of attention, too, as Megatron-LM counts them
+/// (num_floating_point_operations).
+double whole_attention_flop(const GptConfig& model, std::size_t length) {
+  const auto tokens = static_cast<double>(length);
+  return model.step_flop(length) + static_cast<double>(model.layers * model.d_model) * 6 * tokens * tokens;
 }
 
 double seconds_of(const Fields& row, const PublishedRun& run) {
@@ -74,6 +85,9 @@ double seconds_of(const Fields& row, const PublishedRun& run) {
   if (row.has("tokens_per_second_per_gpu")) return tokens / run.gpus / row.get<double>("tokens_per_second_per_gpu");
   if (row.has("tflop_per_second_per_gpu"))
     return megatron_flop(run.model, run.length, batch) / run.gpus / row.get<double>("tflop_per_second_per_gpu") / 1e12;
+  const double rate = row.has("mfu") ? row.get<double>("mfu") / 100 * row.get<double>("peak_tflop_per_second")
+                                     : row.get<double>("megatron_tflop_per_second_per_gpu", 0);
+  if (rate > 0) return whole_attention_flop(run.model, run.length) * batch / run.gpus / rate / 1e12;
   return run.model.step_flop(run.length) * batch / run.gpus / row.get<double>("model_tflop_per_second_per_gpu") / 1e12;
 }
 
@@ -90,6 +104,8 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   s.tp = row.get<int>("tp", 1);
   s.pp = row.get<int>("pp", 1);
   s.dp = run.gpus / s.tp / s.pp;
+  s.ep = row.get<int>("ep", 1);
+  run.imbalance = row.get<double>("imbalance", 1);
   s.zero = row.get<int>("zero");
   const bool fp32 = run.two_gradients || row.is("gradients", "fp32");
   (s.zero > 1 ? run.fp32_reduction : run.model.fp32_gradients) = fp32;

@@ -35,6 +35,7 @@ struct PublishedRun {
   double copied_bytes = 0;                               ///< as Task's
   std::string unfused;                                   ///< as Task's
   double buffer_bytes = 0;                               ///< that the software holds besides
+  double imbalance = 1;                                  ///< as Task's
   double memory_bytes = 0;                               ///< that a GPU used, published; 0: not
   double seconds = 0;                                    ///< of a step, published or from what was
   std::vector<PublishedRun> others;                      ///< the same run, if what the source leaves open was otherwise

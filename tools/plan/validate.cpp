@@ -41,6 +41,7 @@ Task task_of(const PublishedRun& run, const std::string& machines) {
   task.stops_early = run.stops_early;
   task.fp32_reduction = run.fp32_reduction;
   task.copied_bytes = run.copied_bytes;
+  task.imbalance = run.imbalance;
   task.one_pool = true;
   return task;
 }
@@ -83,7 +84,7 @@ Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
 
 double simple_seconds(const PublishedRun& run, const Machine& machine, double utilisation) {
   const double tokens = static_cast<double>(run.batch) * static_cast<double>(run.length);
-  const double flop = (run.strategy.recompute ? 8 : 6) * static_cast<double>(run.model.parameters()) * tokens;
+  const double flop = (run.strategy.recompute ? 8 : 6) * static_cast<double>(run.model.active_parameters()) * tokens;
   const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
   return flop / (run.gpus * peak * utilisation);
 }
