@@ -104,11 +104,11 @@ void GptConfig::check() const {
                                             layers, heads, d_model, vocabulary, context));
   constexpr std::size_t kMost = std::size_t{1} << 24;
   const std::size_t widest = std::max(d_model, architecture.ffn);
-  if (layers > kMost || widest > kMost || vocabulary > kMost || context > kMost ||
+  if (layers > kMost || widest > kMost || vocabulary > kMost || context > kMost || architecture.experts > 4096 ||
       layers > (kMost << 24) / (d_model * widest))
     throw Error(Verdict::usage,
-                fmt::format("a model of {} layers, d_model {}, vocabulary {} and context {} is absurdly large", layers,
-                            d_model, vocabulary, context));
+                fmt::format("a model of {} layers, d_model {}, vocabulary {}, context {}, {} experts is too large",
+                            layers, d_model, vocabulary, context, architecture.experts));
   if (d_model % heads != 0)
     throw Error(
         Verdict::usage,

@@ -315,6 +315,8 @@ TEST(Config, CountsMixtures) {
   GptConfig fewer = small;
   fewer.architecture.top_k = 9;
   EXPECT_NE(refusal([&] { fewer.check(); }), "") << "a token meets more experts than there are";
+  fewer.architecture.experts = std::size_t{1} << 40;
+  EXPECT_NE(refusal([&] { fewer.check(); }).find("experts is too large"), std::string::npos) << "a product overflows";
   fewer = small;
   fewer.expert_ranks = 16;
   EXPECT_NE(refusal([&] { fewer.check(); }), "") << "some ranks have no expert";
