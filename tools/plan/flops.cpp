@@ -37,7 +37,8 @@ struct FlopsOptions {
 /// What is asked about, complete.
 struct Subject {
   std::string name;
-  double parameters = 0;
+  double parameters = 0;  // of a mixture of experts, those that a token meets
+  double all = 0;         // 0: as many
   double tokens = 0;
   bool gpt2 = false;       // its block
   std::size_t length = 0;  // 0: sizes are not known, 6 N a token
@@ -54,7 +55,8 @@ Subject subject_of(const FlopsOptions& o) {
   if (!o.model.empty()) {
     const GptConfig model = find_model(o.model);
     s.name = o.model;
-    s.parameters = static_cast<double>(model.parameters());
+    s.parameters = static_cast<double>(model.active_parameters());
+    s.all = static_cast<double>(model.parameters());
     s.length = o.sequence > 0 ? static_cast<std::size_t>(o.sequence) : model.context;
     s.gpt2 = model.architecture == Architecture();
     s.token = token_flop(model, s.length);
@@ -200,7 +202,9 @@ void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
 void report(const FlopsOptions& o, const std::string& command_line) {
   const Subject s = subject_of(o);
   if (!o.json.empty()) check_writable(o.json);
-  fmt::print("{}{}\n", s.name, o.model.empty() ? "" : fmt::format(": N = {} parameters", scaled(s.parameters)));
+  const std::string mixture = s.all > s.parameters ? fmt::format(" that a token meets, of {}", scaled(s.all)) : "";
+  fmt::print("{}{}\n", s.name,
+             o.model.empty() ? "" : fmt::format(": N = {} parameters{}", scaled(s.parameters), mixture));
   if (s.length > 0) print_token(s);
   print_run(s, o);
   Row row;
@@ -219,7 +223,9 @@ void report(const FlopsOptions& o, const std::string& command_line) {
 TokenFlop token_flop(const GptConfig& model, std::size_t length) {
   const double layers = static_cast<double>(model.layers), channels = static_cast<double>(model.d_model);
   return {.attention_matrices = 6 * layers * static_cast<double>(model.qkv_width() + model.d_model) * channels,
-          .mlp = 6 * layers * static_cast<double>(model.up_width() + model.mlp_width()) * channels,
+          .mlp = 6 * layers *
+                 static_cast<double>(model.block_matrices() / model.d_model - model.qkv_width() - model.d_model) *
+                 channels,
           .scores = 6 * layers * channels * static_cast<double>(length),
           .head = 6 * static_cast<double>(model.vocabulary) * channels};
 }

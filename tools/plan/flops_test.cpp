@@ -9,7 +9,7 @@ namespace lockstep::plan {
 namespace {
 
 TEST(Flops, OfATokenByPartAreThoseOfAStepAndOfMegatronsFormula) {
-  for (const char* name : {"tiny", "gpt2-124m", "gpt3-175b", "gpt-1t", "tiny-llama", "llama3-70b"}) {
+  for (const char* name : {"tiny", "gpt2-124m", "gpt3-175b", "gpt-1t", "tiny-llama", "llama3-70b", "mixtral-8x7b"}) {
     const GptConfig model = gpt_preset(name);
     for (const std::size_t length : {std::size_t{1}, std::size_t{77}, model.context}) {
       const TokenFlop token = token_flop(model, length);
@@ -33,6 +33,12 @@ TEST(Flops, DaysOfMegatronsTrainings) {
   EXPECT_TRUE(contains(gpt3, "33.9 days at 33.7% MFU")) << gpt3;
   const std::string trillion = told("--params 1.008e12 --tokens 450e9 --machine dgx-a100 --ranks 3072 --mfu 0.3918");
   EXPECT_TRUE(contains(trillion, "83.9 days")) << trillion;
+}
+
+TEST(Flops, OfAMixtureCountWhatATokenMeets) {
+  const std::string text = told("--model mixtral-8x7b --sequence 4096 --tokens 1e12");
+  EXPECT_TRUE(contains(text, "N = 12.88 G parameters that a token meets, of 46.7 G")) << text;
+  EXPECT_TRUE(contains(text, "7.73e+22 FLOP by 6 N D")) << text;
 }
 
 TEST(Flops, WhatIsToldOfAModel) {
