@@ -113,11 +113,15 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   run.unfused = row.get<std::string>("unfused", "");
   run.buffer_bytes = row.get<double>("buffer_bytes", 0);
   s.sequence_parallel = row.get<bool>("sequence_parallel", false) && s.tp > 1;
-  s.recompute = row.is("recompute", "full");
+  run.keeps_products = row.is("recompute", "operations");
+  if (run.keeps_products && (run.model.architecture.mlp != MlpKind::swiglu || run.model.architecture.experts > 0))
+    throw JsonError("says operations, which are those of a Llama block");
+  s.recompute = run.keeps_products || row.is("recompute", "full");
   s.chunks = row.get<int>("chunks", 1);
   if (s.chunks > 1) s.schedule = "interleaved";
   run.selective = row.is("recompute", "selective");
-  run.stops_early = row.get<bool>("stops_early", false);
+  run.stops_early = run.keeps_products || row.get<bool>("stops_early", false);
+  run.shards = row.get<int>("shards", 0);
   run.any_schedule = row.is("schedule", "best");
   run.any_microbatch = row.is("microbatch", "best");
   if (!run.any_microbatch) s.microbatch = row.get<int>("microbatch");
@@ -137,7 +141,7 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   if (memory && memory->is_number()) run.memory_bytes = memory->get<double>() * (1 << 30);
   run.seconds = seconds_of(row, run);
   if (run.selective || run.any_microbatch || s.recompute)
-    run.name += run.selective ? ", selective" : s.recompute ? ", full" : "";
+    run.name += run.selective ? ", selective" : run.keeps_products ? ", operations" : s.recompute ? ", full" : "";
   return run;
 }
 

@@ -20,6 +20,8 @@ struct PublishedRun {
   week25::Strategy strategy;    ///< dp, tp, pp, microbatch, ZeRO, recompute: full
   bool selective = false;       ///< recomputation of scores alone
   bool stops_early = false;     ///< full recomputation of a block skips its last product
+  bool keeps_products = false;  ///< as Task's
+  int shards = 0;               ///< ranks that share one copy of ZeRO-3's state; 0: all of dp
   bool any_microbatch = false;  ///< the source does not say: the fastest that fits
   bool any_schedule = false;    ///< likewise
   AttentionKernel attention = AttentionKernel::flash;

@@ -133,6 +133,7 @@ TEST(Unfused, PassesOfALayerByHand) {
   config.architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, 8, 3584};
   expect(pieces("torchtitan", 1, false), 2 * 32 + 16 * 1.5 + 2 * 3 + 4 * 3.5, 5,
          2 * 90 + 16 * 1.5 + 2 * 3 + 8 * 3.5 + 12 + 6, 7, 32);
+  expect(pieces("torchtitan-compiled", 1, false), 0, 0, 0, 0, 32);
   config.architecture.kv_heads = 0;  // as many as heads: no copies
   expect(pieces("fms", 1, false), 2 * 32 + 32 * 2 + 4 * 3.5, 4, 2 * 90 + 32 * 2 + 8 * 3.5 + 12 + 6, 6, 8);
 }

@@ -40,6 +40,8 @@ Task task_of(const PublishedRun& run, const std::string& machines) {
   task.overlap_gather = run.overlap_gather;
   task.stops_early = run.stops_early;
   task.fp32_reduction = run.fp32_reduction;
+  task.keeps_products = run.keeps_products;
+  task.shard_group = run.shards;
   task.copied_bytes = run.copied_bytes;
   task.imbalance = run.imbalance;
   task.one_pool = true;

@@ -196,6 +196,30 @@ void add_experts(const Machine& machine, const GptConfig& config, const week25::
   pieces.scratch_bytes += 2 * rows * row + number(each * (up + down)) * element;
 }
 
+/// Of a Llama block, attention and every other product (q of q, k, v; v; gate of gate, up; the last) are kept, and not
+/// recomputed: torchtitan's selective checkpointing of operations, of which the last is skipped by `stops_early`.
+void keep_products(const Machine& machine, const GptConfig& config, double rows, std::size_t length, Pieces& pieces) {
+  const double ranks = config.tensor.ranks, d = number(config.d_model), tokens = number(length);
+  const double v = (number(config.qkv_width()) - d) / 2, gate = number(config.up_width()) / 2;
+  const double element = number(bytes_of(config.storage));
+  for (const double width : {d / ranks, v / ranks, gate / ranks}) {
+    const auto size = [](double n) { return static_cast<std::size_t>(n); };
+    pieces.rebuilt -= machine.seconds({.name = "matmul",
+                                       .flop = 2 * rows * width * d,
+                                       .bytes = element * (rows * d + width * d + rows * width),
+                                       .dtype = config.storage,
+                                       .matmul = true,
+                                       .mnk = {size(rows), size(width), size(d)}});
+    pieces.kept_bytes += element * rows * width;
+  }
+  pieces.rebuilt -= machine.seconds({.name = "attention",
+                                     .flop = 2 * rows * (tokens + 1) * d / ranks,
+                                     .dtype = config.storage,
+                                     .matmul = true,
+                                     .mnk = {length, length, config.d_model / config.heads}});
+  pieces.kept_bytes += element * rows * (d / ranks + (config.tensor.sequence_parallel ? d / ranks : d));
+}
+
 }  // namespace
 
 Pieces price_pieces(const GptConfig& model, const Machine& machine, std::size_t tokens,
@@ -215,6 +239,7 @@ Pieces price_pieces(const GptConfig& model, const Machine& machine, std::size_t 
   if (strategy.tp == 1 && strategy.cp == 1 && !mixture) price_halves(machine, config, sequences, length, pieces);
   if (!options.unfused.empty())
     add_unfused(machine, unfused(options.unfused, config), config, number(sequences * length), pieces);
+  if (options.keeps_products) keep_products(machine, config, number(sequences * length), length, pieces);
   count_parameters(config, pieces);
   count_bytes(config, sequences, length, pieces);
   if (mixture) add_experts(machine, config, strategy, sequences * length, options.imbalance, pieces);

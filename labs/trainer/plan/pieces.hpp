@@ -39,6 +39,7 @@ struct Pieces {
   double boundary_bytes = 0;             // one message between stages, and one block's input
   double block_bytes = 0;                // activations that a block keeps for its backward
   double probabilities_bytes = 0;        // the part of them that is probabilities
+  double kept_bytes = 0;                 // kept beside the input of a block that is recomputed
   double head_bytes = 0;                 // norm, logits and loss
   double scratch_bytes = 0;              // scratch of a backward, once per rank
   double later_bytes = 0;                // kept by a block between the halves of its backward
@@ -53,6 +54,7 @@ struct PriceOptions {
   bool stops_early = false;      ///< recomputing a block skips its last product, which its backward does not read
   std::string unfused;           ///< passes that software makes in addition (unfused.hpp); "": none
   double imbalance = 1;          ///< of experts: the rows of the busiest rank / the average
+  bool keeps_products = false;   ///< recomputing a block repeats neither attention nor q, v, gate and the last product
 };
 
 /// What a block's mixture keeps of `rows` tokens for its backward, on the busiest rank: its experts' inputs, up's

@@ -87,7 +87,7 @@ double again_seconds(const Strategy& strategy, const Pieces& pieces) {
 }
 /// Bytes that a block keeps from a microbatch's forward to its backward.
 double kept_bytes(const Strategy& strategy, const Pieces& pieces) {
-  if (strategy.recompute) return pieces.boundary_bytes;
+  if (strategy.recompute) return pieces.boundary_bytes + pieces.kept_bytes;
   return pieces.block_bytes - (strategy.selective ? pieces.probabilities_bytes : 0);
 }
 

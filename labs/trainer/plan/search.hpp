@@ -33,7 +33,8 @@ struct Task {
   double copied_bytes = 0;  ///< read and written per parameter and microbatch, to copy what is gathered or scattered
   std::string unfused;      ///< passes over memory that the labs do not make (PriceOptions); "": none
   double imbalance = 1;     ///< of experts: the rows of the busiest rank / the average
-  bool one_pool = false;    ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
+  bool keeps_products = false;  ///< as PriceOptions': PyTorch's selective checkpointing of operations
+  bool one_pool = false;        ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
   Offload offload = Offload::none;  ///< what is on the hosts, which the machine file must describe
 };
 
@@ -78,7 +79,7 @@ class Predictor {
       : task_(task),
         pricer_(task.model, task.cluster.machine, task.length,
                 {task.units == "layer", task.overlap_tensor, task.overlap_scatter, task.overlap_gather,
-                 task.stops_early, task.unfused, task.imbalance}) {}
+                 task.stops_early, task.unfused, task.imbalance, task.keeps_products}) {}
   /// Rates a valid strategy, with gradients of the model's type.
   week25::Rated rate(const week25::Strategy& asked);
   /// Returns the reason if the strategy needs too much memory.
