@@ -437,7 +437,7 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"bloom-fp32-gradients", 9.5},
                                            {"bloom-numa", 11},
                                            {"fms-fsdp", 8.5},
-                                           {"fms-hybrid", 100},  // not predicted yet
+                                           {"fms-hybrid", 18.5},
                                            {"kempner-h200", 7.5},
                                            {"llama3", 12},
                                            {"llm-c", 3.5},
@@ -456,8 +456,8 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"pytorch-aws", 22},
                                            {"pytorch-fsdp", 9.5},
                                            {"torchtitan-a100", 3.5},
-                                           {"torchtitan-operations", 100},  // not predicted yet
-                                           {"torchtitan-tensor", 100},      // not predicted yet
+                                           {"torchtitan-operations", 8.5},
+                                           {"torchtitan-tensor", 10},
                                            {"nccl-8xa100", 4},
                                            {"nccl-8xh200", 2},
                                            {"nccl-nodes", 11.5},
