@@ -15,6 +15,7 @@
 
 #include "bench/programs/collective_prices.hpp"
 #include "bench/support/bench.hpp"
+#include "common/arithmetic.hpp"
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/support/text/parse_number.hpp"
 

@@ -1,5 +1,8 @@
 // Tests of exercise 25.8, part c and all parts together: what snapshots hold, what new shards hold, what is sent, and a
 // GPT whose losses do not show that a rank died and another one joined.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstdint>
 #include <map>

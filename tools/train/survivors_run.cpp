@@ -7,6 +7,7 @@
 // Folder F/P-R is rank R's of P. Prints a line for each step.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
