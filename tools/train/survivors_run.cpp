@@ -17,6 +17,7 @@
 
 #include "common/runtime/run.hpp"
 #include "common/support/text/command_line.hpp"
+#include "common/support/text/files.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "labs/week25_3d/survivors.hpp"
@@ -38,18 +39,14 @@ struct RunOf {
   fs::path of_rank(int ranks, int rank) const { return fs::path(folder) / fmt::format("{}-{}", ranks, rank); }
 };
 
-/// "own-12" and "previous-12": three arrays, one after the other. A file that has its name is whole.
-void write(Rank me, const fs::path& folder, const std::string& name, const std::vector<Slice>& arrays) {
-  const fs::path unfinished = folder / ("unfinished-" + name);
-  std::ofstream file(unfinished, std::ios::binary);
+/// "own-12" and "previous-12": three arrays, one after the other.
+void write(Rank me, const fs::path& path, const std::vector<Slice>& arrays) {
+  std::string bytes;
   for (const Slice& array : arrays) {
     const std::vector<float> values = to_host(me, array);
-    file.write(reinterpret_cast<const char*>(values.data()),
-               static_cast<std::streamsize>(values.size() * sizeof(float)));
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
-  file.close();
-  if (!file) throw Error(Verdict::fail, "cannot write " + unfinished.string());
-  fs::rename(unfinished, folder / name);
+  write_atomically(path, bytes);
 }
 
 std::vector<Slice> read_arrays(Rank me, const fs::path& path, std::size_t size) {
@@ -68,8 +65,8 @@ std::vector<Slice> read_arrays(Rank me, const fs::path& path, std::size_t size) 
 void keep_snapshot(Rank me, const RunOf& o, int step, const Snapshot& snapshot) {
   const fs::path folder = o.of_rank(me.size(), me.rank());
   fs::create_directories(folder);
-  write(me, folder, fmt::format("own-{}", step), snapshot.own);
-  write(me, folder, fmt::format("previous-{}", step), snapshot.previous);
+  write(me, folder / fmt::format("own-{}", step), snapshot.own);
+  write(me, folder / fmt::format("previous-{}", step), snapshot.previous);
   for (const char* kind : {"own", "previous"}) fs::remove(folder / fmt::format("{}-{}", kind, step - kKept * kEvery));
 }
 

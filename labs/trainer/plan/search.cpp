@@ -352,29 +352,27 @@ void vary(const Task& task, Strategy mesh, std::vector<Strategy>& all) {
   using week22::Recompute;
   std::vector<Recompute> kinds{Recompute::none, Recompute::full};
   if (task.model.attention == AttentionKind::materialised) kinds.push_back(Recompute::selective);
-  const int experts = std::max(1, static_cast<int>(task.model.architecture.experts));
   for (const auto& [schedule, chunks] : schedules)
     for (int zero = 0; zero <= (mesh.pp > 1 ? 1 : 3); ++zero)
-      for (const int ep : divisors(std::gcd(experts, mesh.dp * mesh.tp)))
-        for (const week22::Recompute recompute : kinds)
-          for (const bool sequence_parallel : {false, true}) {
-            if (sequence_parallel && mesh.tp == 1) continue;
-            Strategy strategy = mesh;
-            strategy.ep = ep;
-            strategy.schedule = schedule;
-            strategy.chunks = chunks;
-            strategy.zero = zero;
-            strategy.recompute = recompute == week22::Recompute::full;
-            strategy.selective = recompute == week22::Recompute::selective;
-            strategy.sequence_parallel = sequence_parallel;
-            all.push_back(std::move(strategy));
-          }
+      for (const week22::Recompute recompute : kinds)
+        for (const bool sequence_parallel : {false, true}) {
+          if (sequence_parallel && mesh.tp == 1) continue;
+          Strategy strategy = mesh;
+          strategy.schedule = schedule;
+          strategy.chunks = chunks;
+          strategy.zero = zero;
+          strategy.recompute = recompute == week22::Recompute::full;
+          strategy.selective = recompute == week22::Recompute::selective;
+          strategy.sequence_parallel = sequence_parallel;
+          all.push_back(std::move(strategy));
+        }
 }
 
 }  // namespace
 
 std::vector<Strategy> strategies(const Task& task) {
   std::vector<Strategy> all;
+  const int experts = std::max(1, static_cast<int>(task.model.architecture.experts));
   for (const int tp : divisors(task.cluster.gpus))
     for (const int pp : divisors(task.cluster.gpus / tp))
       for (const int cp : task.cps) {
@@ -388,7 +386,10 @@ std::vector<Strategy> strategies(const Task& task) {
         for (const int b : divisors(task.global_batch / replicas(mesh))) {
           if (b > kMostSequences) break;
           mesh.microbatch = b;
-          vary(task, mesh, all);
+          for (const int ep : divisors(std::gcd(experts, mesh.dp * mesh.tp))) {
+            mesh.ep = ep;
+            vary(task, mesh, all);
+          }
         }
       }
   return all;
