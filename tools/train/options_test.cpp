@@ -122,7 +122,7 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"--attention materialised", [](TrainRequest& o) { o.recompute = "selective"; }},
       {"machine", [](TrainRequest& o) { o.machine = "dgx-h1000"; }},
       {"do not fit", [](TrainRequest& o) { o.model = "gpt3-175b"; }},
-      {"absurd", [](TrainRequest& o) { o.d_model = std::size_t{1} << 40; }},
+      {"is too large", [](TrainRequest& o) { o.d_model = std::size_t{1} << 40; }},
       {"--tf32 is for GPUs", [](TrainRequest& o) { o.tf32 = true; }},
       {"emulate", [](TrainRequest& o) { o.emulate = "laptop"; }},
       {"100x", [](TrainRequest& o) { o.bucket_bytes = "100x"; }},
