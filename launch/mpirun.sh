@@ -138,13 +138,7 @@ if [ "$nodes" -gt 1 ] || [ -n "$hostfile" ]; then
   [ -z "$hostfile" ] || set -- --hostfile "$hostfile" "$@"
 fi
 
-# A session of its own holds everything that mpirun starts on this host, also what leaves mpirun's process group; and
-# mpirun ends when this script is killed.
-guard=
-setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
-setsid $guard sh "$(dirname -- "$0")/watched.sh" $guard "$mpirun" -n "$ranks" "$@" </dev/null &
-job=$!
-timers= asked=
+timers= asked= job=
 
 members() { # process ids of the job's session: the fourth field after the command's name
   for process in /proc/[0-9]*; do
@@ -164,6 +158,7 @@ end_job() {
 }
 finish() {
   trap '' INT TERM HUP USR1
+  [ -n "${job:=${!:-}}" ] || exit "$1" # not started yet
   for timer in $timers; do kill "$timer" 2>/dev/null; done
   end_job
   exit "$1"
@@ -197,6 +192,7 @@ after() { # SECONDS SIGNAL WHAT-TO-SAY
   timers="$timers $!"
 }
 interrupt() { # EXIT-CODE
+  [ -n "${job:=${!:-}}" ] || exit "$1"
   [ -n "$grace" ] && [ -z "$asked" ] || finish "$1"
   asked=$1
   (while kill -USR1 "$job" 2>/dev/null; do sleep 1; done) & # mpirun hands it on to the ranks, on every host
@@ -207,6 +203,13 @@ trap 'interrupt 130' INT
 trap 'interrupt 143' TERM
 trap 'finish 129' HUP
 trap 'finish 124' USR1
+
+# A session of its own holds everything that mpirun starts on this host, also what leaves mpirun's process group; and
+# mpirun ends when this script is killed. The traps above stand before it starts, so that an early signal is heard, too.
+guard=
+setpriv --pdeathsig TERM true 2>/dev/null && guard="setpriv --pdeathsig TERM"
+setsid $guard sh "$(dirname -- "$0")/watched.sh" $guard "$mpirun" -n "$ranks" "$@" </dev/null &
+job=$!
 
 [ -z "$timeout" ] || after "$timeout" USR1 ""
 

@@ -102,13 +102,14 @@ TEST_F(Launcher, MpirunIsTheOneBesideTheProgramsLibrary) {
 
 // What it runs gets SIGUSR1 and may save; a second interrupt, or the end of the grace, ends it.
 TEST_F(Launcher, LetsAnInterruptedJobSaveBeforeItEnds) {
-  const std::string launcher = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", up = file("up");
+  const std::string launcher = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", up = file("up"), heard = file("heard");
   const auto interrupted = [&](const std::string& on_signal, const std::string& grace, const std::string& times) {
-    script("mpirun", "[ $1 = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\ntrap '" + on_signal +
-                         "' USR1\n: >" + up + "\nwhile :; do sleep 0.1; done\n");
-    const std::string run = "rm -f " + up + "; MPIRUN=" + file("mpirun") + " sh " + launcher + " -n 2 " + grace +
-                            " prog & until [ -e " + up + " ]; do sleep 0.05; done; for i in " + times +
-                            "; do kill -TERM $!; sleep 0.3; done; wait $!";
+    script("mpirun", "[ $1 = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\ntrap ': >" + heard + "; " +
+                         on_signal + "' USR1\n: >" + up + "\nwhile :; do sleep 0.1; done\n");
+    const std::string run = "rm -f " + up + " " + heard + "; MPIRUN=" + file("mpirun") + " sh " + launcher + " -n 2 " +
+                            grace + " prog & until [ -e " + up + " ]; do sleep 0.05; done; for i in " + times +
+                            "; do kill -TERM $!; while kill -0 $! 2>/dev/null && [ ! -e " + heard +
+                            " ]; do sleep 0.05; done; done; wait $!";
     return said({"sh", "-c", run});
   };
   EXPECT_EQ(interrupted("echo saved; exit 3", "--grace 60", "1"), "saved -> 143");
