@@ -7,6 +7,7 @@
 #include "common/chunk.hpp"
 #include "common/support/text/nearest.hpp"
 #include "labs/trainer/engine.hpp"
+#include "labs/trainer/refusals.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
 #include "labs/week23_tensor_parallel/model_shards.hpp"
@@ -30,38 +31,30 @@ const week24::NamedSchedule& schedule_named(const std::vector<week24::NamedSched
   refuse(unknown_name("schedule", name, known));
 }
 
+void refuse(const std::optional<Refusal>& refusal) {
+  if (refusal) refuse(refusal->sentence + refusal->advice);
+}
+
+/// What the planner knows of the options.
+Strategy strategy_of(const Options3d& o) {
+  return {.dp = o.data_ranks(),
+          .tp = o.mesh.tp,
+          .pp = o.mesh.pp,
+          .schedule = o.schedule,
+          .chunks = o.chunks,
+          .recompute = o.recompute == week22::Recompute::full,
+          .sequence_parallel = o.sequence_parallel,
+          .selective = o.recompute == week22::Recompute::selective,
+          .cp = o.cp};
+}
+
 void check_pipeline(const Options3d& o) {
   schedule_named(week24::named_schedules(), o.schedule);
-  const bool halves = week24::splits_backwards(o.schedule), vee = o.schedule == "zb-v";
   if (o.chunks < 1) refuse("a stage has at least one chunk");
-  if (vee && o.chunks != 2)
-    refuse(fmt::format("schedule zb-v has two chunks per stage, one on each leg of the V, not {}", o.chunks));
-  if (o.chunks > 1 && o.schedule != "interleaved" && !vee)
-    refuse(fmt::format("schedule {} has one chunk per stage: only interleaved has more", o.schedule));
+  refuse(wrong_schedule(strategy_of(o), o.microbatches));
   if (o.chunks > 1 && o.mesh.pp == 1)
     refuse("interleaving needs at least two stages: with one stage all chunks are on the same rank");
-  if (o.schedule == "interleaved" && o.microbatches % o.mesh.pp != 0)
-    refuse(
-        fmt::format("interleaved schedules need groups of as many microbatches as there are stages: {} microbatches "
-                    "are not a multiple of {} stages; use {}",
-                    o.microbatches, o.mesh.pp, (o.microbatches + o.mesh.pp - 1) / o.mesh.pp * o.mesh.pp));
-  const std::size_t pieces = o.model.layers + 2, parts = static_cast<std::size_t>(o.mesh.pp * o.chunks);
-  if (pieces < parts)
-    refuse(
-        fmt::format("{} layers, with embedding and head {} pieces, cannot fill {} stages of {} chunk{}: each needs "
-                    "one; use {} layers or more, or fewer stages{}",
-                    o.model.layers, pieces, o.mesh.pp, o.chunks, o.chunks == 1 ? "" : "s", parts - 2,
-                    o.chunks == 1 ? "" : " or chunks"));
-  if (halves && o.mesh.tp > 1)
-    refuse(
-        fmt::format("schedule {} with tp = {}: tensor-parallel layers hide their all-reduces behind the gradients of "
-                    "weights, which therefore cannot be delayed; use 1f1b",
-                    o.schedule, o.mesh.tp));
-  if (halves && o.recompute != week22::Recompute::none)
-    refuse(
-        fmt::format("schedule {} with recomputation: the delayed weight gradients would need the activations that "
-                    "recomputation frees",
-                    o.schedule));
+  refuse(wrong_shape(o.model, o.sequence, strategy_of(o)));
 }
 
 void check_tensor(const Options3d& o) {
@@ -81,22 +74,6 @@ void check_context(const Options3d& o) {
   if (o.cp < 1 || o.data_ranks() % o.cp != 0)
     refuse(fmt::format("{} ranks along dp do not divide into groups of {} that share their sequences", o.data_ranks(),
                        o.cp));
-  if (o.cp == 1) return;
-  const std::size_t chunks = 2 * static_cast<std::size_t>(o.cp);
-  if (o.sequence % chunks != 0)
-    refuse(fmt::format("sequences of {} tokens do not divide into {} chunks, two for each of cp = {}", o.sequence,
-                       chunks, o.cp));
-  if (o.sequence_parallel)
-    refuse("cp with sequence parallelism: rows would be sharded once more over the ranks of tp; leave one of them out");
-  if (o.model.attention != AttentionKind::flash)
-    refuse(
-        "cp with materialised attention: ring attention merges partial results, so no rank ever has all probabilities "
-        "of a row");
-  if (week24::splits_backwards(o.schedule))
-    refuse(
-        fmt::format("schedule {} with cp = {}: its split of the backward pass needs layers that no ranks share; use "
-                    "1f1b",
-                    o.schedule, o.cp));
 }
 
 void check_zero(const Options3d& o) {

@@ -290,7 +290,7 @@ TEST(Lab25_2, RefusalsGiveTheirReason) {
   };
   const std::vector<Row> rows = {
       {"as many microbatches as there are stages", {1, 1, 4}, [](Options3d& o) { o.schedule = "interleaved"; }},
-      {"cannot fill 9 stages", {1, 1, 9}, [](Options3d&) {}},
+      {"cannot fill 9 parts", {1, 1, 9}, [](Options3d&) {}},
       {"m times the traffic of ZeRO-1", {2, 1, 2}, [](Options3d& o) { o.zero = 2; }},
       {"gather all parameters twice for every microbatch", {2, 1, 2}, [](Options3d& o) { o.zero = 3; }},
       {"cannot be delayed", {1, 2, 2}, [](Options3d& o) { o.schedule = "zb-h1"; }},

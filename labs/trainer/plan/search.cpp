@@ -28,26 +28,6 @@ std::vector<int> divisors(int n) {
   return all;
 }
 
-/// Rejects invalid numbers of ranks that share sequences (23.6), before other choices are considered.
-std::optional<Refusal> wrong_context(const Task& task, const Strategy& s) {
-  if (s.cp == 1) return std::nullopt;
-  if (s.cp < 1 || s.dp % s.cp != 0)
-    return Refusal{
-        "cp does not divide the ranks",
-        fmt::format("{} ranks besides tp {} and pp {} do not divide into replicas of {} that share their sequences",
-                    s.dp, s.tp, s.pp, s.cp)};
-  if (task.length % (2 * static_cast<std::size_t>(s.cp)) != 0)
-    return Refusal{
-        "the sequence does not divide over cp",
-        fmt::format("{} tokens do not divide into {} chunks, two for each of cp {}", task.length, 2 * s.cp, s.cp)};
-  if (task.model.attention != AttentionKind::flash)
-    return Refusal{
-        "context parallelism with materialised attention",
-        fmt::format("cp {}: ring attention merges partial results, so no rank ever has all probabilities of a row",
-                    s.cp)};
-  return std::nullopt;
-}
-
 /// Rejects what a mixture of experts cannot do (23.7).
 std::optional<Refusal> wrong_experts(const GptConfig& model, const Strategy& s) {
   const auto experts = static_cast<int>(model.architecture.experts);
@@ -80,45 +60,16 @@ std::optional<Refusal> wrong_mesh(const Task& task, const Strategy& s) {
   if (model.mlp_width() % static_cast<std::size_t>(s.tp) != 0)
     return Refusal{"tp does not divide the MLP",
                    fmt::format("an MLP {} wide does not divide over tp {}", model.mlp_width(), s.tp)};
-  if (auto refusal = wrong_context(task, s)) return refusal;
+  if (s.cp < 1 || s.dp % s.cp != 0)
+    return Refusal{
+        "cp does not divide the ranks",
+        fmt::format("{} ranks besides tp {} and pp {} do not divide into replicas of {} that share their sequences",
+                    s.dp, s.tp, s.pp, s.cp)};
   if (task.global_batch % replicas(s) != 0)
     return Refusal{"dp does not divide the global batch",
                    fmt::format("{} {} not divide over dp {}", counted(task.global_batch, "sequence"),
                                task.global_batch == 1 ? "does" : "do", replicas(s))};
-  const auto parts = static_cast<std::size_t>(s.pp) * static_cast<std::size_t>(s.chunks);
-  if (model.layers + 2 < parts)
-    return Refusal{"more parts of the pipeline than layers",
-                   fmt::format("{} layers, embedding and head cannot fill {} parts (pp {} × {} chunk{})", model.layers,
-                               parts, s.pp, s.chunks, s.chunks == 1 ? "" : "s")};
-  return std::nullopt;
-}
-
-/// Rejects schedules that cannot run `m` microbatches.
-std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
-  if (s.pp == 1 && s.schedule != "1f1b")
-    return Refusal{"a schedule without a pipeline", fmt::format("{} with pp 1: there are no stages", s.schedule)};
-  const bool halves = week24::splits_backwards(s.schedule), vee = s.schedule == "zb-v";
-  if (vee && s.chunks != 2)
-    return Refusal{"a V without two chunks",
-                   fmt::format("zb-v has two chunks per stage, one on each leg of the V, not {}", s.chunks)};
-  if (s.chunks > 1 && s.schedule != "interleaved" && !vee)
-    return Refusal{"chunks without interleaving",
-                   fmt::format("{} has one chunk per stage, not {}", s.schedule, s.chunks)};
-  if (s.schedule == "interleaved" && s.chunks < 2)
-    return Refusal{"interleaving without chunks", "interleaved with one chunk per stage is 1f1b"};
-  if (s.schedule == "interleaved" && m % s.pp != 0)
-    return Refusal{"interleaving needs whole groups of microbatches",
-                   fmt::format("{} {} not a multiple of pp {}", counted(m, "microbatch"), m == 1 ? "is" : "are", s.pp)};
-  if (halves && s.tp > 1)
-    return Refusal{"zero bubble with tensor parallelism",
-                   fmt::format("{} with tp {}: the layers hide their all-reduces behind the weight gradients, which "
-                               "therefore cannot be delayed",
-                               s.schedule, s.tp)};
-  if (halves && s.cp > 1)
-    return Refusal{
-        "zero bubble with context parallelism",
-        fmt::format("{} with cp {}: its split backward pass needs layers that no ranks share", s.schedule, s.cp)};
-  return std::nullopt;
+  return week25::wrong_shape(model, task.length, s);
 }
 
 }  // namespace
@@ -147,23 +98,17 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
                    fmt::format("a replica has {} of the {} sequences, and microbatches of {} do not divide them",
                                replica, task.global_batch, s.microbatch)};
   const int m = replica / s.microbatch;
-  if (auto refusal = wrong_schedule(s, m)) return refusal;
-  if (s.sequence_parallel && s.cp > 1)
-    return Refusal{
-        "sequence parallelism with context parallelism",
-        fmt::format("sequence parallelism with cp {}: rows would be sharded once more over the ranks of tp", s.cp)};
+  if (s.pp == 1 && s.schedule != "1f1b")
+    return Refusal{"a schedule without a pipeline", fmt::format("{} with pp 1: there are no stages", s.schedule)};
+  if (s.schedule == "interleaved" && s.chunks < 2)
+    return Refusal{"interleaving without chunks", "interleaved with one chunk per stage is 1f1b"};
+  if (auto refusal = week25::wrong_schedule(s, m)) return refusal;
   if (s.selective && (s.recompute || task.model.attention == AttentionKind::flash))
     return Refusal{"selective recomputation of what is not kept",
                    s.recompute
                        ? "either whole blocks or only their probabilities are recomputed, not both"
                        : "selective recomputes probabilities, which flash attention does not keep: none or full, "
                          "or --attention materialised"};
-  if (week24::splits_backwards(s.schedule) && (s.recompute || s.selective))
-    return Refusal{
-        "zero bubble with recomputation",
-        s.schedule +
-            " with recomputation: the delayed weight gradients would need the activations that recomputation "
-            "frees"};
   if (s.zero > 1 && s.pp > 1)
     return Refusal{
         "ZeRO-2 and 3 with a pipeline",

@@ -10,6 +10,7 @@
 #include "labs/trainer/plan/cluster.hpp"
 #include "labs/trainer/plan/offload.hpp"
 #include "labs/trainer/plan/pieces.hpp"
+#include "labs/trainer/refusals.hpp"
 #include "labs/week25_3d/step_time.hpp"
 
 namespace lockstep::plan {
@@ -45,11 +46,7 @@ inline int gpus_of_host(const Task& task) { return task.cluster.gpus / task.clus
 /// memory.
 Task preset_task(const std::string& model, const std::string& cluster, int batch, const std::string& machines);
 
-/// Reason why a strategy is invalid: its kind, for counting, and a sentence with its numbers.
-struct Refusal {
-  std::string reason;
-  std::string sentence;
-};
+using week25::Refusal;
 inline constexpr const char* kMemory = "does not fit the memory";
 inline constexpr const char* kHostMemory = "does not fit the host's memory";
 inline constexpr const char* kNotOffloaded = "a ZeRO stage that is not offloaded";

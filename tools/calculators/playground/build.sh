@@ -19,7 +19,7 @@ suite='tools/calculators/contest tools/calculators/recipes common/gpt/pipeline/s
   solutions/week24_pipeline/interleaved solutions/week24_pipeline/zero_bubble solutions/week24_pipeline/zb_v
   solutions/week24_pipeline/bubble solutions/week24_pipeline/stages solutions/week25_3d/mesh solutions/week25_3d/planner
   solutions/week25_3d/step_time labs/trainer/plan/halves labs/trainer/plan/pricer labs/trainer/plan/search
-  common/gpt/model/config common/gpt/model/stage'
+  labs/trainer/refusals common/gpt/model/config common/gpt/model/stage'
 # The second: the simulator, and programs for it. Asyncify lets its fibers leave a function and come back.
 cluster_own='answer all_reduce cluster cluster_programs cluster_exports'
 cluster_suite='common/runtime/error common/runtime/errors common/runtime/slice common/runtime/rank common/runtime/run

@@ -1,0 +1,26 @@
+// Given: what the trainer and the planner both refuse, by one list.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/gpt/model/config.hpp"
+#include "labs/week25_3d/planner.hpp"
+
+namespace lockstep::week25 {
+
+/// Why a strategy cannot work: the kind of reason, for counting, a sentence with the numbers, and how the sentence may
+/// go on with what to do instead.
+struct Refusal {
+  std::string reason;
+  std::string sentence;
+  std::string advice = {};
+};
+
+/// Returns why shapes do not divide. Expects cp to divide dp.
+std::optional<Refusal> wrong_shape(const GptConfig& model, std::size_t sequence, const Strategy& strategy);
+
+/// Returns why a known schedule cannot run m microbatches, or why it and other options exclude each other.
+std::optional<Refusal> wrong_schedule(const Strategy& strategy, int m);
+
+}  // namespace lockstep::week25
