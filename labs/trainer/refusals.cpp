@@ -58,11 +58,34 @@ std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
         "zero bubble with recomputation",
         s.schedule +
             " with recomputation: the delayed weight gradients would need the activations that recomputation frees"};
+  return std::nullopt;
+}
+
+std::optional<Refusal> wrong_sharding(const GptConfig& model, const Strategy& s, int group) {
   if (s.sequence_parallel && s.cp > 1)
     return Refusal{
         "sequence parallelism with context parallelism",
         fmt::format("sequence parallelism with cp {}: rows would be sharded once more over the ranks of tp", s.cp),
         "; leave one of them out"};
+  if (s.sequence_parallel && s.tp == 1)
+    return Refusal{"sequence parallelism without tensor parallelism",
+                   "sequence parallelism with tp 1 has no rows to shard"};
+  if (s.zero > 1 && s.pp > 1)
+    return Refusal{"ZeRO-2 and 3 with a pipeline",
+                   fmt::format("ZeRO-{} with a pipeline would {} for every microbatch, m times the traffic of ZeRO-1 "
+                               "for memory that the stages have divided already",
+                               s.zero, s.zero == 2 ? "reduce all gradients" : "gather all parameters twice"),
+                   "; use ZeRO-1"};
+  if (s.zero > 1 && model.gradients() != model.storage)
+    return Refusal{"ZeRO-2 and 3 with fp32 gradients",
+                   fmt::format("ZeRO-{} with fp32 gradients: a unit's gradients have the type of its parameters until "
+                               "they are reduced",
+                               s.zero),
+                   "; use ZeRO-0 or 1"};
+  if (group < 0 || (group > 0 && s.dp % group != 0))
+    return Refusal{"groups that hold the state do not divide dp",
+                   fmt::format("{} ranks along dp do not divide into groups of {} that each hold one copy of the state",
+                               s.dp, group)};
   return std::nullopt;
 }
 

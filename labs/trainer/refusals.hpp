@@ -23,4 +23,8 @@ std::optional<Refusal> wrong_shape(const GptConfig& model, std::size_t sequence,
 /// Returns why a known schedule cannot run m microbatches, or why it and other options exclude each other.
 std::optional<Refusal> wrong_schedule(const Strategy& strategy, int m);
 
+/// Returns why sequence parallelism or ZeRO has nothing to shard, or cannot. `group`: ranks along dp that hold one copy
+/// of the state (22.8); 0: all.
+std::optional<Refusal> wrong_sharding(const GptConfig& model, const Strategy& strategy, int group);
+
 }  // namespace lockstep::week25

@@ -31,10 +31,6 @@ const week24::NamedSchedule& schedule_named(const std::vector<week24::NamedSched
   refuse(unknown_name("schedule", name, known));
 }
 
-void refuse(const std::optional<Refusal>& refusal) {
-  if (refusal) refuse(refusal->sentence + refusal->advice);
-}
-
 /// What the planner knows of the options.
 Strategy strategy_of(const Options3d& o) {
   return {.dp = o.data_ranks(),
@@ -42,28 +38,17 @@ Strategy strategy_of(const Options3d& o) {
           .pp = o.mesh.pp,
           .schedule = o.schedule,
           .chunks = o.chunks,
+          .zero = o.zero,
           .recompute = o.recompute == week22::Recompute::full,
           .sequence_parallel = o.sequence_parallel,
           .selective = o.recompute == week22::Recompute::selective,
           .cp = o.cp};
 }
 
-void check_pipeline(const Options3d& o) {
-  schedule_named(week24::named_schedules(), o.schedule);
-  if (o.chunks < 1) refuse("a stage has at least one chunk");
-  refuse(wrong_schedule(strategy_of(o), o.microbatches));
-  if (o.chunks > 1 && o.mesh.pp == 1)
-    refuse("interleaving needs at least two stages: with one stage all chunks are on the same rank");
-  refuse(wrong_shape(o.model, o.sequence, strategy_of(o)));
-}
-
 void check_tensor(const Options3d& o) {
   if (o.overlap_scatter && !(o.sequence_parallel && o.overlap))
     refuse("overlap_scatter needs sequence parallelism and overlap: the scatter runs on a queue of its own");
-  if (o.mesh.tp == 1) {
-    if (o.sequence_parallel) refuse("sequence parallelism is for tp of 2 or more");
-    return;
-  }
+  if (o.mesh.tp == 1) return;
   o.part(0).check();
   if (o.sequence_parallel && o.sequence % static_cast<std::size_t>(o.mesh.tp) != 0)
     refuse(fmt::format("sequences of {} tokens do not divide over tp = {}, as sequence parallelism requires",
@@ -79,11 +64,6 @@ void check_context(const Options3d& o) {
 void check_zero(const Options3d& o) {
   if (o.zero < 0 || o.zero > 3)
     refuse(fmt::format("ZeRO has stages 0 (plain data parallelism), 1, 2 and 3; there is no stage {}", o.zero));
-  if (o.zero >= 2 && o.mesh.pp > 1)
-    refuse(
-        fmt::format("ZeRO-{} with a pipeline: it would {} for every microbatch, m times the traffic of ZeRO-1 for "
-                    "memory that the stages have divided already; use ZeRO-1",
-                    o.zero, o.zero == 2 ? "reduce all gradients" : "gather all parameters twice"));
   if (o.overlap_gather && o.zero != 1 && o.zero != 2)
     refuse(
         fmt::format("overlap_gather with ZeRO-{}: only stages 1 and 2 gather new parameters after a step. Stage 0 "
@@ -93,14 +73,6 @@ void check_zero(const Options3d& o) {
   if (o.shard_group != 0 && o.zero != 3)
     refuse(fmt::format("groups of {} ranks that hold one copy of the state need ZeRO-3, not stage {}", o.shard_group,
                        o.zero));
-  if (o.shard_group < 0 || (o.shard_group > 0 && o.data_ranks() % o.shard_group != 0))
-    refuse(fmt::format("{} ranks along dp do not divide into groups of {} that each hold one copy of the state",
-                       o.data_ranks(), o.shard_group));
-  if (o.zero >= 2 && o.model.gradients() != o.model.storage)
-    refuse(
-        fmt::format("fp32 gradients of a model in {} with ZeRO-{}: a unit's gradients have the type of its parameters "
-                    "until they are reduced; use ZeRO-0 or 1",
-                    to_string(o.model.storage), o.zero));
   if ((o.zero == 1 || o.zero == 2) && o.reduce != o.model.gradients())
     refuse(
         fmt::format("ZeRO-{} sums gradients in the type they are held in, {}", o.zero, to_string(o.model.gradients())));
@@ -201,8 +173,15 @@ void check(const Options3d& o) {
         fmt::format("a global batch of {} sequences cannot give each of {} replicas {} microbatches: raise the batch",
                     o.batch, o.replicas(), o.microbatches));
   check_tensor(o);
-  check_pipeline(o);
   check_zero(o);
+  schedule_named(week24::named_schedules(), o.schedule);
+  if (o.chunks < 1) refuse("a stage has at least one chunk");
+  const Strategy s = strategy_of(o);
+  for (const auto& refusal : {wrong_schedule(s, o.microbatches), wrong_shape(o.model, o.sequence, s),
+                              wrong_sharding(o.model, s, o.shard_group)})
+    if (refusal) refuse(refusal->sentence + refusal->advice);
+  if (o.chunks > 1 && o.mesh.pp == 1)
+    refuse("interleaving needs at least two stages: with one stage all chunks are on the same rank");
 }
 
 std::vector<std::size_t> stage_pieces(const Options3d& o) {

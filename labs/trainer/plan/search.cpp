@@ -109,24 +109,7 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
                        ? "either whole blocks or only their probabilities are recomputed, not both"
                        : "selective recomputes probabilities, which flash attention does not keep: none or full, "
                          "or --attention materialised"};
-  if (s.zero > 1 && s.pp > 1)
-    return Refusal{
-        "ZeRO-2 and 3 with a pipeline",
-        fmt::format("ZeRO-{} would reduce gradients, or gather parameters, for each of {} microbatches on each of "
-                    "{} stages: use 0 or 1 with a pipeline",
-                    s.zero, m, s.pp)};
-  if (s.zero > 1 && task.model.fp32_gradients)
-    return Refusal{"ZeRO-2 and 3 with fp32 gradients",
-                   fmt::format("ZeRO-{} with fp32 gradients: a unit's gradients have the type of its parameters until "
-                               "they are reduced",
-                               s.zero)};
-  if (s.zero == 3 && s.dp % holders(task, s) != 0)
-    return Refusal{"groups that hold the state do not divide dp",
-                   fmt::format("{} ranks along dp do not divide into groups of {} that each hold one copy of the state",
-                               s.dp, task.shard_group)};
-  if (s.sequence_parallel && s.tp == 1)
-    return Refusal{"sequence parallelism without tensor parallelism",
-                   "sequence parallelism with tp 1 has no rows to shard"};
+  if (auto refusal = week25::wrong_sharding(task.model, s, holders(task, s))) return refusal;
   const std::size_t rows = static_cast<std::size_t>(s.microbatch) * task.length;
   if (s.sequence_parallel && rows % static_cast<std::size_t>(s.tp) != 0)
     return Refusal{"tp does not divide the rows",
