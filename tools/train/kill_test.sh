@@ -6,8 +6,8 @@
 set -u
 launcher=$1 program=$2 ranks=$3 kills=$4 seed=$5
 shift 5
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tools/tests/testing.sh
+. "$(dirname "$0")/../tests/testing.sh"
 name=train_$$ # that no other process has; the kernel keeps 15 letters
 cp "$program" "$folder/$name"
 # A little text, so that a run starts quickly.
@@ -30,33 +30,23 @@ resume() { # only where something was saved
     train disturbed "$@"
   fi
 }
-running() { # process ids of the ranks
-  for process in /proc/[0-9]*; do
-    read -r its 2>/dev/null <"$process/comm" && [ "$its" = "$name" ] && echo "${process#/proc/}"
-  done 2>/dev/null
-}
-fail() {
-  echo "FAILED: $1"
-  cat "$folder/log"
-  exit 1
-}
 until_none() {
   tries=0
-  while [ -n "$(running)" ]; do
+  while [ -n "$(running "$name")" ]; do
     tries=$((tries + 1))
-    [ $tries -gt 100 ] && fail "ranks outlive a job of which one was killed: $(running)"
+    [ $tries -gt 100 ] && fail "ranks outlive a job of which one was killed: $(running "$name")"
     sleep 0.05
   done
 }
 compare() {
-  diff -r "$folder/whole/$last" "$folder/disturbed/$last" >>"$folder/log" 2>&1 ||
+  diff -r "$folder/whole/$last" "$folder/disturbed/$last" >>"$folder/said" 2>&1 ||
     fail "the disturbed run ends with other bytes than the undisturbed one"
   rounds=$((rounds + 1))
   rm -rf "$folder/disturbed"
 }
 
 begin=$(date +%s.%N)
-train whole "$@" >"$folder/log" 2>&1 || fail "the undisturbed run"
+train whole "$@" >"$folder/said" 2>&1 || fail "the undisturbed run"
 end=$(date +%s.%N)
 
 # When, in seconds after the ranks are there, and which of them: within what the undisturbed run took, or sooner where
@@ -70,20 +60,20 @@ awk -v seed="$seed" -v kills="$kills" -v ranks="$ranks" -v lasts="$(echo "$begin
 done=0 in_training=0 rounds=0
 while [ $done -lt "$kills" ] && read -r seconds which; do
   killed=
-  resume "$@" >"$folder/log" 2>&1 &
+  resume "$@" >"$folder/said" 2>&1 &
   job=$!
   tries=0
-  while [ "$(running | wc -l)" -lt "$ranks" ] && [ $tries -lt 200 ]; do
+  while [ "$(running "$name" | wc -l)" -lt "$ranks" ] && [ $tries -lt 200 ]; do
     sleep 0.02
     tries=$((tries + 1))
   done
   sleep "$seconds"
-  victim=$(running | sed -n "${which}p")
+  victim=$(running "$name" | sed -n "${which}p")
   if [ -n "$victim" ] && kill -KILL "$victim" 2>/dev/null; then killed=yes; fi
   wait $job
   status=$?
   until_none
-  grep -q 'trying the checkpoint before' "$folder/log" && fail "a kill damaged a checkpoint"
+  grep -q 'trying the checkpoint before' "$folder/said" && fail "a kill damaged a checkpoint"
   if [ -d "$folder/disturbed/$last" ]; then # the run was over; a rank may have been killed on its way out
     compare
   elif [ -z "$killed" ]; then
@@ -91,12 +81,12 @@ while [ $done -lt "$kills" ] && read -r seconds which; do
   fi
   [ -n "$killed" ] || continue
   done=$((done + 1))
-  grep -q '^step ' "$folder/log" && in_training=$((in_training + 1))
+  grep -q '^step ' "$folder/said" && in_training=$((in_training + 1))
   echo "kill $done, process $which after $seconds s: leaves $(ls "$folder/disturbed" 2>/dev/null | tr '\n' ' ')"
 done <"$folder/plan"
 [ $done -eq "$kills" ] || fail "only $done of $kills kills met a process"
 if [ -d "$folder/disturbed" ] || [ $rounds -eq 0 ]; then
-  resume "$@" >"$folder/log" 2>&1 || fail "the last part of the disturbed run"
+  resume "$@" >"$folder/said" 2>&1 || fail "the last part of the disturbed run"
   compare
 fi
 [ $in_training -gt 0 ] || fail "no kill came while the run was training"
@@ -106,20 +96,20 @@ while [ $status -eq 0 ]; do # 0: the run was over before the signal came
   tries=$((tries + 1))
   [ $tries -le 10 ] || fail "no interrupt came before the run was over"
   rm -rf "$folder/disturbed"
-  : >"$folder/log"
+  : >"$folder/said"
   exec=exec
-  resume "$@" >"$folder/log" 2>&1 &
+  resume "$@" >"$folder/said" 2>&1 &
   job=$!
   exec=
-  until grep -q '^step ' "$folder/log" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
+  until grep -q '^step ' "$folder/said" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
   kill -TERM $job 2>/dev/null
   wait $job
   status=$?
   until_none
 done
 [ $status -eq 143 ] || fail "an interrupted run ends with $status"
-saved=$(sed -n 's/^stopped   by an interrupt after step \([0-9]*\) of .*/\1/p' "$folder/log")
+saved=$(sed -n 's/^stopped   by an interrupt after step \([0-9]*\) of .*/\1/p' "$folder/said")
 [ -d "$folder/disturbed/$(printf 'step-%08d' "${saved:-0}")" ] || fail "an interrupted run did not save"
-resume "$@" >"$folder/log" 2>&1 || fail "the rest of the interrupted run"
+resume "$@" >"$folder/said" 2>&1 || fail "the rest of the interrupted run"
 compare
 echo "PASS: $done kills, $in_training of them after the first step, and an interrupt at step $saved; $rounds disturbed runs of $steps steps end with the same checkpoint, byte for byte"

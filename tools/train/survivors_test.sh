@@ -4,26 +4,19 @@
 #   survivors_test.sh LAUNCHER PROGRAM
 set -u
 launcher=$1 program=$2 steps=40 rank=1
-memory=/dev/shm
-[ -w $memory ] || memory=/tmp
-folder=$(mktemp -d "$memory/lockstep-survivors.XXXXXX")
-trap 'rm -rf "$folder"' EXIT
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm # memory
+# shellcheck source=tools/tests/testing.sh
+. "$(dirname "$0")/../tests/testing.sh"
 name=surv_$$ # that no other process has; the kernel keeps 15 letters
 cp "$program" "$folder/$name"
-fail() {
-  echo "FAILED: $1"
-  cat "$folder"/*.log
-  exit 1
-}
 start() { # RANKS LOG STEPS, and options
   ranks=$1 log=$folder/$2.log last=$3
   shift 3
   sh "$launcher" -n "$ranks" --timeout 120 "$folder/$name" --steps "$last" "$@" >"$log" 2>&1
 }
 rank_process() { # of rank $1: by its environment
-  for process in /proc/[0-9]*; do
-    read -r its 2>/dev/null <"$process/comm" && [ "$its" = "$name" ] &&
-      tr '\0' '\n' <"$process/environ" | grep -Eqx "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" && echo "${process#/proc/}"
+  for id in $(running "$name"); do
+    tr '\0' '\n' <"/proc/$id/environ" | grep -Eqx "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" && echo "$id"
   done 2>/dev/null
 }
 

@@ -5,21 +5,17 @@
 launcher=$1
 program=$2
 killed_says=${3:-}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tools/tests/testing.sh
+. "$(dirname "$0")/../../../tools/tests/testing.sh"
 number=0
 
 fail() {
   echo "FAILED $name: $1"
   sed 's/^/    /' "$out"
-  touch "$work/failed"
+  touch "$folder/failed"
 }
 
-left() { # process ids of this job's program that are still running
-  for process in /proc/[0-9]*; do
-    read -r running 2>/dev/null <"$process/comm" && [ "$running" = "$short" ] && echo "${process#/proc/}"
-  done 2>/dev/null
-}
+left() { running "$short"; } # process ids of this job's program
 
 check_gone() { # the kernel may be slow on a loaded computer; a job that was not ended would run for 20 s
   tries=0
@@ -81,14 +77,14 @@ beside() { # name, what to do…: in the background
   name=$1
   shift
   number=$((number + 1))
-  folder=$work/$number
-  out=$folder/out
-  copy=$folder/f$$_$number
+  place=$folder/$number
+  out=$place/out
+  copy=$place/f$$_$number
   short=$(basename "$copy" | cut -c1-15) # the kernel's truncated program name
-  mkdir "$folder"
+  mkdir "$place"
   cp "$program" "$copy"
   # Files that killed jobs leave behind are removed with the folder.
-  (TMPDIR=$folder; export TMPDIR; "$@"; echo "$name" >>"$work/done") &
+  (TMPDIR=$place; export TMPDIR; "$@"; echo "$name" >>"$folder/done") &
 }
 
 cycle="DEADLOCK: 4 ranks wait for each other in a cycle: 0 → 3 → 2 → 1 → 0."
@@ -110,6 +106,6 @@ beside "launcher's time-out" its_own_time_out
 for victim in launcher-TERM launcher-KILL mpirun-KILL rank-TERM; do beside $victim kill_one $victim; done
 wait
 
-[ "$(wc -l <"$work/done")" -eq $number ] || { echo "FAILED: only these came to an end: $(cat "$work/done")"; exit 1; }
-[ -e "$work/failed" ] && exit 1
+[ "$(wc -l <"$folder/done")" -eq $number ] || { echo "FAILED: only these came to an end: $(cat "$folder/done")"; exit 1; }
+[ -e "$folder/failed" ] && exit 1
 echo "PASS"
