@@ -183,12 +183,11 @@ Rated Predictor::rate(const Strategy& asked) {
     work.stages[s].after += experts.stages[s].after + week25::exposed_data(own, experts, experts.stages[s]) +
                             slowed(own, experts, experts.stages[s]);
   const auto& [pipeline, without_hops] = pipelines(strategy, work);
-  Rated rated{strategy, week25::step_time(group, work, pipeline, without_hops),
-              week25::largest_memory(group, work, pipeline)};
-  if (!experts.stages.empty()) {
+  Rated rated{strategy, week25::step_time(group, work, pipeline, without_hops), {}};
+  if (experts.stages.empty())
+    rated.memory = week25::largest_memory(group, work, pipeline);
+  else
     rated.time.update += week25::step_time(own, experts, pipeline, without_hops).update;
-    rated.memory = {};
-  }
   for (std::size_t s = 0; s < experts.stages.size(); ++s) {
     week25::StageBytes bytes = largest_memory(group, {.stages = {work.stages[s]}}, {{}, {pipeline.in_flight[s]}});
     const week22::ModelState more = largest_memory(own, {.stages = {experts.stages[s]}}, {{}, {0}}).state;
