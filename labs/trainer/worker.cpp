@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "common/chunk.hpp"
-#include "common/support/text/nearest.hpp"
 #include "labs/trainer/engine.hpp"
 #include "labs/trainer/refusals.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -21,15 +20,6 @@ namespace {
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Verdict::usage, sentence); }
 
 std::size_t up(std::size_t a, int b) { return (a + static_cast<std::size_t>(b) - 1) / static_cast<std::size_t>(b); }
-
-const week24::NamedSchedule& schedule_named(const std::vector<week24::NamedSchedule>& all, const std::string& name) {
-  std::vector<std::string> known;
-  for (const week24::NamedSchedule& schedule : all) {
-    if (schedule.name == name) return schedule;
-    known.push_back(schedule.name);
-  }
-  refuse(unknown_name("schedule", name, known));
-}
 
 /// What the planner knows of the options.
 Strategy strategy_of(const Options3d& o) {
@@ -174,7 +164,7 @@ void check(const Options3d& o) {
                     o.batch, o.replicas(), o.microbatches));
   check_tensor(o);
   check_zero(o);
-  schedule_named(week24::named_schedules(), o.schedule);
+  week24::schedule_named(o.schedule);
   if (o.chunks < 1) refuse("a stage has at least one chunk");
   const Strategy s = strategy_of(o);
   for (const auto& refusal : {wrong_schedule(s, o.microbatches), wrong_shape(o.model, o.sequence, s),
@@ -210,8 +200,7 @@ std::vector<std::size_t> stage_tensors(const Options3d& o, int stage) {
 }
 
 StageSchedule stage_schedule(const Options3d& o, int stage) {
-  const std::vector<week24::NamedSchedule> schedules = week24::named_schedules();
-  return schedule_named(schedules, o.schedule).make(pipeline_shape(o), stage);
+  return week24::schedule_named(o.schedule).make(pipeline_shape(o), stage);
 }
 
 StageSchedule forward_schedule(const PipelineShape& shape) {

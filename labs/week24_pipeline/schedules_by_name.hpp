@@ -32,22 +32,27 @@ inline PipelineShape shape_of(const std::string& name, int stages, int microbatc
   return {stages, microbatches, chunks == 0 ? (several ? 2 : 1) : chunks};
 }
 
+/// Throws Error(usage) for an unknown name.
+inline NamedSchedule schedule_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (const NamedSchedule& schedule : named_schedules()) {
+    if (schedule.name == name) return schedule;
+    known.push_back(schedule.name);
+  }
+  throw Error(Verdict::usage, unknown_name("schedule", name, known));
+}
+
 /// All stages of a schedule. Throws Error(usage) for an unknown name, a shape that it cannot have, or chunks of a
 /// schedule that has none.
 inline Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
-  std::vector<std::string> known;
-  for (const NamedSchedule& schedule : named_schedules()) {
-    known.push_back(schedule.name);
-    if (schedule.name != name) continue;
-    if ((name == "zb-v") != (shape.placement == Placement::vee))
-      usage_error("schedule zb-v, and no other, has its chunks in a V");
-    if (shape.chunks > 1 && name != "interleaved" && name != "zb-v")
-      usage_error("schedule " + name + " has one chunk per stage: only interleaved has more");
-    Schedule stages;
-    for (int s = 0; s < shape.stages; ++s) stages.push_back(schedule.make(shape, s));
-    return stages;
-  }
-  throw Error(Verdict::usage, unknown_name("schedule", name, known));
+  const NamedSchedule schedule = schedule_named(name);
+  if ((name == "zb-v") != (shape.placement == Placement::vee))
+    usage_error("schedule zb-v, and no other, has its chunks in a V");
+  if (shape.chunks > 1 && name != "interleaved" && name != "zb-v")
+    usage_error("schedule " + name + " has one chunk per stage: only interleaved has more");
+  Schedule stages;
+  for (int s = 0; s < shape.stages; ++s) stages.push_back(schedule.make(shape, s));
+  return stages;
 }
 
 }  // namespace lockstep::week24
