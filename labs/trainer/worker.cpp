@@ -175,10 +175,8 @@ void check(const Options3d& o) {
 }
 
 std::vector<std::size_t> stage_pieces(const Options3d& o) {
-  std::vector<double> costs = gpt_piece_costs(o.model, o.sequence);
-  if (o.recompute == week22::Recompute::full)
-    for (std::size_t l = 1; l + 1 < costs.size(); ++l) costs[l] *= 4.0 / 3;  // two forwards, and a backward costs two
-  return week24::partition(costs, o.mesh.pp * o.chunks);
+  const bool recomputed = o.recompute == week22::Recompute::full;
+  return week24::partition(gpt_piece_costs(o.model, o.sequence, recomputed), o.mesh.pp * o.chunks);
 }
 
 std::vector<Batch> allocate_batches(Rank me, const Options3d& o, int replica) {

@@ -62,10 +62,11 @@ class StepHook {
 
 }  // namespace
 
-std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length) {
+std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length, bool recomputed) {
   const auto c = static_cast<double>(config.d_model), t = static_cast<double>(length);
   // The matrices, and half of 4·T·C because of the causal mask.
-  std::vector<double> costs(config.layers + 2, 2 * static_cast<double>(config.block_matrices()) + 2 * t * c);
+  const double block = 2 * static_cast<double>(config.block_matrices()) + 2 * t * c;
+  std::vector<double> costs(config.layers + 2, recomputed ? block * (4.0 / 3) : block);
   costs.front() = 2 * c;
   costs.back() = 2 * c * static_cast<double>(config.vocabulary);
   return costs;

@@ -20,8 +20,9 @@
 namespace lockstep {
 
 /// Forward FLOP of each piece of gpt_usage_order(config), per token of a sequence of `length`: the embedding (which
-/// only reads; 2 C, so that it is not free), each block, the head with the loss's logits.
-std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length);
+/// only reads; 2 C, so that it is not free), each block, the head with the loss's logits. Blocks that are recomputed
+/// cost 4/3: two forwards, and a backward of two.
+std::vector<double> gpt_piece_costs(const GptConfig& config, std::size_t length, bool recomputed = false);
 
 /// Returns the tensors of gpt_parameter_table(config) on stage `stage`, in order, but routers and then experts of
 /// mixtures last. Part k of the model (placed by part_of) has the pieces [first[k], first[k + 1]) of gpt_usage_order.

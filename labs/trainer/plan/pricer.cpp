@@ -72,11 +72,8 @@ week21::CostModel Pricer::ring_of_neighbours(const Strategy& strategy, int ranks
 const std::vector<std::size_t>& Pricer::parts(const Strategy& strategy) {
   const int count = strategy.pp * strategy.chunks;
   std::vector<std::size_t>& first = parts_[{count, strategy.recompute}];
-  if (!first.empty()) return first;
-  std::vector<double> costs = gpt_piece_costs(model_, length_);
-  if (strategy.recompute)
-    for (std::size_t l = 1; l + 1 < costs.size(); ++l) costs[l] *= 4.0 / 3;
-  return first = week24::partition(costs, count);
+  if (first.empty()) first = week24::partition(gpt_piece_costs(model_, length_, strategy.recompute), count);
+  return first;
 }
 
 namespace {
