@@ -29,7 +29,7 @@ sources_of() {
     machine) echo common/runtime/machine/read_machine.cpp ;;
     schedule) echo common/gpt/pipeline/schedule.cpp ;;
     answer) echo tools/analyse/drill/answer.cpp ;;
-    model) echo common/gpt/model/model_file.cpp ;;
+    model) echo common/gpt/data/model_file.cpp ;;
     strategy) echo tools/plan/strategy_file.cpp ;;
     course) echo tools/course/course.cpp ;;
     config) echo common/support/text/command_line.cpp common/support/text/option_words.hpp ;;

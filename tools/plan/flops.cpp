@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "common/gpt/model/model_file.hpp"
+#include "common/gpt/data/model_file.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"

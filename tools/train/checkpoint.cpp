@@ -15,7 +15,7 @@
 
 #include "common/gpt/checkpoint/reader.hpp"
 #include "common/gpt/checkpoint/saver.hpp"
-#include "common/gpt/model/model_file.hpp"
+#include "common/gpt/data/model_file.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 
 namespace lockstep::train {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "common/gpt/model/model_file.hpp"
+#include "common/gpt/data/model_file.hpp"
 #include "common/support/json/whose_code.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/columns.hpp"

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "common/gpt/checkpoint/reader.hpp"
-#include "common/gpt/model/model_file.hpp"
+#include "common/gpt/data/model_file.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/host/host.hpp"

@@ -10,8 +10,8 @@
 
 #include "common/error.hpp"
 #include "common/gpt/checkpoint/reader.hpp"
+#include "common/gpt/data/model_file.hpp"
 #include "common/gpt/model/gpt.hpp"
-#include "common/gpt/model/model_file.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "tools/train/choices.hpp"

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "common/gpt/checkpoint/reader.hpp"
-#include "common/gpt/model/model_file.hpp"
+#include "common/gpt/data/model_file.hpp"
 #include "common/gpt/tests/model_support.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/tests/refusal_testing.hpp"

@@ -1,8 +1,8 @@
 // The GPT: the order of final gradients, microbatches, sharded optimizer, 16-bit storage, memory by formula.
 #include <gtest/gtest.h>
 
+#include "common/gpt/data/model_file.hpp"
 #include "common/gpt/model/block.hpp"
-#include "common/gpt/model/model_file.hpp"
 #include "common/gpt/model/optimizer.hpp"
 #include "common/gpt/model/units.hpp"
 #include "common/gpt/tests/model_support.hpp"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <numeric>
 
-#include "common/gpt/model/model_file.hpp"
+#include "common/gpt/data/model_file.hpp"
 #include "common/support/text/counted.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"

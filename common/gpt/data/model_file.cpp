@@ -1,4 +1,4 @@
-#include "common/gpt/model/model_file.hpp"
+#include "common/gpt/data/model_file.hpp"
 
 #include <fmt/format.h>
 
