@@ -4,19 +4,13 @@
 # shellcheck disable=SC2016 # text of scripts
 set -eu
 run=$PWD/.ci/run
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+. tools/tests/testing.sh
 repository=$folder/repository
 mkdir -p "$repository/.ci" "$folder/bin" "$folder/tmp"
 cp "$run" "$repository/.ci/run"
 echo build/ > "$repository/.gitignore"
 
-fail() {
-  echo "run_test.sh: $1" >&2
-  sed 's/^/    /' "$folder/said" >&2
-  exit 1
-}
-cores() { printf '#!/bin/sh\necho %s\n' "$1" > "$folder/bin/nproc" && chmod +x "$folder/bin/nproc"; }
+cores() { made_up bin/nproc "echo $1"; }
 # stages: those on standard input, a NAME and its script on each line.
 stages() {
   rm -f "$folder"/at.*
@@ -34,7 +28,6 @@ ends() {
   [ "$status" -eq "$code" ] || fail "$*: the exit code is $status, not $code"
   [ -z "$(ls "$folder/tmp")" ] || fail "$*: $(ls "$folder/tmp") is left"
 }
-says() { grep -q -- "$1" "$folder/said" || fail "it should say '$1'"; }
 began() { [ -e "$folder/at.$1" ] || fail "$1 should have begun"; }
 wait_for() { for _ in $(seq 1000); do [ ! -e "$1" ] || return 0; sleep 0.01; done; fail "there is no $1"; }
 

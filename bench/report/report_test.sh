@@ -4,15 +4,11 @@
 # tree that is made up, with programs and steps of our own. Its clock goes on by five seconds whenever somebody looks.
 set -eu
 source=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# shellcheck source=tools/tests/testing.sh
+. "$source/tools/tests/testing.sh"
 mkdir -p "$folder/bin" "$folder/bench/report" "$folder/bench/plots" "$folder/tools" "$folder/build/default/programs"
 cp "$source/bench/report/report.sh" "$source/bench/report/steps.sh" "$folder/bench/report/"
 cp "$source/tools/progress.sh" "$folder/tools/"
-made_up() { # made_up FILE 'shell text'
-  printf '#!/bin/sh\n%s\n' "$2" > "$folder/$1"
-  chmod +x "$folder/$1"
-}
 echo 0 > "$folder/clock"
 made_up bin/date "exec 9>> $folder/clock.lock; flock 9; read -r now < $folder/clock; echo \$((now + 5)) > $folder/clock.new; mv $folder/clock.new $folder/clock; echo \$now"
 made_up bin/sleep 'exec /bin/sleep 0.01'
@@ -42,12 +38,6 @@ fi
 W
 echo 'step other "of another week" "$programs/quick" other' > "$folder/bench/report/week22.sh"
 
-fail() {
-  echo "report_test: $1" >&2
-  head -n 30 "$folder/said" | sed 's/^/    /' >&2
-  exit 1
-}
-says() { grep -q -- "$1" "$folder/said" || fail "it should say '$1'"; }
 # report CODE ARGUMENTS…: it must end with that exit code. What it said is in said, what ran in ran.
 report() {
   code=$1

@@ -8,7 +8,8 @@ if [ "${3:-}" != mounted ]; then
   exec unshare --mount sh "$0" "$1" "$2" mounted
 fi
 launcher=$1 program=$2
-folder=$(mktemp -d)
+# shellcheck source=tools/tests/testing.sh
+. "$(dirname "$0")/../tests/testing.sh"
 trap 'umount "$folder/small" 2>/dev/null; rm -rf "$folder"' EXIT
 mkdir "$folder/small"
 # A checkpoint of this model is 68,480 parameters × 12 bytes and a manifest: 830 kB.
@@ -17,27 +18,21 @@ head -c 50000 "$(dirname "$0")/../../data/austen.txt" >"$folder/text"
 
 train() {
   sh "$launcher" -n 2 --timeout 60 "$program" --data "$folder/text" --model tiny --layers 1 --batch 8 --sequence 16 \
-    --steps 40 --sample 0 "$@" >"$folder/log" 2>&1
+    --steps 40 --sample 0 "$@" >"$folder/said" 2>&1
 }
-fail() {
-  echo "FAILED: $1"
-  cat "$folder/log"
-  exit 1
-}
-expect() { grep -q -- "$1" "$folder/log" || fail "the output does not say '$1'"; }
 
 train --checkpoint "$folder/whole" || fail "the undisturbed run"
 
 train --checkpoint "$folder/small/a" --checkpoint-every 10 --on-save-error continue && fail "the exit code is 0, though the end was not saved"
-expect "step 30 was not written: .*No space left on device; the run continues"
-expect "^step *40/40"
+says "step 30 was not written: .*No space left on device; the run continues"
+says "^step *40/40"
 [ "$(ls "$folder/small/a" | tr '\n' ' ')" = "step-00000010 step-00000020 " ] || fail "there is $(ls "$folder/small/a")"
 train --resume "$folder/small/a" --checkpoint "$folder/rest" || fail "the run from what was saved"
 diff -r "$folder/whole" "$folder/rest" || fail "the run from what was saved ends with other bytes"
 
 rm -r "$folder/small/a"
 train --checkpoint "$folder/small/b" --checkpoint-every 10 --on-save-error stop && fail "the exit code is 0, though the run was to stop"
-expect "step 30 was not written: .*No space left on device"
-grep -q "^step *40/40" "$folder/log" && fail "the run did not stop"
+says "step 30 was not written: .*No space left on device"
+grep -q "^step *40/40" "$folder/said" && fail "the run did not stop"
 train --resume "$folder/small/b" || fail "the run from what was saved before it stopped"
 echo PASS
