@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/gpt/bound/bound.hpp"
+#include "common/gpt/pipeline/bound.hpp"
 #include "common/testing/answered.hpp"
 #include "common/testing/verdict.hpp"
 #include "labs/week24_pipeline/schedules_testing.hpp"

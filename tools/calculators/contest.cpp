@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "common/error.hpp"
-#include "common/gpt/bound/bound.hpp"
+#include "common/gpt/pipeline/bound.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/open_schedule.hpp"

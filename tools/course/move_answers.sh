@@ -26,7 +26,6 @@ model/ gpt/model/
 data/ gpt/data/
 pipeline/ gpt/pipeline/
 checkpoint/ gpt/checkpoint/
-gpt/pipeline/bound gpt/bound/bound
 END
 echo 's#include "labs/week25_3d/options_3d.hpp#include "labs/trainer/options_3d.hpp#' >> "$rules"
 echo 's#labs/week22_zero/visits\.hpp#labs/week22_zero/usage_order.hpp#' >> "$rules"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
-#include "common/gpt/bound/bound.hpp"
+#include "common/gpt/pipeline/bound.hpp"
 #include "common/support/tests/refusal_testing.hpp"
 
 namespace lockstep {

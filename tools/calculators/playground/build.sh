@@ -12,7 +12,7 @@ from=$PWD
 cd "$root"
 # The first core: formulas, schedules and their checker.
 own='answer pipeline memory all_reduce overlap plan exports tabled'
-suite='tools/calculators/contest tools/calculators/recipes common/gpt/pipeline/schedule common/gpt/bound/bound
+suite='tools/calculators/contest tools/calculators/recipes common/gpt/pipeline/schedule common/gpt/pipeline/bound
   common/runtime/error common/support/json/escape common/support/text/units common/runtime/machine/machine
   common/runtime/machine/library common/runtime/machine/measured_prices solutions/week21_data_parallel/cost_model
   solutions/week22_zero/memory_calculator solutions/week24_pipeline/gpipe solutions/week24_pipeline/one_f_one_b

@@ -1,4 +1,4 @@
-#include "common/gpt/bound/bound.hpp"
+#include "common/gpt/pipeline/bound.hpp"
 
 #include <algorithm>
 
