@@ -138,8 +138,13 @@ void set_tokens(Row& row, const Subject& s, const FlopsOptions& o) {
 
 /// FLOP a second of one GPU, by the data sheet. Throws Error(usage) where a machine's is not known: a share of it would
 /// mean nothing.
-double peak_of(const Machine& machine, DType type) {
-  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(type)];
+double peak_of(const Machine& machine, const std::string& type) {
+  const bool fp8 = type == "fp8";  // NVIDIA's data sheets give 8-bit floats and integers the same
+  if (fp8 && (!machine.library || machine.library->fp8_flop_per_second == 0))
+    throw Error(Verdict::usage, fmt::format("--dtype fp8: {} has no such products that we know of: choose a machine "
+                                            "with H100 or H200, such as --machine dgx-h100",
+                                            machine.name));
+  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(fp8 ? DType::i8 : parse_storage(type))];
   if (peak >= 5e12) return peak;
   throw Error(Verdict::usage,
               fmt::format("the peak of {} is not a vendor's figure, so a share of it is not an MFU: choose a "
@@ -165,7 +170,7 @@ void set_choice(Row& row, double flop, Rental rental, const FlopsOptions& o) {
 
 void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
   const Machine machine = find_machine(o.machine, LOCKSTEP_SOURCE_DIR "/bench/machines");
-  const double peak = peak_of(machine, parse_storage(o.dtype));
+  const double peak = peak_of(machine, o.dtype);
   const int ranks = o.ranks > 0 ? o.ranks : 1;
   const double all = peak * ranks;
   fmt::print("{} GPU{} of {}, each {}FLOP/s at peak in {}\n", ranks, ranks == 1 ? "" : "s", machine.name, scaled(peak),
@@ -241,7 +246,7 @@ int flops_program(int argc, char** argv) {
   line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", Whole{});
   line.add("--machine", o.machine, "a name in bench/machines: days and GPU-days on it");
   line.add("--ranks", o.ranks, "number of GPUs; 0: one", Whole{});
-  line.add("--dtype", o.dtype, "type of the matrix products: fp32, bf16 or fp16");
+  line.add("--dtype", o.dtype, "type of the matrix products: fp32, bf16, fp16 or fp8");
   line.add("--mfu", o.mfu, "share of the peak that the model's FLOP reach", Real{0.001, 1});
   line.add("--tokens-per-second", o.tokens_per_second,
            "instead of --mfu: measured tokens per second of all GPUs; prints the MFU", Real{0, 1e12});

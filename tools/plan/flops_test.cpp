@@ -41,6 +41,12 @@ TEST(Flops, OfAMixtureCountWhatATokenMeets) {
   EXPECT_TRUE(contains(text, "7.73e+22 FLOP by 6 N D")) << text;
 }
 
+TEST(Flops, EightBitsDoubleThePeakWhereThereAreAny) {
+  const std::string text = told("--params 8e9 --tokens 1e12 --machine dgx-h100 --ranks 8 --dtype fp8");
+  EXPECT_TRUE(contains(text, "each 1.979 PFLOP/s") || contains(text, "each 1979 TFLOP/s")) << text;
+  EXPECT_TRUE(contains(told("--params 8e9 --machine dgx-a100 --dtype fp8"), "has no such products")) << "A100";
+}
+
 TEST(Flops, WhatIsToldOfAModel) {
   const std::string text = told("--model gpt2-124m --tokens 10e9");
   EXPECT_TRUE(contains(text, "7.47e+18 FLOP by 6 N D, 7.98e+18 by the table")) << text;

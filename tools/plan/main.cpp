@@ -24,6 +24,7 @@
 #include "tools/plan/operations.hpp"
 #include "tools/plan/refine.hpp"
 #include "tools/plan/report.hpp"
+#include "tools/plan/software.hpp"
 #include "tools/plan/strategy_file.hpp"
 #include "tools/plan/validate_report.hpp"
 #include "tools/train/phantom_step.hpp"
@@ -36,7 +37,7 @@ using week25::Strategy;
 
 struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block",
-              attention = "flash", offload = "none";
+              attention = "flash", offload = "none", precision = "bf16";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
   double imbalance = 1;
   std::string cp = "1";
@@ -137,6 +138,13 @@ Task task_of(const PlanOptions& o) {
     task.model.attention = AttentionKind::materialised;
   }
   if (o.prices == "library") task.cluster.machine = task.cluster.machine.as_library();
+  if (o.precision != "bf16" && o.precision != "fp8")
+    refuse(unknown_name("--precision", o.precision, std::vector<std::string>{"bf16", "fp8"}));
+  if (o.precision == "fp8") {
+    if (o.simulate > 0)
+      refuse("--simulate: the simulator has no products of 8 bits; --precision fp8 is by formula alone");
+    use_fp8(task, "tensorwise", /*gathered=*/true);
+  }
   task.offload = offload_of(o, task.cluster.machine);
   check_mixture(o, task);
   task.imbalance = o.imbalance;
@@ -254,6 +262,7 @@ void write(const PlanOptions& o, const Task& task, const Search& found,
   Context context = Context::here();
   context.more.set("command", "plan")
       .set("prices", o.prices)
+      .set("precision", o.precision)
       .set("price_per_gpu_hour", price > 0 ? price : NAN)
       .set("peak_flop_per_second",
            task.cluster.machine.peak_flop_per_second[static_cast<std::size_t>(task.model.storage)])
@@ -395,9 +404,10 @@ void run(const PlanOptions& o) {
   Search found = search(predictor, all, static_cast<std::size_t>(o.top));
   if (found.best.empty()) refuse_all(task, found);
   const Rated by_formula = found.best.front();
-  const std::vector<Refined> played = o.fast || task.offload != Offload::none || task.model.architecture.experts > 0
-                                          ? std::vector<Refined>{}
-                                          : rank_by_simulator(task, found);
+  const std::vector<Refined> played =
+      o.fast || o.precision == "fp8" || task.offload != Offload::none || task.model.architecture.experts > 0
+          ? std::vector<Refined>{}
+          : rank_by_simulator(task, found);
   std::vector<double> seconds;
   for (const Refined& plan : played) seconds.push_back(plan.seconds());
   print_task(task);
@@ -454,6 +464,9 @@ int main(int argc, char** argv) {
   line.add("--overlap-gather", o.overlap_gather, "as in ./lab train, for all plans with ZeRO-1 or 2");
   line.add("--fp32-gradients", o.fp32_gradients,
            "gradients are held and summed in fp32, as by Megatron-LM in bf16; of ZeRO-0 and 1");
+  line.add(
+      "--precision", o.precision,
+      "of a block's products: bf16, or fp8, with torchao's tensorwise scales; with --prices library, by formula alone");
   line.add("--offload", o.offload,
            "what is in the host's memory: none, optimizer (ZeRO-Offload: gradients and optimizer of ZeRO-2 and 3, with "
            "Adam on the host), or parameters (ZeRO-Infinity: those of ZeRO-3, too); by formula alone");
@@ -473,7 +486,7 @@ int main(int argc, char** argv) {
       "--model",     "--cluster",     "--global-batch",    "--sequence",       "--memory",
       "--top",       "--explain",     "--score",           "--simulate",       "--fast",
       "--prices",    "--attention",   "--overlap-scatter", "--overlap-gather", "--cp",
-      "--imbalance", "--shard-group", "--fp32-gradients",  "--offload"};
+      "--imbalance", "--shard-group", "--fp32-gradients",  "--offload",        "--precision"};
   line.exclude("--validate", of_a_task);
   std::vector<std::string> not_of_a_card = of_a_task;
   std::erase(not_of_a_card, "--explain");

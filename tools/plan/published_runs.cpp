@@ -111,6 +111,8 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   (s.zero > 1 ? run.fp32_reduction : run.model.fp32_gradients) = fp32;
   run.copied_bytes = row.get<double>("copied_bytes", 0);
   run.unfused = row.get<std::string>("unfused", "");
+  if (!row.is("fp8", "none")) run.fp8 = row.get<std::string>("fp8", "");
+  run.fp8_gather = row.get<bool>("fp8_gather", false);
   run.buffer_bytes = row.get<double>("buffer_bytes", 0);
   s.sequence_parallel = row.get<bool>("sequence_parallel", false) && s.tp > 1;
   run.keeps_products = row.is("recompute", "operations");

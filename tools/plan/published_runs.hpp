@@ -35,7 +35,9 @@ struct PublishedRun {
   bool copied_gradients = false;                         ///< the update copies its part of the 16-bit gradients to fp32
   bool fp32_reduction = false;                           ///< as Task's
   double copied_bytes = 0;                               ///< as Task's
-  std::string unfused;                                   ///< as Task's
+  std::string unfused;                                   ///< whose passes (software.hpp)
+  std::string fp8;                                       ///< how 8-bit floats are scaled (software.hpp); "": none
+  bool fp8_gather = false;                               ///< ZeRO-3 gathers weights in 8 bits
   double buffer_bytes = 0;                               ///< that the software holds besides
   double imbalance = 1;                                  ///< as Task's
   double memory_bytes = 0;                               ///< that a GPU used, published; 0: not

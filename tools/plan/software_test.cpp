@@ -1,12 +1,13 @@
 // What published software does differently, in ./lab plan: fp32 gradients, recomputation that stops early, and hosts
 // that issue operations one by one. By formula beside the simulator's step.
+#include "tools/plan/software.hpp"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "common/runtime/run.hpp"
 #include "labs/trainer/plan/simulate.hpp"
-#include "labs/trainer/plan/unfused.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week23_tensor_parallel/parallel_linear.hpp"
 #include "tools/plan/plan_testing.hpp"
@@ -143,7 +144,7 @@ TEST(Unfused, EveryBlockMakesItsPassesAgainWhenItIsRecomputed) {
   task.cluster.machine = task.cluster.machine.as_library();
   const Strategy strategy{.dp = 16, .recompute = true};
   const auto stage = [&](const char* software) {
-    Pricer pricer(task.model, task.cluster.machine, task.length, {.unfused = software});
+    Pricer pricer(task.model, task.cluster.machine, task.length, {.unfused = unfused(software, task.model)});
     return pricer.work(strategy, 4).stages[0];
   };
   const week25::StageWork fused = stage(""), eager = stage("eager");

@@ -11,6 +11,7 @@
 #include "common/support/text/files.hpp"
 #include "labs/trainer/plan/search.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
+#include "tools/plan/software.hpp"
 
 namespace lockstep::plan {
 
@@ -107,7 +108,8 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   row.file = predict(task, all).seconds;
   task.cluster.machine = task.cluster.machine.as_library(run.attention, run.kernel);
   task.cluster.machine.library->host = run.host;
-  task.unfused = run.unfused;
+  task.unfused = unfused(run.unfused, run.model);
+  if (!run.fp8.empty()) use_fp8(task, run.fp8, run.fp8_gather);
   const Predicted library = predict(task, all);
   row.library = library.seconds;
   if (run.any_microbatch || run.any_schedule)

@@ -21,10 +21,10 @@
 #include "common/support/json/document.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/files.hpp"
-#include "labs/trainer/plan/unfused.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "tools/plan/plan_testing.hpp"
+#include "tools/plan/software.hpp"
 
 namespace lockstep::plan {
 namespace {
@@ -458,6 +458,9 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"torchtitan-a100", 3.5},
                                            {"torchtitan-operations", 8.5},
                                            {"torchtitan-tensor", 10},
+                                           {"nemo-fp8", 7},
+                                           {"torchtitan-float8", 13},
+                                           {"torchtitan-float8-tensor", 24.5},
                                            {"nccl-8xa100", 4},
                                            {"nccl-8xh200", 2},
                                            {"nccl-nodes", 11.5},
@@ -478,7 +481,10 @@ TEST(Validate, MediansDoNotWorsen) {
                                     "moe-folding",
                                     "fms-hybrid",
                                     "torchtitan-operations",
-                                    "torchtitan-tensor"};
+                                    "torchtitan-tensor",
+                                    "torchtitan-float8",
+                                    "torchtitan-float8-tensor",
+                                    "nemo-fp8"};
   const std::map<std::string, double> most_memory{
       {"bloom-february", 5}, {"bloom-fp32-gradients", 2}, {"bloom-numa", 5.5}};
   std::size_t closer_than_file = 0, closer_than_simple = 0, runs = 0;

@@ -49,17 +49,18 @@ double attention_seconds(const LibraryPrices& prices, const Operation& operation
 }
 
 double gpu_seconds(const LibraryPrices& prices, const Machine& machine, const Operation& operation) {
-  const double memory = operation.bytes / prices.memory_bytes_per_second;
-  if (!operation.matmul) return memory + machine.launch;
+  if (!operation.matmul) return operation.bytes / prices.memory_bytes_per_second + machine.launch;
   if (std::string_view(operation.name).starts_with("attention"))
     return attention_seconds(prices, operation) + machine.launch;
   const auto peak = [&](DType dtype) { return machine.peak_flop_per_second[static_cast<std::size_t>(dtype)]; };
-  const double rate = prices.matmul_flop_per_second * peak(operation.dtype) / peak(DType::bf16);
+  const double rate = prices.fp8 ? prices.fp8_flop_per_second
+                                 : prices.matmul_flop_per_second * peak(operation.dtype) / peak(DType::bf16);
   const auto [m, n, k] = operation.mnk;
   const double operands = static_cast<double>((m + n) * k * bytes_of(operation.dtype));
   const double write_rate =
       prices.write_bytes_per_second > 0 ? prices.write_bytes_per_second : prices.memory_bytes_per_second;
   const double others = std::max(0.0, operation.bytes - operands) / write_rate;
+  const double memory = (operation.bytes - (prices.fp8 ? operands / 2 : 0)) / prices.memory_bytes_per_second;
   return std::max(operation.flop / rate + others, memory) + prices.matmul_seconds + machine.launch;
 }
 

@@ -43,6 +43,7 @@ struct CollectivePoint {
 
 struct LibraryPrices {
   double matmul_flop_per_second = 0;  ///< of 16-bit products under sustained load, without the next two
+  double fp8_flop_per_second = 0;     ///< likewise, of 8-bit operands; 0: the GPU has none, or it is unknown
   double matmul_seconds = 0;          ///< lost by each product while the chip fills and drains
   double write_bytes_per_second = 0;  ///< at which a product's result leaves; 0: the memory's
   double memory_bytes_per_second = 0;
@@ -57,6 +58,7 @@ struct LibraryPrices {
   AttentionKernel kernel = AttentionKernel::flash;
   HostMode host = HostMode::ignored;
   std::size_t which = 0;  ///< index into `flash`
+  bool fp8 = false;       ///< products take operands of 8 bits, and write 16
 };
 
 /// Seconds of an operation. A product takes FLOP / rate, then writes its result, so a small inner dimension is slow.

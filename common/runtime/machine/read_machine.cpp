@@ -200,7 +200,7 @@ void read_blocks(const Fields& fields, LibraryPrices& prices) {
 LibraryPrices read_library(const Fields& fields) {
   fields.allow({"matmul_flop_per_second", "matmul_seconds", "memory_bytes_per_second", "attention", "all_reduce_ranks",
                 "all_reduce", "multiprocessors", "collective_blocks", "collective_blocks_across_nodes", "host_seconds",
-                "tree_bytes_per_second", "write_bytes_per_second"});
+                "tree_bytes_per_second", "write_bytes_per_second", "fp8_flop_per_second"});
   LibraryPrices prices{.matmul_flop_per_second = fields.number("matmul_flop_per_second", kPeak),
                        .matmul_seconds = fields.number("matmul_seconds", kLaunch),
                        .memory_bytes_per_second = fields.number("memory_bytes_per_second", kMemoryBandwidth)};
@@ -217,6 +217,7 @@ LibraryPrices read_library(const Fields& fields) {
   }
   if (fields.has("write_bytes_per_second"))
     prices.write_bytes_per_second = fields.number("write_bytes_per_second", kMemoryBandwidth);
+  if (fields.has("fp8_flop_per_second")) prices.fp8_flop_per_second = fields.number("fp8_flop_per_second", kPeak);
   if (fields.has("host_seconds")) prices.host_seconds = fields.number("host_seconds", kLaunch);
   if (fields.has("tree_bytes_per_second"))
     prices.tree_bytes_per_second = fields.number("tree_bytes_per_second", kBandwidth);

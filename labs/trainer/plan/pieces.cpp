@@ -5,7 +5,6 @@
 
 #include "common/gpt/model/stage.hpp"
 #include "common/runtime/dry_run/dry_run.hpp"
-#include "labs/trainer/plan/unfused.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
@@ -231,14 +230,24 @@ Pieces price_pieces(const GptConfig& model, const Machine& machine, std::size_t 
   config.expert_ranks = strategy.ep;
   const auto sequences = static_cast<std::size_t>(strategy.microbatch);
   const std::size_t length = tokens / static_cast<std::size_t>(strategy.cp);
-  DryRun dry_run(machine, {strategy.tp, links.alpha, links.beta});
-  const Rank sharers = dry_run.rank({.ranks = strategy.cp, .alpha = round.alpha, .beta = round.beta});
-  Pieces pieces =
-      OneBlock(dry_run.rank(), sharers, config, sequences, length, options).price(dry_run, options.stops_early);
   const bool mixture = config.architecture.experts > 0;
-  if (strategy.tp == 1 && strategy.cp == 1 && !mixture) price_halves(machine, config, sequences, length, pieces);
-  if (!options.unfused.empty())
-    add_unfused(machine, unfused(options.unfused, config), config, number(sequences * length), pieces);
+  const auto price = [&](const Machine& machine) {
+    DryRun dry_run(machine, {strategy.tp, links.alpha, links.beta});
+    const Rank sharers = dry_run.rank({.ranks = strategy.cp, .alpha = round.alpha, .beta = round.beta});
+    Pieces pieces =
+        OneBlock(dry_run.rank(), sharers, config, sequences, length, options).price(dry_run, options.stops_early);
+    if (strategy.tp == 1 && strategy.cp == 1 && !mixture) price_halves(machine, config, sequences, length, pieces);
+    return pieces;
+  };
+  Pieces pieces = price(machine);
+  if (machine.library && machine.library->fp8) {
+    Machine wide = machine;
+    wide.library->fp8 = false;
+    const Pieces head = price(wide);  // stays in 16 bits
+    pieces.head = head.head, pieces.head_back = head.head_back;
+    pieces.head_inputs = head.head_inputs, pieces.head_weights = head.head_weights;
+  }
+  add_unfused(machine, options.unfused, config, number(sequences * length), pieces);
   if (options.keeps_products) keep_products(machine, config, number(sequences * length), length, pieces);
   count_parameters(config, pieces);
   count_bytes(config, sequences, length, pieces);

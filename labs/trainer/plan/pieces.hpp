@@ -11,6 +11,7 @@
 #include "common/gpt/model/config.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "labs/trainer/plan/halves.hpp"
+#include "labs/trainer/plan/unfused.hpp"
 #include "labs/week25_3d/mesh.hpp"
 #include "labs/week25_3d/planner.hpp"
 
@@ -52,7 +53,7 @@ struct PriceOptions {
   bool overlap_scatter = false;  ///< with sequence parallelism, also hide the scatter of input gradients
   bool overlap_gather = false;   ///< ZeRO-1 and 2: gather new values behind the next forward
   bool stops_early = false;      ///< recomputing a block skips its last product, which its backward does not read
-  std::string unfused;           ///< passes that software makes in addition (unfused.hpp); "": none
+  Unfused unfused;               ///< passes that software makes in addition
   double imbalance = 1;          ///< of experts: the rows of the busiest rank / the average
   bool keeps_products = false;   ///< recomputing a block repeats neither attention nor q, v, gate and the last product
 };

@@ -221,7 +221,7 @@ double Predictor::slowed(const Strategy& group, const week25::Workload& work, co
   if (share == 0 || group.dp == 1) return 0;
   const double m = work.microbatches, v = group.chunks, others = stage.parameters - stage.late;
   const double scatter = week25::scatter_seconds(group, work, others);
-  const double gather = week25::gather_seconds(group, work, others);
+  const double gather = task_.gathered * week25::gather_seconds(group, work, others);
   const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
   const double last = stage.window * (1 + (v - 1) * group.pp) / v;
   // Seconds by which `hidden` seconds of collectives lengthen `window` seconds of work.

@@ -32,7 +32,8 @@ struct Task {
   bool stops_early = false;      ///< recomputing a block ends when all that its backward reads is there
   bool fp32_reduction = false;   ///< ZeRO-2 and 3: 16-bit gradients are cast to be reduced, as by FSDP, not by the labs
   double copied_bytes = 0;  ///< read and written per parameter and microbatch, to copy what is gathered or scattered
-  std::string unfused;      ///< passes over memory that the labs do not make (PriceOptions); "": none
+  Unfused unfused;          ///< passes over memory that the labs do not make
+  double gathered = 1;      ///< share of 16 bits in which ZeRO-3 gathers values, where that is hidden
   double imbalance = 1;     ///< of experts: the rows of the busiest rank / the average
   bool keeps_products = false;  ///< as PriceOptions': PyTorch's selective checkpointing of operations
   bool one_pool = false;        ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs

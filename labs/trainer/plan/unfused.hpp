@@ -1,29 +1,28 @@
-// Passes over memory that published software makes in a GPT block and the labs do not: what it runs as an operation of
-// its own where ours is part of another, copies, and casts between 32 and 16 bits. Each is read from its source.
+// Passes over memory that software makes in a block and the labs do not (tools/plan/software.hpp lists them), and
+// casts.
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "labs/trainer/plan/pieces.hpp"
+#include "common/gpt/model/config.hpp"
+#include "common/runtime/machine/machine.hpp"
 
 namespace lockstep::plan {
 
-/// An operation, by the bytes that it reads and writes per token and channel in addition to ours.
+struct Pieces;
+
+/// An operation, by the bytes that it reads and writes in addition to ours.
 struct Pass {
-  double bytes = 0;
+  double bytes = 0;      ///< per token and channel, or per element of the block's matrices
   bool sharded = false;  ///< divided over tensor-parallel ranks; otherwise only with sequence parallelism
+  bool matrices = false;
 };
 
 struct Unfused {
   std::vector<Pass> forward, backward;  ///< of a block
   double logit_bytes = 0;               ///< per logit, of the loss and its gradient
+  bool narrow = false;                  ///< sequence parallelism gathers 8 bits
 };
-
-/// What software does in a block of `config`. GPT-2: "megatron", Megatron-LM of 2021 and 2022; "eager", PyTorch with
-/// everything in 16 bits; "autocast", PyTorch's mixed precision with fp32 parameters. Llama, not compiled: "fms", IBM's
-/// of March 2024; "torchtitan", of April 2024. Otherwise Error(usage).
-Unfused unfused(const std::string& software, const GptConfig& config);
 
 /// Adds its time on `machine` to the pieces of a block that `rows` tokens pass.
 void add_unfused(const Machine& machine, const Unfused& software, const GptConfig& config, double rows, Pieces& pieces);
