@@ -14,6 +14,9 @@ namespace lockstep::plan {
 /// 2024; "torchtitan", of April 2024; "torchtitan-compiled", of December 2024. "": nothing. Otherwise Error(usage).
 Unfused unfused(const std::string& software, const GptConfig& config);
 
+/// What its optimizer reads and writes per element besides ours.
+double update_bytes(const std::string& software);
+
 /// How 8-bit floats are scaled: "tensorwise" and "rowwise" by torchao, or "transformer-engine", NVIDIA's current
 /// scaling. Their casts in a block of `config`, Llama's or GPT-2's; `gathered`: ZeRO-3 gathers weights in 8 bits.
 /// Otherwise Error(usage).

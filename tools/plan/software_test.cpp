@@ -154,6 +154,12 @@ TEST(Unfused, EveryBlockMakesItsPassesAgainWhenItIsRecomputed) {
   EXPECT_NEAR(eager.backward - fused.backward, 24 * ((44 + 8) * pass + 5 * launch), 1e-9);
 }
 
+TEST(Unfused, AnOptimizerThatIsNotFusedMovesMore) {
+  EXPECT_EQ(update_bytes("megatron"), 0);  // Apex
+  EXPECT_EQ(update_bytes(""), 0);
+  EXPECT_EQ(update_bytes("torchtitan-compiled"), 52);
+}
+
 /// What a block's backward reads beside its input, after a forward and, from nothing, after rebuild_block.
 std::vector<std::vector<float>> rebuilt(Rank me, const Architecture& architecture, bool sequence_parallel) {
   GptConfig config{.layers = 2, .heads = 4, .d_model = 32, .vocabulary = 64, .context = 8};

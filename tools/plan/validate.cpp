@@ -112,6 +112,8 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   if (!run.fp8.empty()) use_fp8(task, run.fp8, run.fp8_gather);
   const Predicted library = predict(task, all);
   row.library = library.seconds;
+  row.library += update_bytes(run.unfused) * library.state.optimizer_bytes / 12 /  // fp32 parameter, m and v
+                 task.cluster.machine.library->memory_bytes_per_second;
   if (run.any_microbatch || run.any_schedule)
     row.chosen = fmt::format("microbatch {}, {} chunk{}", library.strategy.microbatch, library.strategy.chunks,
                              library.strategy.chunks == 1 ? "" : "s");
