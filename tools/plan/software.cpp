@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "common/error.hpp"
@@ -121,6 +122,33 @@ Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config
   all.backward.push_back({back, kSharded, true});
   all.narrow = !rows;
   return all;
+}
+
+namespace {
+
+/// Cards of one kind differ, since each chip's power limit leaves it another clock: on five clusters by 8% on average
+/// between the fastest and slowest that are no outliers (Sinha et al., Not All GPUs Are Created Equal, SC '22, arXiv
+/// 2208.11035). Such ends lie 2.7 standard deviations on both sides of the mean.
+constexpr double kDeviation = 0.08 / (2 * 2.698);
+
+/// The x below which a share p of a normal distribution lies.
+double normal_quantile(double p) {
+  double low = -10, high = 10;
+  while (high - low > 1e-9) (0.5 * std::erfc(-(low + high) / 2 / std::sqrt(2.0)) < p ? low : high) = (low + high) / 2;
+  return low;
+}
+
+}  // namespace
+
+double slowest_of(int gpus) {  // Blom's approximation of the largest's expectation
+  return 1 + kDeviation * normal_quantile((gpus - 0.375) / (gpus + 0.25));
+}
+
+void wait_for_slowest(Machine& machine, int gpus) {
+  const double longer = slowest_of(gpus);
+  machine.library->matmul_flop_per_second /= longer, machine.library->fp8_flop_per_second /= longer;
+  for (FlashKernel& kernel : machine.library->flash)
+    for (AttentionPoint& point : kernel.points) point.forward /= longer, point.backward /= longer;
 }
 
 void use_fp8(Task& task, const std::string& scaling, bool gathered) {

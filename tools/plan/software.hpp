@@ -26,4 +26,11 @@ Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config
 /// fast, or its prices are not its library's (Machine::as_library).
 void use_fp8(Task& task, const std::string& scaling, bool gathered);
 
+/// A step waits for its slowest GPU: the expected time of products on the slowest of so many, over that on a typical
+/// one.
+double slowest_of(int gpus);
+/// A machine's library as so many of its GPUs together reach it: products, and attention in one kernel, wait for the
+/// slowest. Its rates are those of a typical card.
+void wait_for_slowest(Machine& machine, int gpus);
+
 }  // namespace lockstep::plan

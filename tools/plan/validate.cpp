@@ -107,6 +107,7 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   row.simple = simple_seconds(run, task.cluster.machine, utilisation);
   row.file = predict(task, all).seconds;
   task.cluster.machine = task.cluster.machine.as_library(run.attention, run.kernel);
+  wait_for_slowest(task.cluster.machine, run.gpus);
   task.cluster.machine.library->host = run.host;
   task.unfused = unfused(run.unfused, run.model);
   if (!run.fp8.empty()) use_fp8(task, run.fp8, run.fp8_gather);
