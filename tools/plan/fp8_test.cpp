@@ -91,6 +91,7 @@ TEST(Fp8, CastsOfALayerByHand) {
   expect(bytes("tensorwise", true, 1), 6 * inputs, 6 * outputs + 2 * weights);
   expect(bytes("rowwise", false, 1), 8 * inputs + 3 * weights, 8 * outputs + 7 * weights);
   expect(bytes("transformer-engine", false, 1), 6 * inputs, 6 * outputs);
+  expect(bytes("delayed", false, 1), 4 * inputs, 4 * outputs);
   EXPECT_TRUE(contains(refusal([&] { (void)casts("rowise", false, config); }), "did you mean 'rowwise'?"));
   // Of 4 ranks each casts its part, but by rows only where its operand is not gathered before.
   config.tensor = {0, 4, true};

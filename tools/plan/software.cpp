@@ -98,7 +98,7 @@ double update_bytes(const std::string& software) {
 }
 
 Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config) {
-  if (const std::vector<std::string> known{"tensorwise", "rowwise", "transformer-engine"};
+  if (const std::vector<std::string> known{"tensorwise", "rowwise", "transformer-engine", "delayed"};
       std::find(known.begin(), known.end(), scaling) == known.end())
     throw Error(Verdict::usage, unknown_name("scaling of fp8", scaling, known));
   const auto share = [](std::size_t a, std::size_t b) { return static_cast<double>(a) / static_cast<double>(b); };
@@ -111,7 +111,7 @@ Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config
   // (pytorch/ao at 36027d8, torchao/testing/training/roofline_utils.py, get_tensor_memory_traffic_ovhd_s, without
   // fusion; Transformer Engine's current scaling likewise.) One operand serves q, k and v, and one gate and up.
   const bool rows = scaling == "rowwise";
-  const double cast = rows ? 8 : 6;
+  const double cast = rows ? 8 : scaling == "delayed" ? 4 : 6;  // delayed: the largest is found while casting
   // Scaled by row, operands are cast where tensor parallelism has gathered them.
   Unfused all{{{cast * 2, !rows}, {cast * (1 + mlp), kSharded}}, {{cast * 2, !rows}, {cast * (qkv + up), kSharded}}, 0};
   // Weights, there too: tensorwise 2 and 3 forward and 3 backward, and gathered in 8 bits only a transposition; by rows

@@ -17,9 +17,9 @@ Unfused unfused(const std::string& software, const GptConfig& config);
 /// What its optimizer reads and writes per element besides ours.
 double update_bytes(const std::string& software);
 
-/// How 8-bit floats are scaled: "tensorwise" and "rowwise" by torchao, or "transformer-engine", NVIDIA's current
-/// scaling. Their casts in a block of `config`, Llama's or GPT-2's; `gathered`: ZeRO-3 gathers weights in 8 bits.
-/// Otherwise Error(usage).
+/// How 8-bit floats are scaled: "tensorwise" and "rowwise" by torchao, or "transformer-engine" and "delayed", NVIDIA's
+/// current and delayed scaling. Their casts in a block of `config`, Llama's or GPT-2's; `gathered`: ZeRO-3 gathers
+/// weights in 8 bits. Otherwise Error(usage).
 Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config);
 
 /// Products of a task's blocks take 8-bit operands, with these casts. Error(usage) if the machine does not say how
