@@ -300,7 +300,7 @@ TEST(Lab25_2, RefusalsGiveTheirReason) {
          o.schedule = "zb-h2";
          o.recompute = week22::Recompute::full;
        }},
-      {"sequence parallelism is for tp", {1, 1, 2}, [](Options3d& o) { o.sequence_parallel = true; }},
+      {"no rows to shard", {1, 1, 2}, [](Options3d& o) { o.sequence_parallel = true; }},
       {"do not divide over tp", {1, 2, 1}, [](Options3d& o) { o.sequence_parallel = true, o.sequence = 5; }},
       {"a head is never split", {1, 3, 1}, [](Options3d& o) { o.model.heads = 2; }},
       {"raise the batch", {2, 1, 1}, [](Options3d& o) { o.microbatches = 20; }},
