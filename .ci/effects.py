@@ -155,6 +155,11 @@ VARIANTS = {
         [after("std::array<int, 2> zigzag_chunks(int rank, int ranks) {", "  return {2 * rank, 2 * rank + 1};")],
     ),
     "23.7": ("experts", [after("  std::size_t out = 0, in = 0;", waste("group"))]),
+    "23.8": (
+        "dropout_by_axis",
+        [after("  const bool whole_rows = piece.columns.size == all.width;", waste("me"))],
+    ),
+    "23.9": ("overlapped_linear", [after("  Slice held = x;", waste("me"))]),
     "24.1": (
         "stages",
         [
@@ -281,7 +286,7 @@ UNREACHED = {
     ("22.5", "plan_sim"),  # no rates; one type for all
 }
 # What only a learner's tests run: open tasks are judged by what they reach there.
-NO_PROGRAM = {"21.6", "21.11", "21.13", "21.14", "21.15", "22.7", "22.10", "22.11", "23.8", "23.9", "24.7"}
+NO_PROGRAM = {"21.6", "21.11", "21.13", "21.14", "21.15", "22.7", "22.10", "22.11", "24.7"}
 
 A100, TRAIN = "--machine dgx-a100 --phantom", "train --backend sim --phantom --model small --steps 2 --batch 32"
 MESH = "--machine dgx-a100-hdr --microbatches 4"
@@ -304,7 +309,11 @@ COMMANDS = {
         for s in ("gpipe", "1f1b", "interleaved --chunks 2", "zb-h1", "zb-v")
     ],
     "bench_survivors_sim": ["bench survivors --ranks 4"],
-    "bench_tp_sim": [f"bench tp {A100} --ranks 2", "bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192"],
+    "bench_tp_sim": [f"bench tp {A100} --ranks 2"]
+    + [
+        f"bench tp --machine dgx-a100 --ranks 4 {more}"
+        for more in ("--ring-attention 8192", "--overlapped-linear 64", "--dropout 0.1")
+    ],
     "bench_zero_sim": [f"bench zero {A100} --ranks 2"],
     "plan_sim": [
         f"plan --fast --model gpt2-124m --cluster dgx-a100x2 --global-batch 64 {more}"

@@ -5,12 +5,16 @@
 //   ./lab bench tp --machine pcie-box --ranks 2,4 --d-model 512,1024,2048
 //   ./lab bench tp --machine dgx-a100-hdr --ranks 8,16 --heads 32 --d-model 4096   inside a node, and across two
 //   ./lab bench tp --machine dgx-a100 --ranks 4 --ring-attention 8192,32768   one layer's, over ranks (23.6)
+//   ./lab bench tp --machine dgx-a100 --ranks 8 --d-model 4096 --overlapped-linear 8,128,2048   an MLP's (23.9)
+//   ./lab bench tp --machine dgx-a100 --ranks 8 --d-model 4096 --dropout 0.1   of one block (23.8)
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "bench/programs/axis_dropout.hpp"
+#include "bench/programs/overlapped_linear.hpp"
 #include "bench/programs/ring_attention.hpp"
 #include "bench/programs/tp_step.hpp"
 #include "bench/support/bench.hpp"
@@ -20,6 +24,7 @@
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week23_tensor_parallel/overlapped_linear.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -32,7 +37,9 @@ struct TpProgramOptions {
   int batch = 8;
   int sequence = 512;
   std::string dtype = "bf16";
-  std::vector<std::string> ring_attention;  // lengths of sequences
+  std::vector<std::string> ring_attention;     // lengths of sequences
+  std::vector<std::string> overlapped_linear;  // rows per rank
+  double dropout = 0;                          // probability
 };
 
 /// Collectives of one place, on the rank that spent most time in them.
@@ -200,15 +207,41 @@ RingAttentionOptions ring_options(const TpProgramOptions& o) {
           .dtype = parse_storage(o.dtype)};
 }
 
+std::size_t single_d_model(const TpProgramOptions& o, const char* instead) {
+  if (o.d_model.size() > 1) throw Error(Verdict::usage, fmt::format("{} needs a single --d-model", instead));
+  return static_cast<std::size_t>(counts_in("--d-model", o.d_model, 1 << 20)[0]);
+}
+
+OverlappedLinearOptions linear_options(const TpProgramOptions& o) {
+  return {.rows = counts_in("--overlapped-linear", o.overlapped_linear, static_cast<int>(week23::kMostRows)),
+          .d_model = single_d_model(o, "--overlapped-linear")};
+}
+
+AxisDropoutOptions dropout_options(const TpProgramOptions& o) {
+  return {.p = static_cast<float>(o.dropout),
+          .d_model = single_d_model(o, "--dropout"),
+          .sequences = static_cast<std::size_t>(o.batch),
+          .positions = static_cast<std::size_t>(o.sequence),
+          .dtype = parse_storage(o.dtype)};
+}
+
 void measure_tp(Bench& bench, const TpProgramOptions& o) {
-  if (!o.ring_attention.empty() && std::string_view(backend_name()) != "sim")
-    throw Error(Verdict::usage, "--ring-attention measures virtual time: leave out --backend");
+  const char* const instead = !o.ring_attention.empty()      ? "--ring-attention"
+                              : !o.overlapped_linear.empty() ? "--overlapped-linear"
+                              : o.dropout > 0                ? "--dropout"
+                                                             : nullptr;
+  if (instead && std::string_view(backend_name()) != "sim")
+    throw Error(Verdict::usage, fmt::format("{} measures virtual time: leave out --backend", instead));
   std::vector<RunOptions> runs = bench.every_machine(2);
   if (runs.empty())
     for (int ranks : bench.ranks()) runs.push_back(bench.run_options(ranks));
   for (const RunOptions& options : runs)
     if (!o.ring_attention.empty())
       report_ring_attention(bench, options, ring_options(o));
+    else if (!o.overlapped_linear.empty())
+      report_overlapped_linear(bench, options, linear_options(o));
+    else if (o.dropout > 0)
+      report_axis_dropout(bench, options, dropout_options(o));
     else
       for (int d_model : counts_in("--d-model", o.d_model, 1 << 20))
         add_steps(bench, options, shape_of(o, static_cast<std::size_t>(d_model), options.ranks));
@@ -233,7 +266,18 @@ int main(int argc, char** argv) {
     line.add(
         "--ring-attention", o.ring_attention,
         "instead: attention over sequences of this many tokens, split over the ranks; separate several with commas");
+    line.add(
+        "--overlapped-linear", o.overlapped_linear,
+        "instead: an MLP's layers over this many rows per rank, multiplied after they are gathered (23.5) or while "
+        "they are (23.9); separate several with commas");
     line.exclude("--ring-attention", {"--layers", "--vocabulary", "--batch", "--sequence"});
+    line.exclude("--overlapped-linear", {"--layers", "--heads", "--vocabulary", "--batch", "--sequence", "--dtype"});
+    line.add("--dropout", o.dropout,
+             "instead: an MLP block with two dropouts of this probability, drawn by axis (23.8): what they add, and "
+             "whether every layout drops what one rank does",
+             Real{1e-6, 0.999});
+    line.exclude("--dropout", {"--layers", "--heads", "--vocabulary", "--ring-attention", "--overlapped-linear"});
+    line.exclude("--overlapped-linear", {"--ring-attention"});
   };
   return bench::bench_main("tp", "Tensor parallelism: its collectives, from the ledger, and a step's time.", argc, argv,
                            declare, [&](bench::Bench& bench) { bench::measure_tp(bench, o); });

@@ -217,5 +217,42 @@ TEST_F(BenchProgram, RingAttentionIsAsPredictedAndZigzagEven) {
   EXPECT_EQ(seen, 8u) << "2 lengths, 2 cuts, 2 passes";
 }
 
+TEST_F(BenchProgram, MultiplyingWhileRowsTravelPaysFromAsManyRowsAsPredicted) {
+  const Json rows = rows_of("--machine dgx-a100 --ranks 8 --d-model 4096 --overlapped-linear 8,128,2048", "tp");
+  ASSERT_EQ(rows.size(), 12u) << "3 numbers of rows, 2 layers, 2 orders";
+  for (const Json& row : rows) {
+    EXPECT_NEAR(field(row, "predicted_seconds") / field(row, "seconds"), 1, 0.05) << row;
+    EXPECT_EQ(row.at("rows_to_pay"), 128) << row;
+    if (row.at("algorithm") != "ring") continue;
+    EXPECT_EQ(field(row, "relative_seconds") < 1, field(row, "rows_per_rank") >= 128) << row;
+  }
+  EXPECT_GT(field(rows[1], "relative_seconds"), 2) << "8 rows: eight products read the weight eight times";
+  EXPECT_NEAR(field(rows[8], "seconds"), 1559.8e-6, 1e-7) << "2,048 rows, gathered first: the handout's table";
+  EXPECT_NEAR(field(rows[9], "seconds"), 1059.8e-6, 1e-7) << "and in the ring";
+}
+
+TEST_F(BenchProgram, DropoutByAxisIsTheSameOnEveryLayoutAndARowOfSplitUnitsIsALaunch) {
+  const Json rows = rows_of("--machine dgx-a100 --ranks 4 --d-model 1024 --batch 2 --sequence 256 --dropout 0.1", "tp");
+  ASSERT_EQ(rows.size(), 5u) << "2 passes; 4 × 1, 2 × 2 and 1 × 4 ranks";
+  EXPECT_EQ(rows[0].at("predicted_dropout_calls"), 512 + 1) << "hidden units row by row, and the output at once";
+  EXPECT_EQ(rows[1].at("predicted_dropout_calls"), 2 * 512 + 1) << "the hidden units again, and their gradient";
+  for (const Json& row : {rows[0], rows[1]})
+    EXPECT_NEAR(field(row, "predicted_dropout_seconds") / field(row, "dropout_seconds"), 1, 0.01) << row;
+  for (const Json& row : {rows[2], rows[3], rows[4]}) EXPECT_EQ(row.at("differing_elements"), 0) << row;
+  EXPECT_EQ(rows[4].at("elements"), 4 * 2 * 8 * 2 * 8) << "y and dx of 8 sequences of 2 × 8, on 4 ranks";
+  const Json alone = rows_of("--machine dgx-a100 --ranks 1 --d-model 64 --batch 1 --sequence 8 --dropout 0.1", "tp");
+  EXPECT_EQ(alone[0].at("predicted_dropout_calls"), 2) << "whole rows are neighbours";
+}
+
+TEST_F(BenchProgram, OverlappedLinearRefusesWhatHasNoRing) {
+  const std::map<std::string, std::string> words{{"8 --ranks 1", "one rank gathers nothing"},
+                                                 {"8 --ranks 3", "2048 hidden units cannot be divided over 3 ranks"},
+                                                 {"0 --ranks 2", "--overlapped-linear"},
+                                                 {"8 --ranks 2 --d-model 64,128", "a single --d-model"},
+                                                 {"8 --ranks 2 --dtype fp32", "--dtype"}};
+  for (const auto& [arguments, expected] : words)
+    expect_refused(start("--overlapped-linear " + arguments, "tp"), arguments, expected);
+}
+
 }  // namespace
 }  // namespace lockstep::bench
