@@ -133,6 +133,7 @@ echo '-- trained, and what is not there'
 wants '^code: reference' 'whose code was trained with'
 ./lab train --mine --steps 2 > "$work/log" 2>&1 || fail 'train --mine'
 wants '^code: yours: 21\.5; borrowed: .*21\.2' 'whose code it was'
+./lab bench compression --ranks 2 --bytes 64KiB > "$work/log" 2>&1 || fail 'a benchmark of week 21, which links 22.11'
 for command in 'reveal 21.2' 'mutants 21.2' 'scale --strong' 'plan' 'card 1' 'pipeline' 'test' "handout $work/again.zip --weeks 21"; do
   # shellcheck disable=SC2086  # words
   ! ./lab $command > "$work/log" 2>&1 || fail "$command should be refused"

@@ -3,10 +3,11 @@
 //
 // In addition to exercise 21.9's methods there is topk+int8: the largest elements exactly, the rest with int8 in two
 // steps. `relative_error` shows the error of each on a gradient with few large elements, since bytes alone do not
-// decide.
+// decide. With --bf16 there are also sums of gradients rounded to bf16: 21.2's ring, and exercise 22.11's.
 //
 //   ./lab bench compression --machine pcie-box-10gbe --ranks 2,4,8,16,32,64 --bytes 25MiB --phantom
 //   ./lab bench compression --backend mpi --ranks 2 --bytes 4MiB --density 0.01
+//   ./lab bench compression --machine pcie-box-10gbe --ranks 2,8,64 --bytes 4MiB --bf16
 #include "labs/week21_data_parallel/compression.hpp"
 
 #include <fmt/format.h>
@@ -17,9 +18,12 @@
 
 #include "bench/programs/mixed_compression.hpp"
 #include "bench/support/bench.hpp"
+#include "common/runtime/convert.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
+#include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week22_zero/sixteen_bit_sums.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -34,12 +38,17 @@ struct CompressionOptions {
   std::string bytes = "25MiB";
   std::vector<std::string> densities{"0.01"};
   int block = 256;
+  bool bf16 = false;
 };
+
+/// How an array that is rounded to bf16 is summed: in the ring, which rounds every sum, or by 22.11b, which rounds one.
+enum class Rounded { no, ring, once };
 
 struct Named {
   std::string name;
   Compression how;
   bool mixed = false;  // the largest elements by top-k, the rest by `how.method`, int8 in two steps
+  Rounded rounded = Rounded::no;
 };
 
 std::vector<Named> methods_of(const CompressionOptions& o) {
@@ -56,17 +65,23 @@ std::vector<Named> methods_of(const CompressionOptions& o) {
     methods.push_back(
         {"topk+int8:" + density, {.method = Method::int8_two_step, .density = share, .block = block}, true});
   }
+  if (o.bf16) {
+    methods.push_back({"bf16", {}, false, Rounded::ring});
+    methods.push_back({"bf16-fp32-sums", {}, false, Rounded::once});
+  }
   return methods;
 }
 
 std::size_t kept(const Compression& how, std::size_t elements) { return week21::top_k_count(elements, how.density); }
 
 /// Every rank's input, for which each method's sum is exact. Top-k: nothing beyond the elements that it keeps. Others:
-/// one magnitude everywhere, which eight bits represent. Mixed: one magnitude for each part.
+/// one magnitude everywhere, which eight bits represent. Mixed: one magnitude for each part. bf16: 1 or −1.
 std::vector<float> input(const Named& method, std::size_t elements) {
   std::vector<float> values(elements, 0.0f);
   const std::size_t filled = method.how.method == Method::top_k ? kept(method.how, elements) : elements;
   for (std::size_t i = 0; i < filled; ++i) values[i] = i % 3 == 0 ? -127.0f : 127.0f;
+  for (float& value : values)
+    if (method.rounded != Rounded::no) value /= 127;
   for (std::size_t i = 0; method.mixed && i < kept(method.how, elements); ++i) values[i] *= 100;
   return values;
 }
@@ -74,25 +89,44 @@ std::vector<float> input(const Named& method, std::size_t elements) {
 /// Makes the sum once, with the state that it keeps between steps.
 week21::AllReduce sum_of(const Named& method, Rank me, const Parameters& parameters) {
   const Compression& how = method.how;
+  if (method.rounded != Rounded::no)
+    return [sum = method.rounded == Rounded::ring ? week21::ring_all_reduce : week22::all_reduce_in_fp32](
+               Rank group, const Slice& data) {
+      const Slice rounded = group.allocate(data.size(), DType::bf16, Category::buffer);
+      cast(group, rounded, data);
+      sum(group, rounded);
+      cast(group, data, rounded);
+    };
   if (!method.mixed) return week21::compressed_all_reduce(me, parameters, how);
   return [=](Rank group, const Slice& data) {
     mixed_all_reduce(group, data, kept(how, data.size()), how.block, {.seed = how.seed});
   };
 }
 
-/// ‖sum − exact sum‖ / ‖exact sum‖ of one act on rank 0, for gradients with few large elements.
-double relative_error(const RunOptions& options, const Named& method, std::size_t elements) {
+/// Every rank's gradients, with few large elements; in bf16, rounded.
+std::vector<std::vector<float>> gradients(int ranks, std::size_t elements, DType type) {
+  std::vector<std::vector<float>> of_ranks(static_cast<std::size_t>(ranks), std::vector<float>(elements));
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < elements; ++i) {
+      float& value = of_ranks[static_cast<std::size_t>(rank)][i];
+      value = heavy_tailed(rank, i);
+      if (type == DType::bf16) value = from_bf16(to_bf16(value));
+    }
+  return of_ranks;
+}
+
+/// ‖sum − exact sum‖ / ‖exact sum‖ of one act on rank 0.
+double relative_error(const RunOptions& options, const Named& method, const std::vector<std::vector<float>>& of_ranks) {
+  const std::size_t elements = of_ranks[0].size();
   std::vector<double> exact(elements);
-  for (int rank = 0; rank < options.ranks; ++rank)
-    for (std::size_t i = 0; i < elements; ++i) exact[i] += static_cast<double>(heavy_tailed(rank, i));
+  for (const std::vector<float>& values : of_ranks)
+    for (std::size_t i = 0; i < elements; ++i) exact[i] += static_cast<double>(values[i]);
   const Outcome outcome = run(options, [&](Rank me) -> Values {
     Parameters parameters;
     parameters.gradients = me.allocate(elements, DType::f32, Category::gradient);
-    std::vector<float> values(elements);
-    for (std::size_t i = 0; i < elements; ++i) values[i] = heavy_tailed(me.rank(), i);
-    upload(me, parameters.gradients, values);
+    upload(me, parameters.gradients, of_ranks[static_cast<std::size_t>(me.rank())]);
     sum_of(method, me, parameters)(me, parameters.gradients);
-    values = to_host(me, parameters.gradients);
+    const std::vector<float> values = to_host(me, parameters.gradients);
     double error = 0, whole = 0;
     for (std::size_t i = 0; i < elements; ++i) {
       error += (static_cast<double>(values[i]) - exact[i]) * (static_cast<double>(values[i]) - exact[i]);
@@ -174,6 +208,25 @@ void compute_largest(Rank me, const Compression& how, Slice data, int ranks) {
   add(me, data, sums);
 }
 
+/// The arithmetic beside the messages of an array that is rounded to bf16; of the ring, without its additions, which
+/// the ring's formula has.
+void compute_rounded(Rank me, Rounded rounded, Slice data, int ranks) {
+  const auto buffer = [&](std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); };
+  const Slice in_bf16 = buffer(data.size(), DType::bf16);
+  cast(me, in_bf16, data);
+  if (rounded == Rounded::once) {
+    const Slice part = chunk(in_bf16, 0, ranks);
+    const Slice sum = buffer(part.size(), DType::f32), next = buffer(part.size(), DType::f32);
+    cast(me, sum, part);
+    for (int r = 1; r < ranks; ++r) {
+      cast(me, next, part);
+      add(me, sum, next);
+    }
+    cast(me, part, sum);
+  }
+  cast(me, data, in_bf16);
+}
+
 /// Seconds of `compute` on one rank; in real time the median of nine.
 double compute_seconds(RunOptions options, const Named& method, std::size_t elements, int ranks) {
   options.ranks = 1;
@@ -184,7 +237,10 @@ double compute_seconds(RunOptions options, const Named& method, std::size_t elem
     for (int i = 0; i < (virtual_time ? 1 : 9); ++i) {
       fill(me, data, 1);
       const double begin = me.now();
-      compute(me, method.how, data, ranks);
+      if (method.rounded == Rounded::no)
+        compute(me, method.how, data, ranks);
+      else
+        compute_rounded(me, method.rounded, data, ranks);
       if (method.mixed) compute_largest(me, method.how, data, ranks);
       samples.push_back(me.now() - begin);
     }
@@ -194,39 +250,65 @@ double compute_seconds(RunOptions options, const Named& method, std::size_t elem
 }
 
 double bytes_sent(const Named& method, int ranks, double elements) {
+  if (method.rounded != Rounded::no) elements /= 2;  // each of half the bytes
   return method.mixed ? mixed_bytes_sent(method.how, ranks, elements) : week21::bytes_sent(method.how, ranks, elements);
 }
 
 double ranks_to_break_even(const Named& method) {
+  if (method.rounded != Rounded::no) return std::numeric_limits<double>::infinity();
   return method.mixed ? mixed_ranks_to_break_even(method.how) : week21::ranks_to_break_even(method.how);
 }
 
-/// Predicts the arithmetic and two all-gathers of p − 1 messages each; in two steps, first a batch to all peers.
+/// Predicts the arithmetic and two all-gathers of p − 1 messages each; in two steps, first a batch to all peers; for
+/// 22.11b a batch and one all-gather.
 /// Assumes that each rank has its own link. If ranks of a node share one, it carries the batches of all of them, but
 /// only one rank's messages of a ring.
 double predicted_seconds(const Named& method, const LinkPrices& prices, int ranks, std::size_t elements,
                          double compute) {
   const Compression& how = method.how;
   const double n = static_cast<double>(elements);
-  if (how.method == Method::ring)
-    return week21::ring_all_reduce_seconds({prices.alpha, prices.beta, prices.gamma, prices.launch}, ranks, 4 * n);
+  const double ring_bytes = (method.rounded == Rounded::no ? 4 : 2) * n;
+  if (how.method == Method::ring && method.rounded != Rounded::once)
+    return compute +
+           week21::ring_all_reduce_seconds({prices.alpha, prices.beta, prices.gamma, prices.launch}, ranks, ring_bytes);
   const double bytes = bytes_sent(method, ranks, n) * prices.beta;
-  const double steps = (method.mixed ? 4 : 2) * (ranks - 1) + (how.method == Method::int8_two_step ? 1 : 0);
+  const double gathers = method.rounded == Rounded::once ? 1 : method.mixed ? 4 : 2;  // of p − 1 messages
+  const bool batch = how.method == Method::int8_two_step || method.rounded == Rounded::once;
+  const double steps = gathers * (ranks - 1) + (batch ? 1 : 0);
   return compute + bytes + (ranks > 1 ? steps * prices.alpha : 0);
 }
 
-void add_size(Bench& bench, const std::vector<Named>& methods, int ranks, std::uint64_t bytes) {
+/// 22.11c's prediction of the error of a sum of these bf16 gradients.
+double predicted_error(const Named& method, const std::vector<std::vector<float>>& of_ranks) {
+  const week22::SumErrors errors = week22::errors_of(of_ranks);
+  return method.rounded == Rounded::ring ? errors.ring : errors.once;
+}
+
+/// `lines`: what is printed below the table.
+void add_size(Bench& bench, const std::vector<Named>& methods, int ranks, std::uint64_t bytes,
+              std::vector<std::string>& lines) {
   if (ranks == 1)
     throw Error(Verdict::usage, "--ranks 1: a single rank sends nothing that could be compressed; use at least 2");
   const std::size_t elements = f32_elements(bytes);
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
   std::vector<Contender> contenders;
-  std::vector<double> errors;
+  std::vector<double> errors, sum_errors, predicted_sum_errors;  // the last two: of what is in bf16 already
+  const std::size_t few = std::min(elements, kErrorElements);
+  const auto exact = options.phantom ? std::vector<std::vector<float>>{} : gradients(ranks, few, DType::f32);
+  const auto rounded = options.phantom ? exact : gradients(ranks, few, DType::bf16);
   for (const Named& method : methods) {
     const Compression how = method.how;
-    const double compute = how.method == Method::ring ? 0 : compute_seconds(options, method, elements, ranks);
-    errors.push_back(options.phantom ? kNone : relative_error(options, method, std::min(elements, kErrorElements)));
+    const bool plain = how.method == Method::ring && method.rounded == Rounded::no;
+    const double compute = plain ? 0 : compute_seconds(options, method, elements, ranks);
+    errors.push_back(options.phantom ? kNone : relative_error(options, method, exact));
+    const bool sums = method.rounded != Rounded::no && !options.phantom;
+    sum_errors.push_back(sums ? relative_error(options, method, rounded) : kNone);
+    predicted_sum_errors.push_back(sums ? predicted_error(method, rounded) : kNone);
+    if (sums)
+      lines.push_back(
+          fmt::format("error of a sum of bf16 gradients of {} ranks, {}: predicted {:.3f}%, measured {:.3f}%", ranks,
+                      method.name, 100 * predicted_sum_errors.back(), 100 * sum_errors.back()));
     contenders.push_back({.name = method.name,
                           .prepare = [=](Rank me, Purpose purpose) { return prepare(method, elements, me, purpose); },
                           .predicted_seconds = predicted_seconds(method, prices, ranks, elements, compute)});
@@ -240,6 +322,8 @@ void add_size(Bench& bench, const std::vector<Named>& methods, int ranks, std::u
               row.set("relative_seconds", group[i].seconds.value / group[0].seconds.value);
               row.set("ranks_to_break_even", ranks_to_break_even(methods[i]));
               row.set("relative_error", errors[i]);
+              if (methods[i].rounded == Rounded::no) return;
+              row.set("predicted_sum_error", predicted_sum_errors[i]).set("sum_error", sum_errors[i]);
             });
 }
 
@@ -264,15 +348,20 @@ int main(int argc, char** argv) {
     line.add("--density", o.densities,
              "shares of the elements that top-k sends, also in topk+int8; separate several with commas");
     line.add("--block", o.block, "int8: elements that share one scale");
+    line.add("--bf16", o.bf16,
+             "also sums of gradients rounded to bf16: the ring's, and with additions in fp32 (22.11)");
   };
   return bench::bench_main("compression", "All-reduces of compressed gradients compared with the ring: bytes and time.",
                            argc, argv, declare, [&](bench::Bench& bench) {
                              const auto methods = bench::methods_of(o);
+                             std::vector<std::string> lines;
                              for (const int ranks : bench.ranks())
                                for (const std::uint64_t size : parse_byte_sizes(o.bytes))
-                                 bench::add_size(bench, methods, ranks, size);
+                                 bench::add_size(bench, methods, ranks, size, lines);
                              bench.run([&](const std::vector<Row>&) {
-                               if (is_judge()) bench::print_bytes(methods);
+                               if (!is_judge()) return;
+                               bench::print_bytes(methods);
+                               for (const std::string& each : lines) fmt::print("{}\n", each);
                              });
                            });
 }

@@ -169,6 +169,27 @@ TEST_F(BenchProgram, TheLargestSentExactlyLeaveInt8AFinerScale) {
   EXPECT_TRUE(phantom[4].at("relative_error").is_null()) << "no values, no error";
 }
 
+TEST_F(BenchProgram, SumsInSixteenBitsLoseWhatIsPredicted) {
+  std::map<std::string, std::map<int, Json>> by_name;
+  const Json rows = rows_of("--machine dgx-a100 --ranks 2,8 --bytes 256KiB --bf16", "compression");
+  ASSERT_EQ(rows.size(), 14u);
+  for (const Json& row : rows) by_name[row.at("algorithm")][row.at("ranks")] = row;
+  for (const char* name : {"bf16", "bf16-fp32-sums"})
+    for (const auto& [ranks, row] : by_name.at(name)) {
+      EXPECT_EQ(row.at("verified"), true) << row;
+      EXPECT_EQ(row.at("bytes_sent_per_rank_max"), row.at("predicted_bytes_sent_per_rank")) << row;
+      EXPECT_EQ(field(row, "relative_bytes"), 0.5) << row;
+      EXPECT_NEAR(field(row, "predicted_seconds") / field(row, "seconds"), 1, 0.1) << row;
+      EXPECT_NEAR(field(row, "predicted_sum_error") / field(row, "sum_error"), 1, 1e-9) << row;
+    }
+  const auto error = [&](const char* name, int ranks) { return field(by_name.at(name).at(ranks), "sum_error"); };
+  EXPECT_NEAR(error("bf16", 2), error("bf16-fp32-sums", 2), 1e-12) << "one addition, and one rounding";
+  EXPECT_GT(error("bf16", 8), 1.5 * error("bf16-fp32-sums", 8)) << "seven roundings, and one";
+  EXPECT_LT(error("bf16-fp32-sums", 8), 1.0 / 256) << "half the distance of two bf16 numbers";
+  const Json phantom = rows_of("--ranks 2 --bytes 64KiB --bf16 --phantom", "compression");
+  EXPECT_TRUE(phantom[6].at("predicted_sum_error").is_null()) << "no values, no error";
+}
+
 /// The row of a size with the least `field`, of those that `auto` may take.
 Json fastest(const Json& rows, std::uint64_t bytes, const char* field) {
   Json best;

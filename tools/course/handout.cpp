@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -103,7 +104,7 @@ Json with_hints(const Json& json, std::size_t level) {
 
 /// The ids that a program of this build links, as CMake wrote them.
 std::set<std::string> linked_by(const Paths& paths, const std::string& program) {
-  std::istringstream in(read_text(paths.build / "answers" / program));
+  std::ifstream in(paths.build / "answers" / program);  // none where the program is not built
   std::set<std::string> ids;
   for (std::string id; in >> id;) ids.insert(id);
   return ids;
@@ -181,9 +182,10 @@ class Handout {
   }
 
   /// Of whose answers the objects go along: the weeks' exercises (`check` compares with them), what these need, what
-  /// ./lab train links, and what is given compiled.
+  /// ./lab train and week 21's ./lab bench compression link, and what is given compiled.
   std::vector<std::string> objects_needed() const {
     std::set<std::string> needed = linked_by(paths_, "train_sim");
+    needed.merge(linked_by(paths_, "bench_compression_sim"));
     for (const Exercise& e : all_) {
       if (!weeks_.contains(e.week)) continue;
       needed.insert(e.id);
