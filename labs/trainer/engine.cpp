@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week22_zero/decay_groups.hpp"
 #include "labs/week22_zero/hsdp.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
 #include "labs/week22_zero/zero1.hpp"
@@ -32,23 +33,22 @@ std::vector<Unit> units_of(const std::vector<Parameter>& table, const week21::Dd
   return units;
 }
 
-/// Extends the last piece by elements of a tensor if they follow it and have the same properties; otherwise adds a
-/// piece.
-void add_piece(std::vector<Piece>& pieces, bool same_share, const Slice& share, std::size_t offset, std::size_t size,
-               const Parameter& tensor) {
-  const bool norm = tensor.name.find("norm") != std::string::npos;
-  if (same_share && pieces.back().cut == tensor.cut && pieces.back().norm == norm) {
-    const std::size_t before = pieces.back().elements.size();
-    pieces.back().elements = share.cut(offset - before, before + size);
-  } else {
-    pieces.push_back({share.cut(offset, size), tensor.cut, norm});
+/// Splits `share`, which has the elements `range` of the flat array, where tensors differ in kind: the groups
+/// of 22.10a.
+std::vector<Piece> split_by_kind(const std::vector<Parameter>& table, ChunkRange range, const Slice& share) {
+  std::vector<week22::GroupedTensor> tensors;
+  for (const Parameter& tensor : table) {
+    const bool norm = tensor.name.find("norm") != std::string::npos;
+    tensors.push_back({tensor.offset, tensor.size, (tensor.cut ? 2 : 0) + (norm ? 1 : 0)});
   }
+  std::vector<Piece> pieces;
+  for (const week22::Interval& part : week22::intervals_of(tensors, range))
+    pieces.push_back({share.cut(part.offset, part.size), part.group >= 2, part.group % 2 == 1});
+  return pieces;
 }
 
 std::vector<Piece> whole_pieces(const std::vector<Parameter>& table, const Slice& flat) {
-  std::vector<Piece> pieces;
-  for (const Parameter& tensor : table) add_piece(pieces, !pieces.empty(), flat, tensor.offset, tensor.size, tensor);
-  return pieces;
+  return split_by_kind(table, {0, flat.size()}, flat);
 }
 
 /// Shared by all stages.
@@ -148,16 +148,14 @@ class Sharded : public Base {
   using Base::Base;
   /// Returns the pieces of this rank's chunk of each unit.
   std::vector<Piece> pieces_of(const std::vector<Slice>& shares) const {
-    std::vector<Piece> pieces;
+    std::vector<Piece> all;
     const std::vector<Unit> units = this->units();
     for (std::size_t u = 0; u < units.size(); ++u) {
-      bool same = false;
-      for (const TensorPart& part : tensor_parts(table(), units[u], units[u].shard(dp_.rank(), dp_.size()))) {
-        add_piece(pieces, same, shares[u], part.offset, part.size, table()[part.tensor]);
-        same = true;
-      }
+      const ChunkRange own = units[u].shard(dp_.rank(), dp_.size());
+      for (Piece& piece : split_by_kind(table(), {units[u].offset + own.offset, own.size}, shares[u]))
+        all.push_back(std::move(piece));
     }
-    return pieces;
+    return all;
   }
   void share(std::shared_ptr<ForwardGathers> gathers) {
     gathers_ = std::move(gathers);
