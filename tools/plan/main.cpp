@@ -464,9 +464,7 @@ int main(int argc, char** argv) {
   line.add("--overlap-gather", o.overlap_gather, "as in ./lab train, for all plans with ZeRO-1 or 2");
   line.add("--fp32-gradients", o.fp32_gradients,
            "gradients are held and summed in fp32, as by Megatron-LM in bf16; of ZeRO-0 and 1");
-  line.add(
-      "--precision", o.precision,
-      "of a block's products: bf16, or fp8, with torchao's tensorwise scales; with --prices library, by formula alone");
+  line.add("--precision", o.precision, "of a block's products: bf16, or fp8 with torchao's casts and library prices");
   line.add("--offload", o.offload,
            "what is in the host's memory: none, optimizer (ZeRO-Offload: gradients and optimizer of ZeRO-2 and 3, with "
            "Adam on the host), or parameters (ZeRO-Infinity: those of ZeRO-3, too); by formula alone");
