@@ -441,7 +441,7 @@ def main(wanted):
     if apart := programs ^ (COMMANDS.keys() | NO_FIGURES):
         sys.exit(f"either no program, or not here: {' '.join(sorted(apart))}")
     linked = {name: (ANSWERS / name).read_text().split() for name in COMMANDS}
-    sources = {path.stem: path for path in SOLUTIONS.glob("*/*.cpp")}
+    sources = {path.stem: path for path in SOLUTIONS.glob("week*/*.cpp")}
     place = {name: LABS / path.parent.name / path.name for name, path in sources.items()}
     exercises = sorted(
         {e["id"] for w in json.loads((LABS / "course.json").read_text())["weeks"] for e in w["exercises"]}
