@@ -27,7 +27,8 @@ SHARED = {  # a change here concerns everything
     "exercises": re.compile(
         rf"({COMMON}|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"
     ),
-    "handouts": re.compile(rf"({COMMON}|cmake|tools/course|labs/CMakeLists|\.ci/outputs)"),
+    # What makes handouts has a stage of its own.
+    "handouts": re.compile(rf"({COMMON}|cmake|tools/course/(?!handout\.)|labs/CMakeLists|\.ci/outputs)"),
     "gpu": re.compile(
         r"(common|solutions|launch|cmake|labs/trainer|bench/(programs|support)|tools/(train|gpu_pack)|.*CMake"
         r"|\.ci/(gpu|kernels))"
