@@ -74,6 +74,7 @@ for gone in .git .ci tools/mutants/$week tools/alternatives tools/tests launch/a
   labs/week24_pipeline/zb_v_test.cpp common/backends/tests HANDOUT.md prebuilt/24.7.o prebuilt/25.3.o solutions/week25_3d/planner.cpp; do
   [ ! -e "$out/$gone" ] || fail "$gone is in it"
 done
+[ "$(grep '^## Week' "$out/labs/README.md" | cut -c4-10)" = 'Week 23' ] || fail 'labs/README.md lists other weeks'
 tests=$(cd "$out" && find tools -name '*_test.*')
 [ -z "$tests" ] || fail "tests of the tools are in it: $tests"
 (cd "$out" && find solutions -name '*.cpp') > "$work/solutions"

@@ -280,6 +280,11 @@ class Handout {
     write_text(tree() / "README.md", handout_readme(weeks, options_.hints, platform()));
     const fs::path commands = tree() / "docs" / "use" / "commands.md";
     write_text(commands, without_section(read_text(commands), kNoHandoutsCommands));
+    std::string labs = read_text(tree() / "labs" / "README.md");
+    for (const Week& week : paths_.course.weeks())
+      if (!weeks_.contains(week.number))
+        labs = without_section(labs, fmt::format("## Week {}: {}", week.number, week.title));
+    write_text(tree() / "labs" / "README.md", labs);
     for (const auto& entry : fs::recursive_directory_iterator(tree())) {
       if (entry.path().extension() != ".md") continue;
       const std::string page = read_text(entry.path());
