@@ -174,8 +174,8 @@ class CommandLine {
     c = add("handout", "an archive for students, without the reference's text: ./lab handout FILE.zip --weeks 21-23",
             [this] { return handout(paths_, handout_); });
     c->add_option("FILE.zip", handout_.out, "the archive to write")->required();
-    c->add_option("--weeks", handout_.weeks, "21-23, or 21,22")->required();
-    c->add_option("--hints", handout_.hints, "levels of hints to include")
+    c->add_option("--weeks", handout_.weeks, "21-23, or 21,22; earlier ones are not added")->required();
+    c->add_option("--hints", handout_.hints, "levels of hints to include; the third is nearly the answer")
         ->check(whole_number(0, 3))
         ->capture_default_str();
   }

@@ -14,8 +14,7 @@
 
 namespace lockstep::week25 {
 
-// a. The step to continue from
-// -------------------------------------------------------------------------------------------
+// a. The step to continue from ----------------------------------------------------------------------------------------
 
 /// Numbers of the steps after which a rank has taken a snapshot that is complete and that it still holds, in any order.
 struct Remembered {
