@@ -178,7 +178,7 @@
     say(/^Nothing fits/.test($('said').textContent) && document.querySelectorAll('#figure td.bad').length > 2, $('said').textContent);
     await go('plan?zero=3&again=0&show=1&of=loss');
     await done();
-    say([...document.querySelectorAll('#figure .why')].some(e => /ZeRO-3 would/.test(e.textContent)), 'a wish that a layout cannot meet is explained');
+    say([...document.querySelectorAll('#figure .why')].some(e => /ZeRO-3 with a pipeline would/.test(e.textContent)), 'a wish that a layout cannot meet is explained');
 
     // The virtual cluster: the guess, and what the size of the message decides.
     await go('cluster');
