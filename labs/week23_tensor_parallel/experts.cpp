@@ -53,12 +53,12 @@ std::vector<std::size_t> exchange_counts(Rank group, const std::vector<std::size
 }
 
 void dispatch(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.sent.order.size()), arriving = rows_of(ep, plan.received.order.size());
+  Slice leaving = rows_of(ep, plan.leaving()), arriving = rows_of(ep, plan.received.order.size());
   todo("23.7c", "the rows in the order in which they leave, the all-to-all, and by expert");
 }
 
 void collect(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.sent.order.size());
+  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.leaving());
   todo("23.7c", "dispatch backwards. What is the transpose of each of its steps?");
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,10 +79,12 @@ struct ExpertParallel {
 /// the expert, where they arrive one rank's after the other's; then to `received.order`, which has each expert's rows
 /// together. On the way back, all of it backwards.
 struct RowPlan {
-  Grouping sent;                       ///< this rank's slots, by expert of E
+  Grouping sent;                       ///< this rank's slots, by expert of E; at the end those without one (23.10)
   Grouping received;                   ///< rows as they arrive here, by expert of E/p
   std::vector<std::size_t> to_rank;    ///< rows that go to each rank, this one included
   std::vector<std::size_t> from_rank;  ///< rows that come from each
+  /// Rows that leave: those of slots without an expert do not.
+  std::size_t leaving() const { return std::accumulate(to_rank.begin(), to_rank.end(), std::size_t{0}); }
 };
 
 /// Given: sums of `each` consecutive counts.
@@ -116,13 +119,14 @@ inline Slice rows_of(const ExpertParallel& ep, std::size_t count, Category categ
   Rank me = ep.group;
   return me.allocate(count * ep.channels, DType::f32, category, where);
 }
-/// Given: row order[i] of slots, where `slots` has a row of C for each slot; or, where it has one for each token, the
-/// row of that slot's token.
-inline Slice places_in(const ExpertParallel& ep, const Slice& slots, const std::vector<std::int32_t>& order) {
+/// Given: row order[i] of slots for each row i of `rows`, where `slots` has a row of C for each slot; or, where it has
+/// one for each token, the row of that slot's token.
+inline Slice places_in(const ExpertParallel& ep, const Slice& slots, const std::vector<std::int32_t>& order,
+                       const Slice& rows) {
   Rank me = ep.group;
   std::vector<std::int32_t> places;
   const auto per_row = slots.empty() ? 1 : static_cast<std::int32_t>(order.size() * ep.channels / slots.size());
-  for (const std::int32_t place : order) places.push_back(place / per_row);
+  for (std::size_t i = 0; i < rows.size() / ep.channels; ++i) places.push_back(order[i] / per_row);
   Slice index = me.allocate(places.size(), DType::i32, Category::buffer);
   upload(me, index, places);
   return index;
@@ -130,13 +134,13 @@ inline Slice places_in(const ExpertParallel& ep, const Slice& slots, const std::
 /// Given: row i of `to` = the row of `from` at order[i]. An embedding whose table is `from`.
 inline void take_rows(const ExpertParallel& ep, Slice to, Slice from, const std::vector<std::int32_t>& order,
                       Location where = Location::current()) {
-  embedding(ep.group, to, places_in(ep, from, order), from, {}, 1, where);
+  embedding(ep.group, to, places_in(ep, from, order, to), from, {}, 1, where);
 }
 /// Given, its transpose: `to` = 0, and then the row of `to` at order[i] += row i of `from`. An embedding's backward.
 inline void put_rows(const ExpertParallel& ep, Slice to, Slice from, const std::vector<std::int32_t>& order,
                      Location where = Location::current()) {
   fill(ep.group, to, 0, where);
-  embedding_backward(ep.group, to, {}, from, places_in(ep, to, order), 1, where);
+  embedding_backward(ep.group, to, {}, from, places_in(ep, to, order, from), 1, where);
 }
 /// Given: part n of an array of equal parts, each a matrix of rows × columns.
 inline Matrix part(const Slice& array, std::size_t n, std::size_t rows, std::size_t columns) {
@@ -168,6 +172,8 @@ inline ExpertsSaved make_saved(const ExpertParallel& ep, const Routing& routing,
   Rank me = ep.group;
   ExpertsSaved saved{std::move(plan), {}, {}, {}, {}, {}};
   const std::size_t rows = saved.plan.received.order.size(), slots = routing.experts.size();
+  if (const std::size_t placed = saved.plan.sent.order.size(); placed != slots)
+    usage_error("plan.sent.order has " + std::to_string(placed) + " of " + std::to_string(slots) + " slots");
   saved.input = rows_of(ep, rows, Category::activation);
   saved.outputs = rows_of(ep, slots, Category::activation);
   saved.up = me.allocate(rows * ep.hidden, DType::f32, Category::activation);

@@ -30,13 +30,14 @@ inline std::vector<float> quarters(int kind, std::size_t rows, std::size_t colum
   return matrix.values;
 }
 
-/// Case 2·kind + (0: E = p, 1: E = 2p).
+/// Case 2·kind + (0: E = p, 1: E = 2p); counted on, they begin again.
 enum Kind : std::size_t { anywhere, all_to_one, one_without, rank_without_tokens, all_to_the_last_rank, kinds };
 struct Load {
   std::size_t kind, experts, k;
   int ranks;
+  double factor = 0;  // of the experts' capacity (23.10); 0: no limit
   explicit Load(const Case& c)
-      : kind(c.size / 2),
+      : kind(c.size / 2 % kinds),
         experts(static_cast<std::size_t>(c.ranks) * (1 + c.size % 2)),
         k(std::min<std::size_t>(2, experts)),
         ranks(c.ranks) {}
@@ -90,6 +91,28 @@ inline Routing exact_routing(const std::vector<float>& logits, std::size_t exper
   return routing;
 }
 
+/// The expert of each of a rank's slots, and E where the slot is one too many: where `capacity` slots that come before
+/// it chose its expert, too. Those of earlier choices do, and of the same choice those of lower tokens.
+inline std::vector<std::int32_t> exact_kept(const std::vector<std::int32_t>& expert_of, std::size_t experts,
+                                            std::size_t k, std::size_t capacity) {
+  std::vector<std::int32_t> kept = expert_of;
+  const auto turn = [k](std::size_t slot) { return std::pair(slot % k, slot / k); };
+  for (std::size_t slot = 0; slot < kept.size(); ++slot) {
+    std::size_t before = 0;
+    for (std::size_t other = 0; other < kept.size(); ++other)
+      if (expert_of[other] == expert_of[slot] && turn(other) < turn(slot)) ++before;
+    if (before >= capacity) kept[slot] = static_cast<std::int32_t>(experts);
+  }
+  return kept;
+}
+/// A rank's slots in a load.
+inline std::vector<std::int32_t> kept_by(const Load& load, int rank) {
+  const std::vector<std::int32_t> chosen = exact_routing(load.logits(rank), load.experts, load.k).experts;
+  const double capacity =
+      std::ceil(load.factor * static_cast<double>(chosen.size()) / static_cast<double>(load.experts));
+  return load.factor > 0 ? exact_kept(chosen, load.experts, load.k, static_cast<std::size_t>(capacity)) : chosen;
+}
+
 using Doubles = std::vector<double>;
 inline Doubles doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
@@ -104,6 +127,7 @@ struct Whole {
     Doubles y(x.size());
     for (std::size_t slot = 0; slot < experts.size(); ++slot) {
       const std::size_t n = slot / k, e = static_cast<std::size_t>(experts[slot]);
+      if (e * hidden * c == up.size()) continue;  // dropped
       for (std::size_t h = 0; h < hidden; ++h) {
         double sum = 0;
         for (std::size_t i = 0; i < c; ++i) sum += up[(e * hidden + h) * c + i] * x[n * c + i];

@@ -77,7 +77,7 @@ std::vector<std::size_t> exchange_counts(Rank group, const std::vector<std::size
 }
 
 void dispatch(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.sent.order.size()), arriving = rows_of(ep, plan.received.order.size());
+  Slice leaving = rows_of(ep, plan.leaving()), arriving = rows_of(ep, plan.received.order.size());
   // lab 23.7c begin: the rows in the order in which they leave, the all-to-all, and by expert
   take_rows(ep, leaving, from, plan.sent.order);
   all_to_all(ep.group, arriving, plan.from_rank, leaving, plan.to_rank, ep.channels);
@@ -86,7 +86,7 @@ void dispatch(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice fro
 }
 
 void collect(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.sent.order.size());
+  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.leaving());
   // lab 23.7c begin: dispatch backwards. What is the transpose of each of its steps?
   put_rows(ep, leaving, from, plan.received.order);
   all_to_all(ep.group, arriving, plan.to_rank, leaving, plan.from_rank, ep.channels);

@@ -85,14 +85,14 @@ std::vector<std::int32_t> inverse(const std::vector<std::int32_t>& order) {
 }  // namespace
 
 void dispatch(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.sent.order.size()), arriving = rows_of(ep, plan.received.order.size());
+  Slice leaving = rows_of(ep, plan.leaving()), arriving = rows_of(ep, plan.received.order.size());
   take_rows(ep, leaving, from, plan.sent.order);
   all_to_all(ep.group, arriving, plan.from_rank, leaving, plan.to_rank, ep.channels);
   put_rows(ep, to, arriving, inverse(plan.received.order));
 }
 
 void collect(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.sent.order.size());
+  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.leaving());
   take_rows(ep, leaving, from, inverse(plan.received.order));
   all_to_all(ep.group, arriving, plan.to_rank, leaving, plan.from_rank, ep.channels);
   put_rows(ep, to, arriving, plan.sent.order);

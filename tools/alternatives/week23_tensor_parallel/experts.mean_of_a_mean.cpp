@@ -72,7 +72,7 @@ std::vector<std::size_t> exchange_counts(Rank group, const std::vector<std::size
 }
 
 void dispatch(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.sent.order.size()), arriving = rows_of(ep, plan.received.order.size());
+  Slice leaving = rows_of(ep, plan.leaving()), arriving = rows_of(ep, plan.received.order.size());
   take_rows(ep, leaving, from, plan.sent.order);
   all_to_all(ep.group, arriving, plan.from_rank, leaving, plan.to_rank, ep.channels);
   for (std::size_t i = 0; i < plan.received.order.size(); ++i)
@@ -81,7 +81,7 @@ void dispatch(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice fro
 }
 
 void collect(const ExpertParallel& ep, const RowPlan& plan, Slice to, Slice from) {
-  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.sent.order.size());
+  Slice leaving = rows_of(ep, plan.received.order.size()), arriving = rows_of(ep, plan.leaving());
   for (std::size_t i = 0; i < plan.received.order.size(); ++i)
     copy(ep.group, part(leaving, static_cast<std::size_t>(plan.received.order[i]), 1, ep.channels).slice,
          part(from, i, 1, ep.channels).slice);
