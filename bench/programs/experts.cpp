@@ -2,12 +2,12 @@
 // sends, how much the busiest one computes, and how long the rows travel, by formula and in a run.
 //
 //   ./lab bench experts --machine dgx-a100 --ranks 8 --channels 4096 --skew 0,0.5 --phantom
+//   ./lab bench experts --machine dgx-a100 --ranks 8 --channels 4096 --skew 0.5 --capacity-factor 1.25 --phantom
 //   ./lab bench experts --backend mpi --ranks 2 --experts 8 --skew 0,0.25,0.5
 //
-// Every rank routes alike: expert 0 gets the share S of its slots, and the others the rest in equal parts. Results are
-// checked row by row before they are timed.
-#include "labs/week23_tensor_parallel/experts.hpp"
-
+// Every rank routes alike: expert 0 gets the share S of its slots, and the others the rest in equal parts. With a
+// capacity factor (23.10), what an expert does not keep stays where it is. Results are checked row by row before they
+// are timed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,12 +24,14 @@
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/storage.hpp"
 #include "common/support/text/units.hpp"
+#include "labs/week23_tensor_parallel/expert_capacity.hpp"
 
 namespace lockstep::bench {
 namespace {
 
 struct ExpertsOptions {
   int tokens = 1024, channels = 256, k = 2, experts = 0;
+  double capacity_factor = 0;
   std::vector<std::string> skew{"0"};
   std::string dtype = "bf16";
 };
@@ -37,8 +39,9 @@ struct ExpertsOptions {
 /// One layer's rows, with the letters of 23.7: p ranks, E experts, k for each of N tokens, C channels.
 struct Rows {
   std::size_t ranks = 1, experts = 1, k = 1, tokens = 1, channels = 1;
-  double share = 1;  // of the slots, to expert 0
-  double asked = 0;  // --skew; 0: it is like the others
+  double share = 1;          // of the slots, to expert 0
+  double asked = 0;          // --skew; 0: it is like the others
+  std::size_t capacity = 0;  // slots of a rank that an expert keeps; those of all tokens where there is no limit
   DType dtype = DType::bf16;
 
   std::size_t slots() const { return tokens * k; }
@@ -49,26 +52,35 @@ struct Rows {
     const std::size_t rest = slots() - counts[0];
     for (std::size_t e = 1; e < experts; ++e)
       counts.push_back(chunk_range(rest, static_cast<int>(e) - 1, static_cast<int>(experts) - 1).size);
+    for (std::size_t& count : counts) count = std::min(count, capacity);
     return week23::sums_of(counts, experts / ranks);
   }
+  /// Of a rank's slots, the share that expert 0 keeps, and each of the others.
+  std::pair<double, double> kept_shares() const {
+    const double most = static_cast<double>(capacity) / static_cast<double>(slots());
+    const double each = experts == 1 ? 0 : (1 - share) / static_cast<double>(experts - 1);
+    return {std::min(share, most), std::min(each, most)};
+  }
+  double kept() const { return kept_shares().first + static_cast<double>(experts - 1) * kept_shares().second; }
   /// The share of all slots that the busiest rank's experts compute: rank 0's, or where expert 0 gets few, any other's.
   double of_busiest() const {
-    if (ranks == 1) return 1;
-    const double own = static_cast<double>(experts / ranks), each = (1 - share) / static_cast<double>(experts - 1);
-    return std::max(share + (own - 1) * each, own * each);
+    const auto [first, each] = kept_shares();
+    const double own = static_cast<double>(experts / ranks);
+    return std::max(first + (own - 1) * each, ranks == 1 ? 0 : own * each);
   }
 };
 
-/// Of one layer's forward pass: bytes that a rank sends, there and back, and the rows that the busiest rank computes
-/// over the mean.
+/// Of one layer's forward pass: bytes that a rank sends, there and back, the rows that the busiest rank computes over
+/// the mean of all slots, and the share of the slots that is dropped.
 struct Load {
-  double mean_sent = 0, most_sent = 0, busiest = 0;
+  double mean_sent = 0, most_sent = 0, busiest = 0, dropped = 0;
 };
 
-/// There, a rank sends all rows but those to itself; back, what it got from the others.
+/// There, a rank sends all kept rows but those to itself; back, what it got from the others.
 Load predicted_load(const Rows& rows) {
   const double p = static_cast<double>(rows.ranks), all = static_cast<double>(rows.slots() * rows.row_bytes());
-  return {2 * all * (p - 1) / p, all * (1 + (p - 2) * rows.of_busiest()), p * rows.of_busiest()};
+  return {2 * all * rows.kept() * (p - 1) / p, all * (rows.kept() + (p - 2) * rows.of_busiest()), p * rows.of_busiest(),
+          1 - rows.kept()};
 }
 
 /// A rank's rows: of its slots, of its experts, and of its slots again.
@@ -80,10 +92,11 @@ struct RowArrays {
     const auto array = [&](std::size_t count) {
       return me.allocate(count * rows.channels, rows.dtype, Category::buffer);
     };
-    slots = array(rows.slots());
+    slots = array(leaving());
     arrived = array(rows.ranks * from_rank[0]);
-    returned = array(rows.slots());
+    returned = array(leaving());
   }
+  std::size_t leaving() const { return std::accumulate(to_rank.begin(), to_rank.end(), std::size_t{0}); }
 };
 
 void go(Rank me, const Rows& rows, const RowArrays& a) {
@@ -113,7 +126,9 @@ Load counted_load(const RunOptions& options, const Rows& rows) {
     most_rows = std::max(most_rows, of_rank[1]);
     all_rows += of_rank[1];
   }
-  load.busiest = most_rows / all_rows * static_cast<double>(rows.ranks);
+  const double slots = static_cast<double>(rows.slots() * rows.row_bytes());
+  load.busiest = most_rows / slots;
+  load.dropped = 1 - all_rows / (slots * static_cast<double>(rows.ranks));
   return load;
 }
 
@@ -134,7 +149,7 @@ Prepared prepare_rows(Rank me, Purpose purpose, const Rows& rows) {
   std::vector<float> mine;
   fill(me, arrays->slots, 0);
   if (purpose == Purpose::verify) {
-    append_rows(mine, rows, own, 0, rows.slots());
+    append_rows(mine, rows, own, 0, arrays->leaving());
     upload(me, arrays->slots, mine);
   }
   const auto act = [=] {
@@ -188,6 +203,9 @@ Rows rows_for(const ExpertsOptions& o, int ranks, const std::string& skew) {
           .channels = static_cast<std::size_t>(o.channels),
           .share = *share > 0 ? *share : 1 / static_cast<double>(experts),
           .asked = *share,
+          .capacity = o.capacity_factor > 0 ? week23::capacity_of(o.capacity_factor, static_cast<std::size_t>(o.tokens),
+                                                                  experts, static_cast<std::size_t>(o.k))
+                                            : static_cast<std::size_t>(o.tokens * o.k),
           .dtype = parse_storage(o.dtype)};
 }
 
@@ -196,9 +214,9 @@ void add_rows(Bench& bench, const Rows& rows, const std::string& skew) {
   const RunOptions options = bench.run_options(ranks);
   const Load formula = predicted_load(rows), is = counted_load(options, rows);
   if (is_judge())
-    fmt::print("  {:>5} {:>6} {:>9.2f} {:>6.2f} {:>10} {:>9} {:>10} {:>9}\n", skew, rows.ranks, formula.busiest,
-               is.busiest, format_bytes(formula.mean_sent), format_bytes(is.mean_sent), format_bytes(formula.most_sent),
-               format_bytes(is.most_sent));
+    fmt::print("  {:>5} {:>6} {:>9.2f} {:>6.2f} {:>10} {:>9} {:>10} {:>9} {:>7.1f}%\n", skew, rows.ranks,
+               formula.busiest, is.busiest, format_bytes(formula.mean_sent), format_bytes(is.mean_sent),
+               format_bytes(formula.most_sent), format_bytes(is.most_sent), 100 * is.dropped);
   Contender contender{.name = "there_and_back",
                       .prepare = [=](Rank me, Purpose purpose) { return prepare_rows(me, purpose, rows); }};
   if (!shares_memory())
@@ -213,6 +231,7 @@ void add_rows(Bench& bench, const Rows& rows, const std::string& skew) {
         row.set("predicted_busiest", formula.busiest).set("busiest", is.busiest);
         row.set("predicted_bytes_sent_per_rank", formula.mean_sent).set("bytes_sent_per_rank", is.mean_sent);
         row.set("predicted_bytes_sent_per_rank_max", formula.most_sent);
+        row.set("predicted_dropped", formula.dropped).set("dropped", is.dropped);
       });
 }
 
@@ -224,8 +243,8 @@ void measure_experts(Bench& bench, const ExpertsOptions& o) {
     fmt::print("{} of {} channels in {} on each rank, each to {}: one layer's forward pass\n",
                counted(static_cast<std::size_t>(o.tokens), "token"), o.channels, o.dtype,
                counted(static_cast<std::size_t>(o.k), "expert"));
-    fmt::print("  {:>5} {:>6} {:>9} {:>6} {:>10} {:>9} {:>10} {:>9}\n", "skew", "ranks", "busiest", "is", "mean sent",
-               "is", "most sent", "is");
+    fmt::print("  {:>5} {:>6} {:>9} {:>6} {:>10} {:>9} {:>10} {:>9} {:>8}\n", "skew", "ranks", "busiest", "is",
+               "mean sent", "is", "most sent", "is", "dropped");
   }
   for (const auto& [rows, skew] : all) add_rows(bench, rows, skew);
   bench.run();
@@ -242,6 +261,9 @@ int main(int argc, char** argv) {
     line.add("--channels", o.channels, "C, of a token's row", Whole{1, 1 << 20});
     line.add("--experts", o.experts, "E, a multiple of the ranks; default 0: one on each rank", Whole{0, 1 << 20});
     line.add("--top-k", o.k, "k, experts that a token goes to", Whole{1, 1 << 20});
+    line.add("--capacity-factor", o.capacity_factor,
+             "slots of a rank that an expert keeps, over what it would get from even routing; default 0: all of them",
+             Real{0, 1e6});
     line.add(
         "--skew", o.skew,
         "share of all slots that go to expert 0, at most 1/k; separate several with commas; default 0: all experts "

@@ -41,6 +41,21 @@ TEST_F(BenchProgram, HalfOfAllSlotsToOneExpertMakesEverybodyWaitForIt) {
   EXPECT_EQ(field(rows[1], "bytes_sent_per_rank"), field(rows[0], "bytes_sent_per_rank"));
 }
 
+TEST_F(BenchProgram, ACapacityBoundsTheBusiestExpert) {
+  const Json rows = rows_of(
+      "--machine dgx-a100 --ranks 8 --tokens 4096 --channels 4096 --skew 0,0.5 --capacity-factor 1.25 --phantom",
+      "experts");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(field(rows[0], "dropped"), 0);
+  EXPECT_NEAR(field(rows[1], "dropped"), 0.5 - 1.25 / 8, 1e-3);
+  EXPECT_NEAR(field(rows[1], "predicted_dropped"), 0.5 - 1.25 / 8, 1e-9);
+  EXPECT_NEAR(field(rows[1], "busiest"), 1.25, 1e-9);
+  EXPECT_EQ(field(rows[1], "bytes_sent_per_rank_max"), (4096 + 7 * 1280) * 4096 * 2);
+  EXPECT_LT(field(rows[1], "seconds"), 2 * field(rows[0], "seconds"));
+  for (const Json& row : rows_of("--ranks 2 --experts 4 --skew 0,0.5 --capacity-factor 0.75", "experts"))
+    EXPECT_EQ(row.at("verified"), true);
+}
+
 TEST_F(BenchProgram, ExpertsRefuseWhatNoRouterDoes) {
   const std::map<std::string, std::string> words{{"--skew 0.6", "from 0 to 1/k = 0.5"},
                                                  {"--skew -1", "from 0"},
