@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -14,7 +15,7 @@ namespace lockstep::week25 {
 
 /// How mixtures of experts are computed and averaged (23.7), for a model that has them: ./lab train and scale link it.
 struct MixtureCode {
-  std::shared_ptr<const Layers> (*layers)(Rank group, const GptConfig& config) = nullptr;
+  std::function<std::shared_ptr<const Layers>(Rank group, const GptConfig& config)> layers;
   void (*average)(Rank dp, Rank alone, const Parameters& routers_and_experts) = nullptr;  ///< gradients
 };
 
@@ -33,8 +34,7 @@ struct Options3d : EngineOptions {
   int chunks = 1;  ///< per stage, for interleaved; 2 for zb-v
 
   bool sequence_parallel = false;  ///< requires tp > 1
-  bool overlap_scatter = false;    ///< with sequence parallelism: scatter input gradients behind the weight gradients'
-                                   ///< products
+  bool overlap_scatter = false;    ///< with sequence parallelism: scatter input gradients behind weight gradients
   bool overlap_gather = false;     ///< stages 1 and 2: gather new values behind the next forward
   week22::Recompute recompute = week22::Recompute::none;
   bool stops_early = false;         ///< recomputing a whole block ends when all that its backward reads is there

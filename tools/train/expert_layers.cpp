@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/gpt/model/layers.hpp"
-#include "labs/week23_tensor_parallel/experts.hpp"
+#include "labs/week23_tensor_parallel/expert_capacity.hpp"
 
 namespace lockstep::train {
 
@@ -19,8 +19,9 @@ struct Mixture {
 
 class ExpertLayers final : public Layers {
  public:
-  ExpertLayers(Rank group, const GptConfig& config, bool even)
+  ExpertLayers(Rank group, const GptConfig& config, ExpertLimits limits, bool even)
       : ep_{group, config.architecture.experts, config.architecture.top_k, config.d_model, config.mlp_width()},
+        limits_(limits),
         even_(even) {}
 
   void mlp_forward(Rank me, const BlockShape& shape, const BlockTensors& values, BlockActivations& saved,
@@ -29,8 +30,7 @@ class ExpertLayers final : public Layers {
     linear(me, logits, saved.norm2, values[P::router_weight], {}, shape.rows());
     week23::Routing routing = week23::route(to_host(me, logits), ep_.experts, ep_.k);
     if (even_) spread(routing);
-    const auto mixture = std::make_shared<Mixture>(Mixture{
-        routing, even_ ? week23::make_saved(ep_, routing, even_plan(routing)) : week23::make_saved(ep_, routing)});
+    const auto mixture = std::make_shared<Mixture>(Mixture{routing, saved_for(routing, shape.rows())});
     week23::experts_forward(ep_, experts_in(values), mixture->saved, std::move(y), saved.norm2);
     saved.more = mixture;
   }
@@ -43,9 +43,12 @@ class ExpertLayers final : public Layers {
     const Scope region = me.region(kMixtureBackward, leaving(mixture->saved.plan) * c * sizeof(float));
     const Slice dweights = me.allocate(rows * ep_.k, DType::f32, Category::buffer);
     const Slice dlogits = me.allocate(rows * ep_.experts, DType::f32, Category::buffer);
-    week23::experts_backward(ep_, experts_in(values), experts_in(gradients), mixture->saved, dx, dweights,
-                             std::move(dy));
-    upload(me, dlogits, week23::router_gradient(mixture->routing, to_host(me, dweights), ep_.experts, ep_.k));
+    {
+      const Scope own = me.region(kExpertsBackward, mixture->saved.input.size() * sizeof(float));
+      week23::experts_backward(ep_, experts_in(values), experts_in(gradients), mixture->saved, dx, dweights,
+                               std::move(dy));
+    }
+    upload(me, dlogits, logit_gradient(mixture->routing, to_host(me, dweights), rows));
     linear_backward_weight(me, gradients[P::router_weight], {}, dlogits, saved.norm2, rows);
     matmul(me, matrix(dx, rows, c), matrix(dlogits, rows, ep_.experts),
            matrix(values[P::router_weight], ep_.experts, c), Into::accumulate);
@@ -54,6 +57,21 @@ class ExpertLayers final : public Layers {
   }
 
  private:
+  week23::ExpertsSaved saved_for(const week23::Routing& routing, std::size_t rows) const {
+    if (even_) return week23::make_saved(ep_, routing, even_plan(routing));
+    if (limits_.capacity_factor == 0) return week23::make_saved(ep_, routing);
+    return week23::make_saved_within(ep_, routing,
+                                     week23::capacity_of(limits_.capacity_factor, rows, ep_.experts, ep_.k));
+  }
+  std::vector<float> logit_gradient(const week23::Routing& routing, const std::vector<float>& dweights,
+                                    std::size_t rows) const {
+    std::vector<float> sum = week23::router_gradient(routing, dweights, ep_.experts, ep_.k);
+    if (limits_.balance == 0) return sum;
+    const std::vector<float> load = week23::load_of(ep_.group, routing.experts, ep_.experts);
+    const std::vector<float> of_balance = week23::balance_gradient(routing, load);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += limits_.balance * static_cast<float>(rows) * of_balance[i];
+    return sum;
+  }
   static week23::ExpertTensors experts_in(const BlockTensors& tensors) {
     return {tensors[P::up_weight], tensors[P::down_weight]};
   }
@@ -70,17 +88,13 @@ class ExpertLayers final : public Layers {
     return week23::plan_rows(ep_, sent, counts);
   }
   std::size_t leaving(const week23::RowPlan& plan) const {
-    return plan.sent.order.size() - plan.to_rank[static_cast<std::size_t>(ep_.group.rank())];
+    return plan.leaving() - plan.to_rank[static_cast<std::size_t>(ep_.group.rank())];
   }
 
   week23::ExpertParallel ep_;
+  ExpertLimits limits_;
   bool even_;
 };
-
-template <bool Even>
-std::shared_ptr<const Layers> make_layers(Rank group, const GptConfig& config) {
-  return std::make_shared<ExpertLayers>(group, config, Even);
-}
 
 /// The replicas are one group that shares the experts, so nobody else has this rank's.
 void average(Rank dp, Rank alone, const Parameters& all) {
@@ -98,7 +112,17 @@ GptConfig tiny_mixture() {
   return model;
 }
 
-week25::MixtureCode mixture_code() { return {make_layers<false>, average}; }
-week25::MixtureCode even_mixture_code() { return {make_layers<true>, average}; }
+week25::MixtureCode mixture_code(ExpertLimits limits) {
+  const auto layers = [limits](Rank group, const GptConfig& config) {
+    return std::make_shared<ExpertLayers>(group, config, limits, false);
+  };
+  return {layers, average};
+}
+week25::MixtureCode even_mixture_code() {
+  const auto layers = [](Rank group, const GptConfig& config) {
+    return std::make_shared<ExpertLayers>(group, config, ExpertLimits{}, true);
+  };
+  return {layers, average};
+}
 
 }  // namespace lockstep::train

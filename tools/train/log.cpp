@@ -112,11 +112,23 @@ double routed_bytes(const Outcome& outcome, std::size_t steps) {
   return sum / static_cast<double>(outcome.ledgers.size() * steps);
 }
 
-std::string mixture_line(const TrainPlan& plan, double routed) {
-  const double even = even_mixture_bytes(plan);
-  const int p = plan.step.data_ranks();
-  return fmt::format("experts   {:.1f}% of the routers' rows went to other ranks, evenly spread {:.1f}%\n",
-                     100 * routed / even * (p - 1) / p, 100.0 * (p - 1) / p);
+std::string mixture_line(const TrainPlan& plan, const Outcome& outcome, std::size_t steps) {
+  const double away = (plan.step.data_ranks() - 1.0) / plan.step.data_ranks();
+  const double slots = even_mixture_bytes(plan) / away;  // bytes of a rank's rows in a step
+  double most = 0, mean = 0;
+  for (const RankLedger& ledger : outcome.ledgers)
+    if (const RegionTotal* region = ledger.region(kExpertsBackward)) {
+      const double computed = static_cast<double>(region->bytes) / static_cast<double>(steps);
+      most = std::max(most, computed), mean += computed / static_cast<double>(outcome.ledgers.size());
+    }
+  std::string line = fmt::format(
+      "experts   {:.1f}% of the routers' rows went to other ranks, evenly spread {:.1f}%; the busiest rank computed "
+      "{:.2f} × the mean\n",
+      100 * routed_bytes(outcome, steps) / slots, 100 * away, most / mean);
+  if (plan.request.capacity_factor > 0)
+    line +=
+        fmt::format("          {:.1f}% of the slots were above the capacity and dropped\n", 100 * (1 - mean / slots));
+  return line;
 }
 
 }  // namespace
@@ -322,7 +334,7 @@ void TrainLog::summary(const Outcome& outcome) const {
         format_bytes(predicted_bytes(plan_, first_step_) + mixture_bytes(routed_bytes(outcome, records_.size()))),
         traffic_formula(plan_)));
   if (plan_.run.ranks > 1 && plan_.step.has_experts() && !records_.empty())
-    tell(mixture_line(plan_, routed_bytes(outcome, records_.size())));
+    tell(mixture_line(plan_, outcome, records_.size()));
   if (plan_.corpus && !records_.empty()) tell(loading_line());
   if (!save_stopped_seconds_.empty())
     tell(fmt::format("saves     {}: training stopped for {}, complete after {} (medians)\n",

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "common/gpt/checkpoint/reader.hpp"
+#include "common/gpt/model/layers.hpp"
+#include "labs/week23_tensor_parallel/expert_capacity.hpp"
 #include "tools/train/checkpoint_testing.hpp"
 #include "tools/train/expert_layers.hpp"
 
@@ -18,14 +21,35 @@ TrainRequest mixture_run(int ranks, int steps = 8) {
   return options;
 }
 
-// The loss along each tensor's gradient: its slope is the gradient's length.
-TEST(Mixture, GradientsAreThoseOfTheLoss) {
-  const Outcome outcome = run({.ranks = 1, .check_races = true}, [](Rank me) -> Values {
+/// The sum of all blocks' balance losses, with the load of the first call.
+class BalanceLosses {
+ public:
+  double of(Rank me, const GptConfig& config, const Parameters& all, const Activations& saved) {
+    double sum = 0;
+    std::size_t layer = 0;
+    for (const Parameter& tensor : all.list) {
+      if (mixture_part(tensor) != MixturePart::router) continue;
+      const std::size_t experts = config.architecture.experts, rows = saved.sequences * saved.length;
+      const Slice logits = me.allocate(rows * experts, DType::f32, Category::buffer);
+      linear(me, logits, saved.blocks[layer].norm2, all.values.cut(tensor.offset, tensor.size), {}, rows);
+      const week23::Routing routing = week23::route(to_host(me, logits), experts, config.architecture.top_k);
+      if (loads_.size() == layer) loads_.push_back(week23::load_of(me, routing.experts, experts));
+      sum += static_cast<double>(week23::balance_loss(routing, loads_[layer++]));
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<std::vector<float>> loads_;
+};
+
+void expect_gradients_of_the_loss(float balance) {
+  const Outcome outcome = run({.ranks = 1, .check_races = true}, [=](Rank me) -> Values {
     GptConfig config = tiny_mixture();
     config.d_model = 16;
     config.vocabulary = 32;
     Gpt gpt(me, config, 3);
-    gpt.use(mixture_code().layers(me, config));
+    gpt.use(mixture_code({.balance = balance / 24}).layers(me, config));
     Activations saved = gpt.allocate_activations(me, 2, 12);
     const Batch batch{me.allocate(24, DType::i32, Category::buffer), me.allocate(24, DType::i32, Category::buffer), 2,
                       12};
@@ -34,13 +58,15 @@ TEST(Mixture, GradientsAreThoseOfTheLoss) {
     upload(me, batch.tokens, tokens);
     upload(me, batch.targets, targets);
     const Slice loss = me.allocate(1, DType::f32, Category::buffer);
+    Parameters& all = gpt.parameters();
+    BalanceLosses balances;
     const auto forward = [&] {
       gpt.forward(me, batch, saved);
       fill(me, loss, 0);
       cross_entropy(me, loss, saved.logits, batch.targets, 1.0f / 24);
-      return static_cast<double>(read(me, loss, 0));
+      return static_cast<double>(read(me, loss, 0)) +
+             static_cast<double>(balance) * balances.of(me, config, all, saved);
     };
-    Parameters& all = gpt.parameters();
     std::vector<float> values = to_host(me, all.values);
     for (float& value : values) value *= 2;  // far from where all rows are alike
     upload(me, all.values, values);
@@ -77,6 +103,10 @@ TEST(Mixture, GradientsAreThoseOfTheLoss) {
   }
 }
 
+// The loss along each tensor's gradient: its slope is the gradient's length.
+TEST(Mixture, GradientsAreThoseOfTheLoss) { expect_gradients_of_the_loss(0); }
+TEST(Mixture, GradientsAreThoseOfTheLossWithItsBalance) { expect_gradients_of_the_loss(2); }
+
 // With SGD, unlike AdamW, a gradient of the wrong size shows, and so does a clip by a norm that counts experts wrongly.
 TEST(Mixture, ReplicasThatShareExpertsAreTheSerialRun) {
   for (const double clip : {0.0, 0.05, 1.0})
@@ -105,6 +135,45 @@ TEST(Mixture, ReplicasThatShareExpertsAreTheSerialRun) {
         EXPECT_NEAR(seen.validation / serial.validation, 1, 2e-5);
       }
     }
+}
+
+TrainRequest balanced_run(int ranks) {
+  TrainRequest options = mixture_run(ranks, 5);
+  options.batch = 13;
+  options.optimizer = "sgd";
+  options.learning_rate = 0.5;
+  options.warmup = 0;
+  options.balance_loss = 0.1;
+  return options;
+}
+
+TEST(Mixture, TheBalanceLossIsThatOfAllReplicas) {
+  const Trained serial = train(balanced_run(1));
+  TrainRequest without = balanced_run(1);
+  without.balance_loss = 0;
+  EXPECT_GT(std::abs(serial.losses.back() / train(without).losses.back() - 1), 1e-4);
+  for (const int ranks : {2, 4}) {
+    const Trained seen = train(balanced_run(ranks));
+    for (std::size_t i = 0; i < serial.losses.size(); ++i)
+      EXPECT_NEAR(seen.losses[i] / serial.losses[i], 1, 2e-5) << ranks << " ranks, step " << i;
+  }
+}
+
+TEST(Mixture, ACapacityBoundsWhatARankComputes) {
+  const auto computed = [](double factor) {
+    TrainRequest options = mixture_run(4, 3);
+    options.capacity_factor = factor;
+    const Trained trained = train(options);
+    std::vector<std::uint64_t> bytes;
+    for (const RankLedger& ledger : trained.outcome.ledgers) bytes.push_back(ledger.region(kExpertsBackward)->bytes);
+    return std::pair(trained.losses, bytes);
+  };
+  const auto [all, rows] = computed(0);
+  EXPECT_EQ(computed(4), std::pair(all, rows)) << "nothing is above it";
+  const auto [losses, kept] = computed(0.5);
+  EXPECT_NE(losses, all);
+  const std::uint64_t even = std::accumulate(rows.begin(), rows.end(), std::uint64_t{0}) / 4;
+  for (const std::uint64_t bytes : kept) EXPECT_LE(bytes, even / 2);
 }
 
 TEST(Mixture, ExpertsAreOnOneRankEach) {
@@ -175,6 +244,8 @@ TEST(Mixture, RefusesWhatItDoesNotDo) {
   says("--recompute with", [](TrainRequest& r) { r.recompute = "full"; });
   says("--precision with", [](TrainRequest& r) { r.precision = "bf16"; });
   says("--phantom with", [](TrainRequest& r) { r.phantom = true; });
+  says("which only --model tiny-moe has", [](TrainRequest& r) { r.model = "tiny", r.balance_loss = 0.01; });
+  says("which only --model tiny-moe has", [](TrainRequest& r) { r.model = "tiny", r.capacity_factor = 1; });
   says("4 experts do not divide over 3 replicas", [](TrainRequest& r) { r.ranks = 3; });
   says("./lab plan and memory know this model", [](TrainRequest& r) { r.model = "mixtral-8x7b"; });
 }

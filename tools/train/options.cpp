@@ -54,6 +54,11 @@ std::vector<Option> general_options() {
 std::vector<Option> model_options() {
   return {
       {"--model", &R::model, "tiny, small, gpt2-124m, …, gpt-1t, tiny-llama, llama3-8b, …, tiny-moe, or a config.json"},
+      {"--capacity-factor", &R::capacity_factor,
+       "tiny-moe: slots of a rank that an expert keeps, over what even routing gives it (default: 0, all of them)",
+       Real{0, 1e6}},
+      {"--balance-loss", &R::balance_loss, "tiny-moe: the balance loss's weight, such as 0.01 (default: 0)",
+       Real{0, 1e6}},
       {"--layers", &R::layers, "Blocks (default: the model's)", Whole{1}},
       {"--d-model", &R::d_model, "Channels (default: the model's)", Whole{1}},
       {"--heads", &R::heads, "Attention heads (default: the model's)", Whole{1}},

@@ -17,6 +17,7 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/trainer/engine.hpp"
+#include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week22_zero/sharding_policy.hpp"
 #include "tools/train/choices.hpp"
@@ -135,7 +136,11 @@ void check_overlap(const TrainRequest& r) {
 
 /// In the words of the command line.
 void check_mixture(const TrainRequest& r, const week25::Options3d& o) {
-  if (!o.has_experts()) return;
+  if (!o.has_experts()) {
+    if (r.capacity_factor > 0 || r.balance_loss > 0)
+      refuse("--capacity-factor and --balance-loss are for experts, which only --model tiny-moe has");
+    return;
+  }
   const std::pair<bool, const char*> unsupported[] = {{r.tp > 1, "--tp"},
                                                       {r.pp > 1, "--pp"},
                                                       {r.cp > 1, "--cp"},
@@ -301,7 +306,8 @@ week25::Options3d step_of(const TrainPlan& plan, const week25::MeshShape& mesh, 
   o.make_all_reduce = maker_of(plan.compression);
   o.local = plan.outer.has_value();
   o.adamw = optimizer_of(r);
-  if (o.has_experts()) o.mixture = mixture_code();
+  if (o.has_experts())
+    o.mixture = mixture_code({r.capacity_factor, static_cast<float>(r.balance_loss) * week25::token_factor(o)});
   check_mixture(r, o);
   check_reduce(o);
   check_overlap(r);

@@ -56,6 +56,7 @@ struct TrainRequest {
   bool no_feedback = false;
   int outer_steps = 0;  // H: each rank takes so many of its own between two outer ones; 0: none, gradients are summed
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
+  double capacity_factor = 0, balance_loss = 0;  // of a mixture; 0: none
   std::string machine = "laptop";
   std::string emulate;
   bool phantom = false;

@@ -128,9 +128,11 @@ void add_scalars(AxisBytes& bytes, const TrainPlan& plan, int first_step) {
 
 }  // namespace
 
-/// Before each microbatch's rows their counts, E in each block.
-static double count_bytes(const week25::Options3d& o) {
-  return half(o.data_ranks()) * static_cast<double>(o.model.layers * o.model.architecture.experts) * 4 * o.microbatches;
+/// Before each microbatch's rows their counts, E in each block; and with a balance loss, an all-reduce of as many.
+static double count_bytes(const TrainPlan& plan) {
+  const week25::Options3d& o = plan.step;
+  return half(o.data_ranks()) * static_cast<double>(o.model.layers * o.model.architecture.experts) * 4 *
+         o.microbatches * (plan.request.balance_loss > 0 ? 3 : 1);
 }
 
 double even_mixture_bytes(const TrainPlan& plan) {
@@ -151,7 +153,7 @@ AxisBytes predicted_traffic(const TrainPlan& plan, int first_step) {
   AxisBytes bytes;
   if (plan.run.ranks == 1) return bytes;
   add_scalars(bytes, plan, first_step);
-  bytes.data += count_bytes(plan.step);
+  bytes.data += count_bytes(plan);
   if (plan.outer) {  // a whole outer step, as often as there is one
     bytes.data +=
         outer_steps(plan, first_step) * plan.outer->every *
