@@ -52,9 +52,10 @@ std::vector<float> balance_gradient(const Routing& routing, const std::vector<fl
   std::vector<float> dlogits(routing.probabilities.size());
   // lab 23.10c begin: the gradient of a probability, and then through the softmax as in 23.7d
   for (std::size_t n = 0; n < tokens; ++n) {
-    const float* probability = &routing.probabilities[n * experts];
-    const float mean = std::inner_product(load.begin(), load.end(), probability, 0.0f);
-    for (std::size_t e = 0; e < experts; ++e) dlogits[n * experts + e] = scale * probability[e] * (load[e] - mean);
+    const auto first = routing.probabilities.begin() + static_cast<std::ptrdiff_t>(n * experts);
+    const float mean = std::inner_product(load.begin(), load.end(), first, 0.0f);
+    for (std::size_t i = n * experts, e = 0; e < experts; ++i, ++e)
+      dlogits[i] = scale * routing.probabilities[i] * (load[e] - mean);
   }
   // lab end
   return dlogits;

@@ -126,9 +126,9 @@ Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config
 
 namespace {
 
-/// Cards of one kind differ, since each chip's power limit leaves it another clock: on five clusters by 8% on average
-/// between the fastest and slowest that are no outliers (Sinha et al., Not All GPUs Are Created Equal, SC '22, arXiv
-/// 2208.11035). Such ends lie 2.7 standard deviations on both sides of the mean.
+/// Cards of one kind differ, since each chip's power limit leaves it another clock: on five clusters by 8% on average,
+/// outliers aside (Sinha et al., Not All GPUs Are Created Equal, SC '22, arXiv 2208.11035). We take these for the ends
+/// of a box plot, which lie 2.7 standard deviations on both sides of the mean.
 constexpr double kDeviation = 0.08 / (2 * 2.698);
 
 /// The x below which a share p of a normal distribution lies.
