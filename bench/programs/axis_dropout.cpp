@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "bench/support/measure.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
@@ -63,9 +61,7 @@ double measured_seconds(const RunOptions& options, const AxisDropoutOptions& o, 
     drops ? arrays.pass(now, which) : arrays.pass_without(which);
     return {me.now() - began};
   });
-  double seconds = 0;
-  for (const Values& of_rank : outcome.check().values) seconds = std::max(seconds, of_rank[0]);
-  return seconds;
+  return slowest(outcome.check(), 0);
 }
 
 /// Of the dropouts of a pass, each a launch per run of neighbours: a row of the hidden units if they are split.

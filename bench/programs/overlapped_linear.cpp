@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "bench/support/measure.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
@@ -35,9 +33,7 @@ double measured_seconds(const RunOptions& options, const RankProduct& product, O
     (gathers ? column : row)(tp, y, x, values, product.rows, gathers ? "gather" : "scatter");
     return {me.now() - began};
   });
-  double seconds = 0;
-  for (const Values& of_rank : outcome.check().values) seconds = std::max(seconds, of_rank[0]);
-  return seconds;
+  return slowest(outcome.check(), 0);
 }
 
 /// Reports both orders of one layer.

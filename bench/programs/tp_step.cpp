@@ -1,6 +1,5 @@
 #include "bench/programs/tp_step.hpp"
 
-#include <algorithm>
 #include <memory>
 
 #include "bench/support/batch.hpp"
@@ -82,11 +81,7 @@ Outcome run_pass(const RunOptions& options, const StepShape& shape, Variant vari
   return outcome;
 }
 
-double pass_seconds(const Outcome& outcome) {
-  double seconds = 0;
-  for (const Values& values : outcome.values) seconds = std::max(seconds, values[0]);
-  return seconds;
-}
+double pass_seconds(const Outcome& outcome) { return slowest(outcome, 0); }
 
 double priced_compute(const Machine& machine, const StepShape& shape, int ranks) {
   return priced_seconds(machine, [&](Rank me) {

@@ -15,6 +15,12 @@ namespace lockstep::bench {
 
 bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
 
+double slowest(const Outcome& outcome, std::size_t index) {
+  double seconds = 0;
+  for (const Values& values : outcome.values) seconds = std::max(seconds, values[index]);
+  return seconds;
+}
+
 namespace {
 
 /// True if times depend on the cores' caches and on other load; false if times are emulated by sleeping.
@@ -26,12 +32,6 @@ double timed(Rank me, const std::function<void()>& act, Slice token, Slice recei
   double begin = me.now();
   act();
   return me.now() - begin;
-}
-
-double slowest(const Outcome& outcome, std::size_t index) {
-  double seconds = 0;
-  for (const Values& values : outcome.values) seconds = std::max(seconds, values[index]);
-  return seconds;
 }
 
 /// Seconds and traffic of one act on one rank: the difference of the ledger's values after and before it, so that

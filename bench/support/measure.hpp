@@ -23,6 +23,9 @@ bool time_is_virtual();
 /// No rank continues before all have arrived. Takes two slices to send and receive.
 void barrier(Rank me, Slice token, Slice received);
 
+/// The largest over all ranks of the value at `index`, such as the slowest rank's seconds.
+double slowest(const Outcome& outcome, std::size_t index);
+
 /// A contender on one rank, with its memory allocated. Both functions run on that rank; `act` may communicate, `right`
 /// may not.
 struct Prepared {
