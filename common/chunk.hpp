@@ -26,11 +26,10 @@ inline Slice chunk(const Slice& data, int index, int count) {
   return data.cut(range.offset, range.size);
 }
 
-/// Index of the chunk that holds `element`.
+/// Index of the chunk that holds `element`, which is below `elements`.
 constexpr int chunk_of(std::size_t elements, std::size_t element, int count) {
-  int c = 0;
-  while (chunk_range(elements, c, count).offset + chunk_range(elements, c, count).size <= element) ++c;
-  return c;
+  const std::size_t shorter = elements / count, longer = elements % count, border = longer * (shorter + 1);
+  return static_cast<int>(element < border ? element / (shorter + 1) : longer + (element - border) / shorter);
 }
 
 }  // namespace lockstep

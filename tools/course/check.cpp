@@ -108,8 +108,9 @@ bool about_a_test(const Judgement& row) {
   return testing::severity(row.verdict) == 4 && row.verdict != to_string(Verdict::does_not_compile);
 }
 
-/// What is wrong, and where a hint is, once for each part or, without parts, for the exercise.
-void print_explanation(const Judged& judged) {
+/// What is wrong, and where a hint is, once for each part or, without parts, for the exercise. Of an exercise that is
+/// not begun, where to begin.
+void print_explanation(const Paths& paths, const Judged& judged) {
   std::vector<Judgement> rows = judged.parts;
   rows.push_back(judged.whole);
   std::vector<std::string> told;
@@ -123,6 +124,8 @@ void print_explanation(const Judged& judged) {
     if (about_a_test(row) && !testing::out_of_memory(row.verdict, row.message))
       fmt::print("  a hint: ./lab hint {}\n", row.id);
   }
+  if (judged.whole.verdict == to_string(Verdict::not_implemented))
+    fmt::print("  {}\n  a hint: ./lab hint {}\n", where_to_work(paths, judged.exercise), judged.exercise.id);
 }
 
 /// The time of an exercise begins where it is asked for, and ends once its verdict is that it passes.
@@ -210,7 +213,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   std::vector<Judgement> rows;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Judged& judged = all[i];
-    print_explanation(judged);
+    print_explanation(paths, judged);
     fmt::print("{}", later[i]);
     rows.insert(rows.end(), judged.parts.begin(), judged.parts.end());
     rows.push_back(judged.whole);

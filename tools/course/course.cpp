@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -156,6 +157,19 @@ std::string Course::id_of(std::string_view word) const {
 namespace {
 /// "core", or with a week before it, "21:core".
 bool names_core(std::string_view word) { return word == "core" || word.ends_with(":core"); }
+
+/// Says which parts an exercise has, where `word` is one that it has not: "21.1z".
+void refuse_part(const std::vector<Week>& weeks, std::string_view word) {
+  if (word.empty() || std::isalpha(static_cast<unsigned char>(word.back())) == 0) return;
+  for (const Week& week : weeks)
+    for (const Exercise& exercise : week.exercises) {
+      if (exercise.id != word.substr(0, word.size() - 1)) continue;
+      std::string parts;
+      for (const Part& part : exercise.parts) parts += (parts.empty() ? "the parts " : ", ") + part.id;
+      throw Error(Verdict::usage,
+                  fmt::format("unknown part '{}': {} has {}.", word, exercise.id, parts.empty() ? "no parts" : parts));
+    }
+}
 }  // namespace
 
 Selection Course::select(std::string_view what) const {
@@ -192,6 +206,7 @@ Selection Course::select(std::string_view what) const {
     std::string best = nearest(names[i], known);
     for (const std::string& id : known)  // 21.8 for 21.8a, which has no such part, before another exercise's part
       if (names[i].starts_with(id) && (id.size() > best.size() || !names[i].starts_with(best))) best = id;
+    refuse_part(weeks_, names[i]);
     throw Error(Verdict::usage, fmt::format("unknown exercise '{}'{} ./lab list shows all of them.", names[i],
                                             near(names[i], best) ? fmt::format(": did you mean '{}'?", best) : "."));
   }

@@ -49,8 +49,10 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            "common/gpt/tests",
                                            "common/testing/tests"};
 
-/// "21-23", "21,22" or "21".
-std::set<int> weeks_of(const std::string& text, const Course& course) {
+/// "21-23" (with the hyphen of a keyboard or the dash of a text), "21,22" or "21".
+std::set<int> weeks_of(std::string text, const Course& course) {
+  constexpr std::string_view kDash = "–";
+  for (std::size_t at = 0; (at = text.find(kDash, at)) != std::string::npos;) text.replace(at, kDash.size(), "-");
   std::set<int> weeks;
   const auto refuse = [&] {
     throw Error(Verdict::usage, fmt::format("--weeks needs 21-23 or 21,22, not '{}'.", text));

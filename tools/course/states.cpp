@@ -87,6 +87,11 @@ std::string in_one_line(const Exercise& exercise) {
                      exercise.core ? "" : " (extra)");
 }
 
+std::string where_to_work(const Paths& paths, const Exercise& exercise) {
+  return fmt::format("read labs/{}/{}, edit {}", exercise.folder, exercise.page(),
+                     std::filesystem::proximate(paths.answer(exercise), paths.source).string());
+}
+
 std::string describe_next(const Exercise& exercise) {
   return fmt::format("{}: ./lab check {}", in_one_line(exercise), exercise.id);
 }

@@ -46,7 +46,11 @@ std::string label_of_check(const std::string& indent, const std::string& id, con
 /// "21.3 Recursive doubling and Rabenseifner, 90 minutes (extra)".
 std::string in_one_line(const Exercise& exercise);
 
-/// The same, ": ./lab check 21.3" behind it.
+/// The page to read and the answer to edit: "read labs/week21_data_parallel/README.md, edit
+/// labs/…/ring_all_reduce.cpp".
+std::string where_to_work(const Paths& paths, const Exercise& exercise);
+
+/// in_one_line(), ": ./lab check 21.3" behind it.
 std::string describe_next(const Exercise& exercise);
 
 }  // namespace lockstep::tools

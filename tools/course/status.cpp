@@ -35,14 +35,9 @@ Count count_of(const Paths& paths, const std::vector<Exercise>& exercises, int w
   return count;
 }
 
-std::string relative(const Paths& paths, const std::filesystem::path& file) {
-  return std::filesystem::proximate(file, paths.source).string();
-}
-
 void print_what_to_do(const Paths& paths, const Exercise& exercise) {
   fmt::print("next   {}\n", in_one_line(exercise));
-  fmt::print("       read {}, edit {}\n", fmt::format("labs/{}/{}", exercise.folder, exercise.page()),
-             relative(paths, paths.answer(exercise)));
+  fmt::print("       {}\n", where_to_work(paths, exercise));
   fmt::print("       ./lab check {0}   ./lab watch {0}   ./lab hint {0}\n", exercise.id);
 }
 

@@ -402,9 +402,9 @@ grade 'one part' "$work/anna.zip" --only 21.2a
 row 21.2a 0/9 'NOT SUBMITTED'
 grep -q '^21.2b' "$work/out" && fail 'one part: another one was graded'
 rm "$work/results.json"
-"$lab" grade "$work/anna.zip" --only 21.1a --out "$work/results.json" > "$work/out" 2>&1 && fail 'an unknown exercise: exit code 0'
-[ -e "$work/results.json" ] && fail 'an unknown exercise: results were written'
-grep -q "unknown exercise '21.1a': did you mean '21.1'?" "$work/out" || fail 'an unknown exercise'
+"$lab" grade "$work/anna.zip" --only 21.1a --out "$work/results.json" > "$work/out" 2>&1 && fail 'an unknown part: exit code 0'
+[ -e "$work/results.json" ] && fail 'an unknown part: results were written'
+grep -q "unknown part '21.1a': 21.1 has no parts." "$work/out" || fail 'an unknown part'
 
 # An instructor's points, and a hidden test: an answer that the exercise's own tests do not fault.
 hidden=$source/docs/teach/hidden-tests

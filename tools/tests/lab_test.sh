@@ -45,6 +45,8 @@ says '^handed over: list$'
 [ "$(grep -c '^building' "$folder/said")" -lt 4 ] || fail 'not every step is worth a line'
 lab 0
 ends_with 0
+lab 0 next
+says '^handed over: $'
 
 # A long step is not silent. The made-up `sleep` of ten seconds takes a tenth of one.
 made_up bin/sleep "exec $(command -v sleep) 0.1"
@@ -79,6 +81,9 @@ says '^handed over: list$'
 ran "cmake --build $folder/build/default --target lab_tool"
 mv "$folder/build/default/tools/lab" "$folder/kept"
 lab 0
+ends_with 0
+says '^Nothing is built yet'
+lab 0 next
 ends_with 0
 says '^Nothing is built yet'
 idle

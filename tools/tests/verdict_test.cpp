@@ -387,7 +387,9 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   EXPECT_EQ(several.exercises.at(1).id, "21.8");
   EXPECT_EQ(several.exercises.size(), 2 + course.select("22").exercises.size());
   const auto complaint = [&](const char* what) { return refusal([&] { course.select(what); }); };
-  EXPECT_EQ(complaint("21.3,21.8a"), "unknown exercise '21.8a': did you mean '21.8'? ./lab list shows all of them.");
+  EXPECT_EQ(complaint("21.3,21.8a"), "unknown part '21.8a': 21.8 has no parts.");
+  EXPECT_EQ(complaint("22.10d"), "unknown part '22.10d': 22.10 has the parts 22.10a, 22.10b, 22.10c.");
+  EXPECT_EQ(complaint("21.99a"), "unknown exercise '21.99a': did you mean '21.9'? ./lab list shows all of them.");
   EXPECT_EQ(complaint("21,,22"), "unknown exercise ''. ./lab list shows all of them.");
   EXPECT_NE(complaint("21.2a,21.3").find("21.2a is a part, which must be the only argument"), std::string::npos);
   int core_drills = 0;
