@@ -30,7 +30,7 @@ using BackwardOfSum = std::function<void(std::size_t microbatch, float weight)>;
 /// microbatches, on every rank. This rank's microbatch i has tokens[i] ≥ 0 tokens with a target. Ranks may have
 /// different numbers of microbatches, also none; at least one rank has a token. Run each microbatch with tokens once,
 /// in any order; one without may be left out. Gradients and loss go through all_reduce once, after the last microbatch,
-/// and besides them at most 8 elements per rank of the group.
+/// and besides them at most 8 · p elements, where p is the number of ranks.
 void mean_over_tokens(Rank dp, Slice gradients, Slice loss, const std::vector<std::uint64_t>& tokens,
                       const BackwardOfSum& backward, const AllReduce& all_reduce);
 
@@ -68,7 +68,7 @@ std::uint64_t samples_per_rank(const Sampler& how, std::uint64_t left);
 std::vector<std::uint64_t> samples_of(const Sampler& how, Position from, int rank);
 
 /// d: where a run is `steps` ≥ 0 steps after `from`. In a step each rank reads its next `batch` samples, in the last
-/// step of an epoch what is left. Once samples_per_rank is 0, the run is at the next epoch's {epoch, 0}.
+/// step of an epoch what is left. Where no step of an epoch is left, the run is at {epoch + 1, 0}, also after 0 steps.
 Position position_after(const Sampler& how, Position from, std::uint64_t steps);
 
 // e. Ranks that run out of data ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
 #include "tools/course/judge.hpp"
+#include "tools/course/mine.hpp"
 #include "tools/course/predict.hpp"
 #include "tools/course/printed.hpp"
 #include "tools/course/process.hpp"
@@ -59,7 +60,7 @@ void print_row(const std::string& indent, const std::string& title, const Judgem
   fmt::print("{} {}{}{}{}\n", label, coloured(row.verdict), style().faint, tests, style().off);
 }
 
-void print_table(const Judged& judged, const std::string& part_asked_for) {
+void print_table(const Paths& paths, const Judged& judged, const std::string& part_asked_for) {
   int of_parts = 0;
   for (const Judgement& row : judged.parts) of_parts += row.passed;
   print_row("", judged.exercise.title, judged.whole, judged.parts.empty() ? 0 : judged.whole.passed - of_parts,
@@ -69,7 +70,9 @@ void print_table(const Judged& judged, const std::string& part_asked_for) {
                              [&](const Part& p) { return p.id == row.id; });
     print_row("  ", part == judged.exercise.parts.end() ? "" : part->title, row);
   }
-  if (!judged.borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", to_string(judged.borrowed));
+  const std::string borrowed =
+      whose_are_the_references(paths, judged.borrowed, paths.course.all_needs(judged.exercise.id));
+  if (!borrowed.empty()) fmt::print("  borrowed from the reference: {}\n", borrowed);
   if (judged.remembered)
     fmt::print("  {}nothing has changed since these tests ran{}{}\n", style().faint,
                seen_at_once() ? "; --again runs them again" : "", style().off);
@@ -195,7 +198,7 @@ int check(const Paths& paths, const CheckOptions& options) {
       continue;
     }
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
-    print_table(all.back(), selection.part);
+    print_table(paths, all.back(), selection.part);
     if (!options.solution) print_warnings(paths, exercise);
     if (!options.solution && exercise.graded) warn_of_language(paths, exercise);
     print_notes(all.back());

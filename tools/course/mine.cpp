@@ -33,12 +33,13 @@ std::vector<Exercise> exercises_of_all(const Paths& paths, const std::vector<std
 }
 
 /// What a choice says of `exercises`.
-std::string in_words(Choice choice, const std::vector<Exercise>& exercises) {
+std::string in_words(const Paths& paths, Choice choice, const std::vector<Exercise>& exercises) {
   std::erase_if(choice.mine, [&](const std::string& id) { return !has(exercises, id); });
   std::erase_if(choice.borrowed, [&](const Borrowed& borrowed) { return !has(exercises, borrowed.id); });
-  if (choice.borrowed.empty()) return "yours: all";
+  const std::string borrowed = whose_are_the_references(paths, choice.borrowed, exercises);
+  if (borrowed.empty()) return "yours: all";
   const std::string mine = choice.mine.empty() ? "none" : fmt::format("{}", fmt::join(choice.mine, " "));
-  return fmt::format("yours: {}; borrowed: {}", mine, to_string(choice.borrowed));
+  return fmt::format("yours: {}; borrowed: {}", mine, borrowed);
 }
 
 /// What the tests of answers that were never judged as they are now need, at once: faster than one by one.
@@ -62,6 +63,16 @@ void tell(const Paths& paths, const std::string& program, const std::string& wor
 
 }  // namespace
 
+std::string whose_are_the_references(const Paths& paths, const std::vector<Borrowed>& borrowed,
+                                     const std::vector<Exercise>& exercises) {
+  std::vector<std::string> missing;
+  for (const Exercise& exercise : exercises)
+    if (!paths.has(exercise)) missing.push_back(exercise.id);
+  const std::string known = to_string(borrowed);
+  if (missing.empty()) return known;
+  return fmt::format("{}{}{} ({})", known, known.empty() ? "" : ", ", fmt::join(missing, " "), why_missing(paths));
+}
+
 std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program) {
   std::ifstream in(paths.build / "answers" / program);  // CMake wrote it
   const std::set<std::string> ids{std::istream_iterator<std::string>(in), {}};
@@ -83,11 +94,11 @@ std::string build_mine(const Paths& paths, const std::vector<std::string>& progr
   const Choice choice = judge.choose(exercises);
   std::vector<std::string> targets;
   for (const std::string& program : programs) {
-    tell(paths, program, in_words(choice, exercises_of(paths, program)));
+    tell(paths, program, in_words(paths, choice, exercises_of(paths, program)));
     targets.push_back("mine." + program);
   }
   need_built(paths, targets, what);
-  return in_words(choice, exercises);
+  return in_words(paths, choice, exercises);
 }
 
 int link_mine(const Paths& paths, const std::vector<std::string>& programs, bool borrow) {

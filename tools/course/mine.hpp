@@ -5,12 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "tools/course/judge.hpp"
 #include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
 
 /// The exercises whose answers `program` links, in the course's order; none of a program that runs none.
 std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program);
+
+/// Which of `exercises` the reference stands in for: "21.2 (yours: FAIL), 21.7 (not in this handout)". `borrowed` are
+/// those of them whose answers could be the learner's.
+std::string whose_are_the_references(const Paths& paths, const std::vector<Borrowed>& borrowed,
+                                     const std::vector<Exercise>& exercises);
 
 /// Builds mine.PROGRAM for each of `programs`. Answers that are not known to pass are judged first; where `borrow`, the
 /// reference stands in for those that do not. Returns whose code runs in them together: "yours: all", or "yours: 21.2

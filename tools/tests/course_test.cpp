@@ -12,6 +12,7 @@
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
+#include "tools/course/mine.hpp"
 #include "tools/course/predict.hpp"
 #include "tools/course/scores.hpp"
 #include "tools/course/skeleton.hpp"
@@ -33,6 +34,14 @@ TEST_F(FindingOnesWay, TestsOfTheWholeHaveWhatThePartsLeave) {
   exercise.parts = {{.id = "9.1a", .points = 5}, {.id = "9.1b", .points = 3}};
   EXPECT_EQ(exercise.points_of("9.1a"), 5);
   EXPECT_EQ(exercise.points_of("9.1"), 2);
+}
+
+TEST_F(FindingOnesWay, WhatIsNotHandedOutIsTheReferences) {
+  const std::vector<Exercise> all{first(), {.id = "9.1", .name = "absent"}, {.id = "9.2", .name = "absent_too"}};
+  EXPECT_EQ(whose_are_the_references(paths_, {}, {first()}), "");
+  EXPECT_EQ(whose_are_the_references(paths_, {}, all), "9.1 9.2 (not in the suite yet)");
+  EXPECT_EQ(whose_are_the_references(paths_, {{"1.1", "FAIL"}}, all),
+            "1.1 (yours: FAIL), 9.1 9.2 (not in the suite yet)");
 }
 
 TEST_F(FindingOnesWay, RowsOfTheListFitATerminal) {
