@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 
 #include "bench/programs/all_reduce_choice.hpp"
 #include "bench/programs/all_reduce_prices.hpp"
@@ -106,8 +105,6 @@ std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
     all.push_back({.name = other.name, .counted = false, .apart = other.measure});
   return all;
 }
-
-bool on_processes() { return std::string_view(backend_name()) == "mpi"; }
 
 /// Memory accesses of an algorithm's steps on one GPU, in bytes, all ranks together.
 struct MemoryTraffic {
@@ -203,13 +200,13 @@ bool Contest::asked(const std::string& name, const std::vector<std::string>& nam
   };
   if (has(name)) return true;
   if (name == "auto" || !(names.empty() || has("all"))) return false;
-  if (name == "pipelined") return on_processes();
+  if (name == "pipelined") return on_mpi();
   return name != "hierarchical" || (per_node_ > 1 && per_node_ < ranks_);  // otherwise it is the ring
 }
 
 Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::string>& names) : ranks_(ranks) {
   const RunOptions options = bench.run_options(ranks);
-  measured_processes_ = on_processes() && !options.emulate;
+  measured_processes_ = on_own_cores(options);
   const auto machine = bench.has_machine() ? std::make_shared<const Machine>(options.machine) : MachineOrNone{};
   machine_ = machine;
   if (per_node < 0)
@@ -310,7 +307,7 @@ void Contest::print_crossovers() const {
   if (measured.empty()) return;
   fmt::print("fastest, {}\n", where_);
   if (!fastest_.empty()) fmt::print("  predicted: {} (of those that auto may take)\n", words_of(fastest_));
-  fmt::print("  {}: {}\n", std::string_view(backend_name()) == "sim" ? "simulated" : "measured", measured);
+  fmt::print("  {}: {}\n", time_is_virtual() ? "simulated" : "measured", measured);
 }
 
 /// --columns nccl.

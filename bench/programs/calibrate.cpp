@@ -25,7 +25,7 @@ constexpr int kMostPasses = 9;
 
 /// Values that are not measured: those of the simulated machine, of the GPU, or of this host.
 Unmeasured unmeasured(const RunOptions& options) {
-  if (simulated())
+  if (time_is_virtual())
     return {.memory_bytes = std::min(options.machine.memory_bytes, 1e16),  // a file cannot contain infinity
             .memory_source = "of the machine that is simulated",
             .eager_bytes = options.machine.eager_bytes,
@@ -114,15 +114,15 @@ void calibrate(Bench& bench, std::string output) {
   std::filesystem::create_directories(std::filesystem::path(output).parent_path(), none);
   check_writable(output);
   RunOptions options = bench.run_options(bench.ranks().front());
-  options.phantom = simulated();  // prices need no memory
+  options.phantom = time_is_virtual();  // prices need no memory
   const Readings readings = measured_readings(options, kMostPasses);
   Calibration fit = fit_machine(readings, unmeasured(options));
   fit.machine.name = std::filesystem::path(output).stem().string();
   Context context = bench.context();
   fit.machine.description = fmt::format("{} with {} ranks, measured by ./lab calibrate on {}",
-                                        simulated() ? "the simulated machine " + options.machine.name
-                                        : on_gpu()  ? name_of_gpu()
-                                                    : context.machine,
+                                        time_is_virtual() ? "the simulated machine " + options.machine.name
+                                        : on_gpu()        ? name_of_gpu()
+                                                          : context.machine,
                                         options.ranks, context.date);
   const std::vector<Row> rows = compare(fit.machine, readings);
   for (const Row& row : rows) bench.report(row);

@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 #include <span>
-#include <string_view>
 
 #include "bench/programs/calibrate_operations.hpp"
 #include "bench/support/link_acts.hpp"
@@ -26,9 +25,7 @@ constexpr std::size_t kMessages[] = {1, 64, 256, 1024, 4096, 16384, 65536, 26214
 constexpr std::size_t kCopies[] = {64, 1024, 8192, 65536, 262144, 1048576, 4194304};
 constexpr std::size_t kLargeOnGpu[] = {16777216, 67108864};  // 4 MiB take a GPU less time than a message needs to start
 
-bool has_tables() {
-  return std::string_view(backend_name()) == "mpi";
-}  // a link is a line in the simulator, and a GPU's
+bool has_tables() { return on_mpi(); }  // a link is a line in the simulator, and a GPU's
 
 /// These sizes in elements, ascending, and on a GPU larger ones.
 std::vector<std::size_t> sizes_of_line(std::span<const std::size_t> small) {
@@ -198,7 +195,7 @@ Readings measured_readings(const RunOptions& options, int most) {
   Readings readings = planned_readings();
   const double cache = read_host().last_cache_bytes;
   if (has_tables()) readings.cache_bytes = (cache > 0 ? cache : 32e6) / options.ranks;
-  const int passes = simulated() ? 1 : most;
+  const int passes = time_is_virtual() ? 1 : most;
   const auto probe = std::find_if(readings.messages.begin(), readings.messages.end(),
                                   [](const Reading& message) { return message.bytes == Probes::kBytes; });
   // Separate from products, which heat the cores and so slow them down for a while.

@@ -1,18 +1,10 @@
 // The points that ./lab calibrate measures.
 #pragma once
 
-#include <string_view>
-
 #include "bench/support/calibration.hpp"
 #include "bench/support/measure.hpp"
-#include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
-
-inline bool simulated() { return time_is_virtual(); }
-inline bool on_gpu() {
-  return std::string_view(backend_name()) == "cuda" || std::string_view(backend_name()) == "nccl";
-}
 
 /// Returns the points to be measured on this backend, without their seconds.
 Readings planned_readings();

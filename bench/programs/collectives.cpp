@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 
 #include "bench/programs/beside_library.hpp"
 #include "bench/programs/collective_algorithms.hpp"
@@ -74,8 +73,6 @@ struct CollectiveOptions {
   int segments = 0;
 };
 
-bool on_mpi() { return std::string_view(backend_name()) == "mpi"; }
-
 bool wanted(const std::string& name, const std::vector<std::string>& names) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -109,7 +106,7 @@ class Collectives {
     if (ranks == 1) throw Error(Verdict::usage, "--ranks 1: at least 2 ranks are needed to send anything");
     const RunOptions run = bench.run_options(ranks);
     machine_ = bench.machine_of_links(run);
-    yardstick_ = on_mpi() && !run.emulate;
+    yardstick_ = on_own_cores(run);
     if (!shares_memory()) prices_ = {bench.prices(ranks), machine_};
   }
 

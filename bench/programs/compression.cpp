@@ -230,11 +230,10 @@ void compute_rounded(Rank me, Rounded rounded, Slice data, int ranks) {
 /// Seconds of `compute` on one rank; in real time the median of nine.
 double compute_seconds(RunOptions options, const Named& method, std::size_t elements, int ranks) {
   options.ranks = 1;
-  const bool virtual_time = std::string_view(backend_name()) == "sim";
   const Outcome outcome = run(options, [&](Rank me) -> Values {
     Slice data = me.allocate(elements, DType::f32, Category::gradient);
     std::vector<double> samples;
-    for (int i = 0; i < (virtual_time ? 1 : 9); ++i) {
+    for (int i = 0; i < (time_is_virtual() ? 1 : 9); ++i) {
       fill(me, data, 1);
       const double begin = me.now();
       if (method.rounded == Rounded::no)

@@ -181,16 +181,15 @@ Prepared prepare_step(Rank me, const StepShape& shape, Variant variant, Purpose 
 SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int ranks) {
   StepShape shard = shape;
   shard.sequences = chunk_range(shape.sequences, 0, ranks).size;
-  const bool virtual_time = std::string_view(backend_name()) == "sim";
-  const bool together = std::string_view(backend_name()) == "mpi" && !options.emulate;
+  const bool together = on_own_cores(options);
   options.ranks = together ? ranks : 1;
   const Outcome outcome = run(options, [&](Rank world) -> Values {
     const Rank me = together ? world.split(world.rank(), 0) : world;
     Step step(me, shard, Variant::compute, Purpose::time);
     const std::size_t parameters = gpt_parameter_table(shape.model).size();
     std::vector<Values> samples;
-    for (int i = 0; i < (virtual_time ? 1 : 9); ++i) samples.push_back(serial_step_of(me, step, parameters));
-    if (!virtual_time) samples.erase(samples.begin(), samples.begin() + 2);  // warm-up
+    for (int i = 0; i < (time_is_virtual() ? 1 : 9); ++i) samples.push_back(serial_step_of(me, step, parameters));
+    if (!time_is_virtual()) samples.erase(samples.begin(), samples.begin() + 2);  // warm-up
     std::sort(samples.begin(), samples.end());
     return samples[samples.size() / 2];
   });
@@ -205,7 +204,7 @@ SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int r
 }
 
 bool has_spare_cores(const RunOptions& options) {
-  return std::string_view(backend_name()) != "mpi" || options.emulate || read_host().usable_cores >= 2 * options.ranks;
+  return !on_own_cores(options) || read_host().usable_cores >= 2 * options.ranks;
 }
 
 double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPrices& prices, int ranks,

@@ -14,7 +14,6 @@
 
 #include <cmath>
 #include <memory>
-#include <string_view>
 
 #include "bench/programs/ddp_step.hpp"
 #include "bench/programs/operations.hpp"
@@ -56,9 +55,7 @@ StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
 }
 
 std::size_t matmul_size(const GptProgramOptions& o, bool phantom) {
-  const std::string_view backend = backend_name();
-  const bool gpu = phantom || backend == "cuda" || backend == "nccl";
-  return static_cast<std::size_t>(o.matmul ? o.matmul : gpu ? 8192 : 1024);
+  return static_cast<std::size_t>(o.matmul ? o.matmul : phantom || on_gpu() ? 8192 : 1024);
 }
 
 /// One rank's model, optimizer and data for a step on its own.
@@ -166,20 +163,17 @@ void add_model(Bench& bench, const GptProgramOptions& o, const std::string& name
             });
 }
 
-std::vector<int> ranks_of(const Bench& bench) {
-  return std::string_view(backend_name()) == "mpi" ? bench.ranks() : std::vector<int>{1};
-}
+std::vector<int> ranks_of(const Bench& bench) { return on_mpi() ? bench.ranks() : std::vector<int>{1}; }
 
 /// Checks the options against the backend, and finds PyTorch if it is requested.
 PyTorch check(Bench& bench, const GptProgramOptions& o) {
-  const std::string_view backend = backend_name();
-  if (backend != "mpi") bench.want_one_rank("for several use --backend mpi, or ./lab bench ddp");
-  if (o.operations > 0 && backend != "cuda" && backend != "nccl")
+  if (!on_mpi()) bench.want_one_rank("for several use --backend mpi, or ./lab bench ddp");
+  if (o.operations > 0 && !on_gpu())
     throw Error(Verdict::usage, "--operations needs --backend cuda: it reads a GPU's events");
   if (ranks_of(bench) != std::vector<int>{1} && parse_storage(o.dtype) != DType::f32)
     throw Error(Verdict::usage, "several ranks need --dtype fp32: their gradients are compared with a single rank's");
   if (o.pytorch.empty()) return {};
-  if (backend != "mpi")
+  if (!on_mpi())
     throw Error(
         Verdict::usage,
         "--pytorch needs --backend mpi: it measures PyTorch on the CPU; for a GPU run bench/programs/pytorch_step.py");
@@ -222,7 +216,7 @@ int main(int argc, char** argv) {
   };
   return bench::bench_main("gpt", "A training step of a GPT: tokens per second and model-FLOP utilisation.", argc, argv,
                            declare, [&](bench::Bench& bench) {
-                             if (o.dtype.empty()) o.dtype = std::string_view(backend_name()) == "mpi" ? "fp32" : "bf16";
+                             if (o.dtype.empty()) o.dtype = bench::on_mpi() ? "fp32" : "bf16";
                              const bench::PyTorch pytorch = check(bench, o);
                              for (const std::string& model : o.models)
                                for (const int ranks : bench::ranks_of(bench))

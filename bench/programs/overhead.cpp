@@ -80,7 +80,7 @@ void add_point(Bench& bench, RunOptions options, const OverheadOptions& o, doubl
 void measure_chart(Bench& bench, const OverheadOptions& o, bool chosen_links) {
   if (!(o.tokens > 0) || !(o.flop_per_second > 0) || !(o.latency >= 0))
     throw Error(Verdict::usage, "--tokens and --flop-per-second must be above 0, --latency must not be negative");
-  const bool simulated = std::string_view(backend_name()) == "sim";
+  const bool simulated = time_is_virtual();
   if (!simulated && chosen_links)
     throw Error(Verdict::usage, "--links: a bandwidth can only be chosen in the simulator; MPI has this computer's");
   for (int ranks : bench.ranks()) {
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::OverheadOptions o;
   const std::vector<std::string> usual = o.links;
-  if (std::string_view(backend_name()) != "sim") o.parameters = {"1e6", "4e6"};
+  if (!bench::time_is_virtual()) o.parameters = {"1e6", "4e6"};
   auto declare = [&](CommandLine& line) {
     line.add("--parameters", o.parameters, "parameters of the models; separate several with commas");
     line.add("--links", o.links, "simulator: link bandwidths in GB/s; separate several with commas");

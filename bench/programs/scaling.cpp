@@ -73,7 +73,7 @@ void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, st
   const std::size_t parameters = shape.model.parameters(), bytes = parameters * bytes_of(shape.model.storage);
   const std::string label = fmt::format("{}/{} ranks", strong ? "strong" : "weak", ranks);
   std::vector<Contender> contenders = step_contenders({variant}, shape, serial, prices, options);
-  const bool real_time = std::string_view(backend_name()) != "sim";
+  const bool real_time = !time_is_virtual();
   if (real_time && ranks > 1) {
     const StepShape one = shape_of(o, strong, 1);
     contenders.push_back(serial_contender(one, profile_serial_step(options, one, 1)));

@@ -14,6 +14,12 @@
 namespace lockstep::bench {
 
 bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
+bool on_mpi() { return std::string_view(backend_name()) == "mpi"; }
+bool on_gpu() {
+  const std::string_view backend = backend_name();
+  return backend == "cuda" || backend == "nccl";
+}
+bool on_own_cores(const RunOptions& options) { return on_mpi() && !options.emulate; }
 
 double slowest(const Outcome& outcome, std::size_t index) {
   double seconds = 0;
@@ -22,9 +28,6 @@ double slowest(const Outcome& outcome, std::size_t index) {
 }
 
 namespace {
-
-/// True if times depend on the cores' caches and on other load; false if times are emulated by sleeping.
-bool on_own_cores(const RunOptions& options) { return std::string_view(backend_name()) == "mpi" && !options.emulate; }
 
 /// Seconds of one act on each rank, after a barrier.
 double timed(Rank me, const std::function<void()>& act, Slice token, Slice received) {

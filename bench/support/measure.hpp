@@ -20,6 +20,15 @@ enum class Purpose { verify, time };
 /// True in the simulator, where one act suffices.
 bool time_is_virtual();
 
+/// True on MPI, where ranks are processes.
+bool on_mpi();
+
+/// True on the backends that compute on GPUs.
+bool on_gpu();
+
+/// True if times depend on the cores' caches and on other load; false if times are emulated by sleeping.
+bool on_own_cores(const RunOptions& options);
+
 /// No rank continues before all have arrived. Takes two slices to send and receive.
 void barrier(Rank me, Slice token, Slice received);
 
