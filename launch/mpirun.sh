@@ -156,9 +156,10 @@ end_job() {
   done
   for process in $(members); do kill -KILL "$process" 2>/dev/null; done
 }
+started() { [ -n "${job:=${!:-}}" ]; }
 finish() {
   trap '' INT TERM HUP USR1
-  [ -n "${job:=${!:-}}" ] || exit "$1" # not started yet
+  started || exit "$1"
   for timer in $timers; do kill "$timer" 2>/dev/null; done
   end_job
   exit "$1"
@@ -192,8 +193,7 @@ after() { # SECONDS SIGNAL WHAT-TO-SAY
   timers="$timers $!"
 }
 interrupt() { # EXIT-CODE
-  [ -n "${job:=${!:-}}" ] || exit "$1"
-  [ -n "$grace" ] && [ -z "$asked" ] || finish "$1"
+  started && [ -n "$grace" ] && [ -z "$asked" ] || finish "$1"
   asked=$1
   (while kill -USR1 "$job" 2>/dev/null; do sleep 1; done) & # mpirun hands it on to the ranks, on every host
   timers="$timers $!"
