@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-/// What ./lab pipeline was told of its stages.
+/// Options of ./lab pipeline about its stages.
 struct ContestOptions {
   std::string pipeline;             ///< a given one, by its number from 1: 24.7's three, then two more; "": none
   std::vector<std::string> work;    ///< by stage, over that of the times given
@@ -25,8 +25,8 @@ struct Contest {
   bool asked() const { return !times.empty() || !limits.empty(); }
 };
 
-/// Of a pipeline of `stages` stages whose steps take `times` where nothing else is said. Error(usage) for what does
-/// not fit.
+/// The contest of a pipeline of `stages` stages, whose steps take `times` unless the options differ. Throws
+/// Error(usage) if the options do not fit.
 Contest contest_of(const ContestOptions& options, int stages, const StepTimes& times);
 /// The stages and microbatches that the options speak of; 0: any.
 PipelineShape asked_shape(const ContestOptions& options);

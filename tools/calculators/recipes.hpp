@@ -1,4 +1,4 @@
-// What training tools hold for each parameter: their own counts, line by line (./lab memory --recipe).
+// Bytes that training tools hold for each parameter, by their own counts, line by line (./lab memory --recipe).
 #pragma once
 
 #include <string>

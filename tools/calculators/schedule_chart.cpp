@@ -86,7 +86,8 @@ Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape) {
 
 Trace replayable_trace(const week24::TimedRun& run, const PipelineShape& shape) {
   Trace trace = run.outcome.trace;
-  // What a link's queue waits for, its transfers say; and phases, the steps' names.
+  // Drops what the chart says otherwise: a link's transfers show what its queue waits for, and the steps' names show
+  // the phases.
   std::erase_if(trace.events,
                 [](const TraceEvent& e) { return e.kind == Kind::region || (e.kind == Kind::wait && e.queue != 0); });
   std::vector<std::vector<TraceEvent*>> works(run.steps.size());  // of each stage, in its order

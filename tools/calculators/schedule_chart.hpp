@@ -8,8 +8,8 @@
 
 namespace lockstep::bench {
 
-/// Of each stage (rank) a main queue with its steps, named F3, B3, I3, W3, and its waiting; and what it sends, by
-/// direction, "down" and "up". The run was traced.
+/// Each stage (rank) has a main queue with its steps, named F3, B3, I3, W3, and its waiting, and a queue per direction
+/// ("down", "up") with what it sends. The run was traced.
 Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape);
 
 /// The whole run as it was traced, with the same names for steps: what ./lab why and ./lab diff replay.
@@ -18,7 +18,7 @@ Trace replayable_trace(const week24::TimedRun& run, const PipelineShape& shape);
 /// Seconds in which at least one message from this stage was on its way, beside the work or not.
 double wire_seconds(const Trace& named, int stage);
 
-/// How its kinds of work and of messages look, of those that it has.
+/// The look of each kind of work and of messages that the trace has.
 std::vector<Shade> shades_of(const Trace& named);
 
 }  // namespace lockstep::bench

@@ -1,5 +1,5 @@
-// What keeps a program from scaling: not what a step is made of, but what it has more of than its share of the serial
-// step. Exercise 25.4 says which cost that is; here are its ledgers, and its answer in words.
+// Finds what keeps a program from scaling: not what a step is made of, but what it has more of than its share of the
+// serial step. Exercise 25.4 says which cost that is; here are its ledgers, and its answer in words.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ struct Estimate {
   double high = std::nan("");
 };
 
-/// Whether it can be a share of the work: at most 1, and not below 0 by more than its interval and rounding allow.
+/// True if it can be a share of the work: at most 1, and not below 0 by more than its interval and rounding allow.
 bool is_fraction(const Estimate& e);
 
 /// Amdahl's serial fraction of a strong study, Gustafson's of a weak one, fitted to one time for each number of

@@ -94,7 +94,7 @@ Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) 
   return request;
 }
 
-/// What a study leaves out, and how long its runs are, where nothing else is said.
+/// Defaults of a study: what it leaves out, and how long its runs are.
 train::TrainRequest defaults() {
   train::TrainRequest o;
   o.steps = virtual_time() ? 3 : 8;

@@ -40,7 +40,7 @@ std::vector<Run> runs_of(const HeldTensors& tensors, Range range, bool only_own,
   return runs;
 }
 
-/// Of the serial model; and where replicas step on their own, once more of each of them.
+/// Tensors of the serial model, and once more for each replica if replicas step on their own.
 std::vector<checkpoint::Tensor> tensors_of(const TrainPlan& plan) {
   GptConfig model = plan.step.model;
   model.tensor = {};
@@ -93,14 +93,14 @@ bool is_same_path(const std::string& one, const std::string& other) {
   return whole(one) == whole(other);
 }
 
-/// What seed and order of the text depend on: with the number of steps it is the place in the data.
+/// Everything that seed and order of the text depend on. With the number of steps it is the place in the data.
 std::string describe_data(const TrainPlan& plan) {
   const week25::Options3d& o = plan.step;
   return fmt::format("seed {}, {} sequences of {} tokens a step, {} tokens of text", o.seed, o.batch, o.sequence,
                      plan.corpus ? plan.corpus->train().size() : 0);
 }
 
-/// Of replicas that step on their own. The numbers at the front are what a resumed run needs.
+/// For replicas that step on their own. The numbers at the front are what a resumed run needs.
 std::string describe_outer(const TrainPlan& plan, int local_steps) {
   return fmt::format(
       "{} replicas, {} local steps since the last outer step, which follows {}, with rate {} and momentum {}",
@@ -347,7 +347,7 @@ class Checkpoints::Impl {
 
   // Resuming -------------------------------------------------------------------------------------------------------
 
-  /// That this rank's optimizers have.
+  /// Elements of this rank's optimizers.
   std::size_t elements() const {
     std::size_t sum = 0;
     for (const Held& held : held_) sum += size_of(held);
@@ -389,7 +389,7 @@ class Checkpoints::Impl {
                                               describe_model(plan_.step.model)));
   }
 
-  /// Of replicas that step on their own each has a state, which is no other number's and no sum's.
+  /// Replicas that step on their own have a state each, which serves neither another number of replicas nor their sum.
   void check_replicas(const std::string& path, const checkpoint::Manifest& manifest) const {
     const int theirs = outer_in(manifest).replicas, mine = outer_ ? plan_.step.replicas() : 0;
     if (theirs == mine) return;

@@ -42,11 +42,12 @@ struct HeldTensors {
 /// One Held for each optimizer. What ranks of `dp` hold alike, each writes a share of; what tensor-parallel ranks hold
 /// alike, the first writes.
 std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp);
-/// Of replicas that step on their own: a checkpoint then holds p + 1 models one after the other, first that of the last
-/// outer step, with the velocity in place of m, of which each writes a share; then each replica's own.
+/// For replicas that step on their own. A checkpoint then holds p + 1 models one after the other. The first is that of
+/// the last outer step, with the velocity in place of m, of which each rank writes a share. Then comes each replica's
+/// own.
 std::vector<Held> held_by(Optimizer& optimizer, week21::LocalSgd& outer, const HeldTensors& tensors, Rank dp);
 
-/// What else a run must know to resume; each may be null.
+/// The other state that a run must know to resume; each may be null.
 struct OtherState {
   week22::LossScaler* scaler = nullptr;
   week21::LocalSgd* outer = nullptr;
@@ -70,7 +71,7 @@ class Checkpoints {
   void begin_with(const std::vector<float>& values);
   /// Takes the state as it is, and returns; it is written while training goes on. Waits for the save before.
   void save();
-  /// Whether any rank says so.
+  /// True if `mine` is true on any rank.
   bool anybody(bool mine);
   /// Rank 0's number.
   int from_judge(int number);

@@ -1,4 +1,4 @@
-// What the tests of --checkpoint and --resume share: layouts of ranks, and a run that is saved.
+// Shared by the tests of --checkpoint and --resume: layouts of ranks, and a run that is saved.
 #pragma once
 
 #include <fmt/format.h>

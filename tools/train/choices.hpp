@@ -1,4 +1,5 @@
-// What the words of the command line name. All throw Error(usage) with one sentence that says what there is.
+// Reads the words of the command line: a type, a rule, a method. All throw Error(usage) with one sentence that lists
+// the choices.
 #pragma once
 
 #include <optional>
@@ -25,7 +26,7 @@ week22::Precision precision_of(const TrainRequest& r);
 /// --recompute, with what --attention keeps.
 week22::Recompute recompute_of(const TrainRequest& r);
 AttentionKind attention_of(const std::string& name);
-/// Where the loss scale begins; none where there is no fp16, or it is off.
+/// The first loss scale; none without fp16, or if it is off.
 std::optional<float> loss_scale_of(const TrainRequest& r);
 /// --lr-scaling.
 week21::RateRule rate_rule_of(const std::string& name);

@@ -11,7 +11,7 @@ namespace {
 
 using P = BlockPart;
 
-/// What one block keeps from its forward pass.
+/// State that one block keeps from its forward pass.
 struct Mixture {
   week23::Routing routing;
   week23::ExpertsSaved saved;

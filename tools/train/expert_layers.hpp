@@ -9,13 +9,13 @@ namespace lockstep::train {
 /// The model "tiny-moe": tiny, with 4 experts of which a token meets 2.
 GptConfig tiny_mixture();
 
-/// What 23.10 adds.
+/// Options of 23.10.
 struct ExpertLimits {
   double capacity_factor = 0;  // 0: no slot is dropped
   float balance = 0;           // what a token's balance loss is multiplied by; 0: there is none
 };
 week25::MixtureCode mixture_code(ExpertLimits limits = {});
-/// Of a dry run, which has no values to route by: all experts get equally many rows.
+/// For a dry run, which has no values to route by: all experts get equally many rows.
 week25::MixtureCode even_mixture_code();
 
 /// A region around each block's backward pass, whose bytes are the rows that leave their rank, one way. They travel

@@ -29,7 +29,7 @@ std::size_t parts_of(const week25::Options3d& o) {
   return static_cast<std::size_t>(o.mesh.pp) * static_cast<std::size_t>(o.chunks);
 }
 
-/// What of a block is not GPT-2's.
+/// Adds the options of a block that differs from GPT-2's.
 void add_block(Launch& launch, const GptConfig& model) {
   const Architecture& a = model.architecture;
   if (a.norm == NormKind::rms_norm) launch.add("--normalization RMSNorm");

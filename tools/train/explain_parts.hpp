@@ -1,4 +1,4 @@
-// What --explain-as knows of a run whichever program it is told for, and a function for each program.
+// Facts about a run that --explain-as needs for every program, and a function for each program.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-/// What all of them want to know.
+/// Shared by all of them.
 struct Facts {
   const TrainRequest& r;
   const week25::Options3d& o;
@@ -27,7 +27,7 @@ struct Nodes {
 Nodes nodes_for(const TrainPlan& plan, int ranks);
 /// The command that starts `program` on all of them.
 std::string torchrun(const TrainPlan& plan, const std::string& program);
-/// What is the same nowhere.
+/// Differences from every program.
 std::vector<std::string> common_differences(const Facts& facts);
 
 /// The file of the text, as the printed programs name it.
@@ -36,7 +36,7 @@ std::string text_file(const TrainPlan& plan);
 Explanation::File gpt_file(const TrainPlan& plan);
 /// An optimizer of PyTorch over `parameters`, without its closing parenthesis.
 std::string optimizer_call(const Facts& facts, const char* parameters);
-/// Which device is this rank's: `kind` and `device`.
+/// Lines that choose this rank's device: `kind` and `device`.
 std::string place_lines();
 /// The condition, in the loop over steps, for saving a checkpoint: every --checkpoint-every steps, and after the last.
 std::string if_it_saves(const Facts& facts);

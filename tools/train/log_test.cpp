@@ -1,4 +1,4 @@
-// What ./lab train prints on a terminal.
+// Tests the output of ./lab train on a terminal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 namespace lockstep::train {
 namespace {
 
-/// What a run prints on a terminal.
+/// Returns the output of a run on a terminal.
 std::string on_a_terminal(const TrainRequest& options, unsigned short columns = 80) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
   EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);

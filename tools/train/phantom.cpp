@@ -63,7 +63,7 @@ void print_report(const TrainPlan& plan, const PhantomStep& step) {
   fmt::print("simulated {}, one per stage, in {}: {}tensor-parallel peers and other replicas do the same\n",
              counted(step.simulated_ranks, "rank"), format_seconds(step.wall_seconds),
              o.cp == 1 ? "" : "context-parallel, ");
-  // Of long sequences attention is most of the FLOP, and published figures count what its mask hides.
+  // For long sequences attention is most of the FLOP, and published figures count what its mask hides.
   const double causal = step.mfu * static_cast<double>(o.batch) * o.model.step_flop(o.sequence) / step.model_flop;
   fmt::print("time      {} per step (virtual), {:.4g} tokens/s, {:.1f}% of peak FLOP (MFU{})\n",
              format_seconds(step.seconds), step.tokens_per_second, 100 * step.mfu,

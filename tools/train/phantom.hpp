@@ -5,7 +5,7 @@
 
 namespace lockstep::train {
 
-/// Whether a plan is for report_phantom: a phantom run of a pipeline or of tensor parallelism, unless every rank of it
+/// True if a plan is for report_phantom: a phantom run of a pipeline or of tensor parallelism, unless every rank of it
 /// is wanted.
 bool is_folded(const TrainPlan& plan);
 

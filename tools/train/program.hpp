@@ -1,4 +1,4 @@
-// What each rank does in ./lab train: the serial step on one rank, DDP on several.
+// The program of each rank in ./lab train: the serial step on one rank, DDP on several.
 #pragma once
 
 #include "tools/train/checkpoint.hpp"

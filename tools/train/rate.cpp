@@ -25,7 +25,8 @@ double sheet_peak(const Machine& machine, DType type) {
   return peak >= kLeastGpu ? peak : NAN;
 }
 
-/// Which of our machine files has the data sheet of a GPU whose driver calls it so; the longer names first.
+/// A machine file of ours with the data sheet of a GPU, and the words by which the driver calls that GPU; the longer
+/// names first.
 struct Model {
   const char* words;
   const char* machine;
@@ -49,7 +50,7 @@ std::set<std::string> gpu_models(const std::string& root) {
   return models;
 }
 
-/// Whether `words` are in the name, as words: an A1000 is no A100, a GH200 no H200. Cards called NVL are slower.
+/// True if the name contains `words` as whole words: an A1000 is no A100, a GH200 no H200. Cards called NVL are slower.
 bool is_called(const std::string& name, const std::string& words) {
   const auto letter = [&](std::size_t at) {
     return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at]));
@@ -69,7 +70,7 @@ std::optional<Machine> gpu_machine(const std::string& root) {
   return {};
 }
 
-/// What ./lab calibrate has measured here: of processes, which compute as a single one does.
+/// This computer as ./lab calibrate has measured it: with processes, which compute as a single one does.
 std::optional<Machine> calibrated_machine() {
   const char* folder = std::getenv("LOCKSTEP_MACHINES");
   const fs::path file =
@@ -87,8 +88,8 @@ double fastest_product(const Machine& machine) {
 
 bool has_gpus(const std::string& backend) { return backend == "cuda" || backend == "nccl"; }
 
-/// What a run is compared with: the machine that its times are of, this computer's GPUs, or its processor; none if that
-/// is not known.
+/// The machine that a run is compared with: the one that its times are of, this computer's GPUs, or its processor; none
+/// if that is not known.
 std::optional<Machine> machine_of(const TrainPlan& plan, const std::string& backend, bool modelled,
                                   const std::string& root) {
   if (modelled) return plan.run.machine;

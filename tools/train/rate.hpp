@@ -1,5 +1,5 @@
-// How fast a run has computed, beside what its hardware could: of GPUs the share of their peak, of this computer's
-// processor the share of what ./lab calibrate measured of a product. Only the first is called MFU.
+// Compares how fast a run has computed with what its hardware could: on GPUs as a share of their peak, on this
+// computer's processor as a share of the fastest product that ./lab calibrate measured. Only the first is called MFU.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ struct Rate {
   double product_share = NAN;    ///< of the fastest product that was measured on this computer; NaN where none was
 };
 
-/// What a run is measured by. At most one of the two is there.
+/// The speed that a run is compared with. At most one of the two is known.
 struct Yardstick {
   double peak = NAN;     ///< FLOP a second of a GPU, by data sheet, in the type that the run computes in
   double product = NAN;  ///< FLOP a second of the fastest product, measured

@@ -1,4 +1,5 @@
-// What ./lab train says of its speed, and of its data: bytes and seconds of a step, and ./lab why where they limit it.
+// Tests what ./lab train says of its speed and its data: bytes and seconds of a step, and ./lab why where they limit
+// it.
 #include "tools/train/rate.hpp"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@ cd "$2"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# What a run prints behind `speed`: "65.6 k".
+# Prints a run's figure behind `speed`: "65.6 k".
 speed() {
   "$train" --model gpt2-355m --precision bf16 --sequence 1024 --steps 2 --phantom "$@" > "$folder/said"
   sed -n 's/^speed *\([0-9.]* k\) tokens.*/\1/p' "$folder/said"

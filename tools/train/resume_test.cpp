@@ -256,7 +256,7 @@ TEST_F(TwoSaved, NobodysCheckpointsAreOverwritten) {
   EXPECT_NE(said.find("already has a checkpoint of step 4"), std::string::npos) << said;
 }
 
-// What a loop over --resume meets: nothing saved yet, then a part, then all of it.
+// A loop over --resume meets nothing saved yet, then a part, then all of it.
 TEST_F(Saved, ALoopOverResumeBeginsGoesOnAndEnds) {
   TrainRequest options = run_in({2}, 8);
   options.checkpoint = options.resume = path("out/");

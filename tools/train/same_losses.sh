@@ -25,8 +25,8 @@ for mesh in "--dp 2 --accumulate 2" "--pp 2 --microbatches 3"; do same tiny "$me
 same tiny-llama "--tp 2 --sequence-parallel"
 same tiny-llama "--cp 2"
 run="$run --model tiny"
-# What goes on behind something else, or does not: the same losses, digit by digit, on both backends; and on both the
-# same bytes in each step, though MPI's messages may be on their way when a step is reported.
+# Compares losses with and without an option that overlaps: they agree digit by digit on both backends, and so do the
+# bytes of each step, though MPI's messages may be in flight when a step is reported.
 overlapped() { # MESH OPTION
   # shellcheck disable=SC2086  # words
   {
@@ -43,7 +43,7 @@ overlapped() { # MESH OPTION
 overlapped "--dp 2 --zero 1" --overlap-gather
 overlapped "--dp 2 --zero 2" --overlap-gather
 overlapped "--tp 2 --sequence-parallel" --overlap-scatter
-# What would be ignored is refused, by every process and once.
+# An option that would be ignored is an error, reported once by all processes together.
 # shellcheck disable=SC2086  # words
 if sh "$3" -n 2 --timeout 60 "$2" $run --machine dgx-h100 >"$folder/out" 2>&1; then
   echo "mpi accepted --machine without --emulate"; exit 1

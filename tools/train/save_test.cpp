@@ -176,7 +176,8 @@ class FullFor final : public checkpoint::FilesAround {
   std::vector<std::string> steps_;
 };
 
-// Of a rank's file, of what it says of it, and of the manifest, which rank 0 writes when the others are long past.
+// The disk is full for a rank's file, for the entry that describes it, or for the manifest, which rank 0 writes when
+// the others have long continued.
 TEST_F(Saved, AFullDiskEndsTheSaveAndTheRunGoesOnOrStops) {
   for (const char* file : {"rank-1.f32", "rank-0.entry", "manifest"}) {
     TrainRequest options = run_in({2, 1, 1, 1}, 8);

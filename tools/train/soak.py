@@ -27,7 +27,7 @@ PHASES = ["start", "step", "save", "commit"]
 STEPS, EVERY = 400, 10
 HANG_SECONDS = 60  # for which a job may go on after a kill, or undisturbed
 
-# What is run, and on how many processes; 0: the simulator.
+# Each layout's name, its number of processes (0: the simulator), and its options.
 LAYOUTS = [
     ("serial", 0, []),
     ("sim, dp 2", 0, ["--dp", "2"]),

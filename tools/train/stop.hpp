@@ -14,7 +14,7 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
 
-  /// Which came; 0: none.
+  /// The signal that came; 0: none.
   int received() const;
   /// From now on signals have their usual effect, unless one has come.
   void leave();

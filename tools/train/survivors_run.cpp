@@ -70,7 +70,7 @@ void keep_snapshot(Rank me, const RunOf& o, int step, const Snapshot& snapshot) 
   for (const char* kind : {"own", "previous"}) fs::remove(folder / fmt::format("{}-{}", kind, step - kKept * kEvery));
 }
 
-/// What the files of the ranks before say; the folder of a dead one is gone.
+/// Reads the files of the ranks before; the folder of a dead one is gone.
 std::vector<Remembered> remembered(const RunOf& o) {
   std::vector<Remembered> ranks(static_cast<std::size_t>(o.before));
   for (int r = 0; r < o.before; ++r) {

@@ -13,7 +13,8 @@ namespace lockstep::train {
 
 namespace {
 
-/// What a ring's rank sends of each byte in a reduce-scatter, or in an all-gather, the mean over its p ranks.
+/// Bytes that a ring's rank sends for each byte of the array in a reduce-scatter, or in an all-gather: the mean over
+/// its p ranks.
 double half(int ranks) { return (ranks - 1.0) / ranks; }
 
 int forwards(const week25::Options3d& o) { return o.recompute == week22::Recompute::full ? 2 : 1; }
@@ -23,7 +24,7 @@ bool compresses(const TrainPlan& plan) { return plan.compression.method != week2
 /// Over which gradients and values are divided, if they are.
 int shards_of(const TrainPlan& plan) { return plan.step.zero > 0 ? plan.step.state_ranks() : 1; }
 
-/// What a stage's ranks have of the model, and how often they send a boundary on.
+/// A stage's part of the model, and how often its ranks forward a boundary.
 struct StageParts {
   double parameters = 0, norms = 0;  // elements
   double blocks = 0;
@@ -64,9 +65,9 @@ double rows_of(const TrainPlan& plan) { return static_cast<double>(plan.tokens_p
 double element_bytes(const TrainPlan& plan) { return static_cast<double>(bytes_of(plan.step.model.storage)); }
 double gradient_bytes(const TrainPlan& plan) { return static_cast<double>(bytes_of(plan.step.model.gradients())); }
 
-/// What tensor parallelism sends (week 23): of N × C elements for each half of a sum. A block has two sums forward,
-/// again where it is recomputed, and two backward; with cut rows each begins with a gather, and backward rows are
-/// gathered once more. Likewise the embedding's and the head's; and two numbers a row and rank for the loss.
+/// Bytes that tensor parallelism sends (week 23): N × C elements for each half of a sum. A block has two sums forward,
+/// again where it is recomputed, and two backward. With sharded rows each begins with a gather, and backward rows are
+/// gathered once more. The embedding and the head are alike. The loss takes two numbers per row and rank.
 double tensor_bytes(const TrainPlan& plan, const StageParts& stage) {
   const week25::Options3d& o = plan.step;
   if (o.mesh.tp == 1) return 0;
@@ -78,7 +79,8 @@ double tensor_bytes(const TrainPlan& plan, const StageParts& stage) {
   return half(o.mesh.tp) * (halves * rows * wide * element_bytes(plan) + norms * gradient_bytes(plan) + loss);
 }
 
-/// What a stage sends its neighbours; and of the first and the last its gradient of the embedding that both have.
+/// Bytes that a stage sends to its neighbours. The first and the last stage also send each other the gradient of the
+/// embedding that both have.
 double pipeline_bytes(const TrainPlan& plan, const StageParts& stage) {
   const week25::Options3d& o = plan.step;
   const double wide = static_cast<double>(o.model.d_model), cut = o.sequence_parallel ? o.mesh.tp : 1;
@@ -88,8 +90,8 @@ double pipeline_bytes(const TrainPlan& plan, const StageParts& stage) {
   return boundaries * element_bytes(plan) + (shares ? embedding / shards_of(plan) : 0) * gradient_bytes(plan);
 }
 
-/// What context parallelism sends (23.6) for each of the stage's blocks and each row of keys and values: forward
-/// p − 1 hops, and again where blocks are recomputed, backward as many, and p with its gradient.
+/// Bytes that context parallelism sends (23.6) for each of the stage's blocks and each row of keys and values: p − 1
+/// hops forward, and again where blocks are recomputed, as many backward, and p with its gradient.
 double context_bytes(const TrainPlan& plan, const StageParts& stage) {
   const week25::Options3d& o = plan.step;
   if (o.cp == 1) return 0;
@@ -97,7 +99,7 @@ double context_bytes(const TrainPlan& plan, const StageParts& stage) {
   return context_messages(o) * stage.blocks * rows_of(plan) * row;
 }
 
-/// What the ranks of dp send for gradients and values (22.1).
+/// Bytes that the ranks of dp send for gradients and values (22.1).
 double data_bytes(const TrainPlan& plan, const StageParts& stage) {
   const week25::Options3d& o = plan.step;
   if (compresses(plan)) return plan.compressed_bytes();

@@ -1,4 +1,4 @@
-// What training sends, predicted from the layout by the formulas of the weeks.
+// Predicts what training sends from the layout, by the formulas of the weeks.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ AxisBytes predicted_traffic(const TrainPlan& plan, int first_step);
 /// Their sum.
 double predicted_bytes(const TrainPlan& plan, int first_step);
 
-/// Of a model with experts, what is not in it: the rows that leave their rank, of which a rank's router sends `one_way`
-/// bytes in a step. They go there and back, forward and backward.
+/// For a model with experts, the part that is not in it: the rows that leave their rank. A rank's router sends
+/// `one_way` bytes of them in a step. They go there and back, forward and backward.
 inline double mixture_bytes(double one_way) { return 4 * one_way; }
 /// The mean of `one_way` over ranks, if routers spread their rows evenly.
 double even_mixture_bytes(const TrainPlan& plan);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a rank sends in a step is what the run predicted, to the digits printed: also where gradients are summed in another
-# type than they are computed in.
+# A rank sends in a step what the run predicted, to the digits printed, also where gradients are summed in another type
+# than they are computed in.
 #   traffic_test.sh TRAIN_SIM
 set -eu
 for way in "--precision bf16" "--precision bf16 --reduce fp32" "--precision bf16 --fp32-gradients --zero 1" "--precision bf16 --zero 1" \

@@ -78,7 +78,7 @@ std::string formula_of(const TrainPlan& plan, const std::string& axis) {
   return fmt::format("{}Ψ(d−1)/d", data_halves(o));
 }
 
-/// What the letters stand for in this run.
+/// The meaning of each letter in this run.
 std::vector<std::string> meanings(const TrainPlan& plan) {
   const week25::Options3d& o = plan.step;
   std::vector<std::string> all;

@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-/// What one collective, or sends outside of any, take along an axis in a step: means over all ranks.
+/// Traffic and time of one collective, or of sends outside of any, along an axis in a step: means over all ranks.
 struct CountedTraffic {
   std::string axis;        // "data", "context", "tensor" or "pipeline"
   std::string collective;  // name of its region; "" outside of any

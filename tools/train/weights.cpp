@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kEnding = ".safetensors";
 
-/// What transformers puts before the name of every tensor but the head.
+/// The prefix in transformers of every tensor's name but the head's.
 const char* prefix_of(const GptConfig& model) { return is_llama(model.architecture) ? "model." : "transformer."; }
 
 /// The serial model, in fp32.
@@ -74,7 +74,7 @@ GptConfig model_of(const std::string& path, const checkpoint::Manifest& manifest
   return model;
 }
 
-/// Where one of our tensors, or some of its rows, stands with transformers.
+/// The place in transformers of one of our tensors, or of some of its rows.
 struct Theirs {
   std::string name;
   bool transposed = false;

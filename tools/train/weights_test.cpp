@@ -57,7 +57,7 @@ class Weights : public Saved {
     options.init = kGolden + ".safetensors";
     return options;
   }
-  /// Of the last two tokens of a sequence by formula.
+  /// Logits of the last two tokens of a sequence, by formula.
   static std::vector<double> logits_of(const std::vector<float>& values, const GptConfig& model = kModel) {
     std::vector<double> logits;
     RunOptions one;
