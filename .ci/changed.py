@@ -20,14 +20,14 @@ import sys
 from layers import files_of, includes, with_includers
 from outputs import OTHER_PAGES
 
-# Of common/ what no exercise is built with on the CPU: what GPUs and the fake GPU need, and tests.
+# The part of common/ that no exercise is built with on the CPU: what GPUs and the fake GPU need, and tests.
 COMMON = r"common/(?!(devices|backends)/(cuda|nccl|tests)/|testing/fakes/|(\w+/)*tests/)"
 SHARED = {  # a change here concerns everything
     "files": re.compile(r"\.clang-tidy$|\.ci/(tidy\.sh|clang_tidy/)"),
     "exercises": re.compile(
         rf"({COMMON}|cmake|tools/mutants/[a-z]*\.cpp|tools/course/(judge|scores|record)\.cpp|labs/CMakeLists)"
     ),
-    # What makes handouts has a stage of its own.
+    # Making handouts has a stage of its own.
     "handouts": re.compile(rf"({COMMON}|cmake|tools/course/(?!handout\.)|labs/CMakeLists|\.ci/outputs)"),
     "gpu": re.compile(
         r"(common|solutions|launch|cmake|labs/trainer|bench/(programs|support)|tools/(train|gpu_pack)|.*CMake"

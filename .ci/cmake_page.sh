@@ -52,7 +52,7 @@ while IFS= read -r command; do
 done < "$folder/commands"
 [ $ran -gt 8 ] || { echo "cmake_page.sh: only $ran commands found in $page" >&2; exit 1; }
 
-# What the page says of names.
+# Names select as the page says.
 for name in 21.2 '21.1$' 25.5; do
   command="ctest --preset labs -N -R $name"
   $command > "$folder/said" 2>&1

@@ -309,7 +309,7 @@ UNREACHED = {
     ("22.5", "bench_zero_sim"),
     ("22.5", "plan_sim"),  # no rates; one type for all
 }
-# What only a learner's tests run: open tasks are judged by what they reach there.
+# Exercises that only a learner's tests run: open tasks are judged by what they reach there.
 NO_PROGRAM = {"21.6", "21.11", "21.13", "21.14", "21.15", "22.7", "24.7"}
 
 A100, TRAIN = "--machine dgx-a100 --phantom", "train --backend sim --phantom --model small --steps 2 --batch 32"
@@ -405,7 +405,7 @@ COMMANDS = {
     ),
 }
 
-# Of the computer, not of the run.
+# Properties of the computer, not of the run.
 HOST = ("wall", "rss", "per_second", "host", "took")
 
 

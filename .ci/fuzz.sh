@@ -78,7 +78,7 @@ for target; do
   done
 done
 
-# What several of these targets read: the lines that they reached together.
+# Files that several of these targets read: the lines that they reached together.
 together=$(for target; do sources_of "$target" | tr ' ' '\n'; done | sort | uniq -d)
 for source in $together; do
   [ $failed -eq 0 ] || break

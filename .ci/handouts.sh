@@ -27,7 +27,7 @@ for file; do
     fi
   done < build/handout.commands
 done
-# What learners are asked to predict can be measured.
+# Every figure that learners are asked to predict can be measured.
 yes 1 | ./lab predict 21,22,23,24,25 > build/handout.log 2>&1 || { failed=$((failed + 1)); tail -n 3 build/handout.log; }
 left=$(git status --porcelain)
 [ -z "$left" ] || { failed=$((failed + 1)); echo "left beside the sources: $left"; }

@@ -33,10 +33,10 @@ LAYERS = [
     "common",
 ]
 SAME_LAYER = {"solutions": "labs"}  # the answers, beside the exercises
-# What tests may include above them, in common and in labs: week 25's answers are tested in the trainer.
+# Layers above them that tests may include, in common and in labs: week 25's answers are tested in the trainer.
 TESTS_MAY = {False: ["common/testing"], True: ["labs/trainer"]}
 MOST_SUBFOLDERS = 12
-# What students read, without its tests, and the name of each part in docs/maintain/architecture.md.
+# Files that students read, without their tests, and the name of each part in docs/maintain/architecture.md.
 CORE = [
     ("`common/*.hpp`, what labs include", r"common/[^/]+\.hpp$"),
     ("`common/runtime`", r"common/runtime/"),

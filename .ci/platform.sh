@@ -31,7 +31,7 @@ bare_system() {
   rm -rf --one-file-system "${folder:?}/$system"
   debootstrap --variant=minbase --include=ca-certificates,git "${system%-*}" "$folder/$system" > "$folder/debootstrap.log" 2>&1 ||
     { tail -n 20 "$folder/debootstrap.log"; return 1; }
-  # How this machine reaches the packages.
+  # This machine's way to the packages.
   cp -a /etc/apt/apt.conf.d/. "$folder/$system/etc/apt/apt.conf.d/"
   cp /etc/hosts "$folder/$system/etc/hosts"
   [ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$folder/$system/etc/resolv.conf"

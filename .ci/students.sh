@@ -58,14 +58,14 @@ verdicts 'without a function' 'DOES NOT COMPILE'
 cp $solution $answer
 verdicts 'solved' PASS
 
-# What is asked for changes, as a pull may bring it, while the answer stays; and back.
+# The question changes, as a pull may change it, while the answer stays; then it changes back.
 printf 'int one_function_more() { return 1; }\n' >> $solution
 ./lab check 21.2 > build/students.log 2>&1 || true
 grep -q 'missing definition of one_function_more' build/students.log || { cat build/students.log; fail 'the answer lacks what is asked for now'; }
 git checkout -q -- $solution
 ./lab check 21.2 > build/students.log 2>&1 || { cat build/students.log; fail 'the answer is right again'; }
 
-# Where nothing has changed the verdict is there at once. It knows what an answer includes, wherever that is.
+# The verdict is there at once if nothing has changed. It knows what an answer includes, wherever that is.
 ./lab check 21.2 | grep -q 'nothing has changed since these tests ran' || fail 'the verdict on 21.2 should be known'
 ./lab check 21.2 --again | grep -q 'nothing has changed' && fail '--again should run the tests'
 touch $answer
@@ -82,7 +82,7 @@ echo '#define STEPS (p - 1)' > "$steps"
 ./lab check 25.1 2>&1 | grep -q 'borrowed' && fail '21.2 is right again'
 cp $solution $answer
 
-# What the handouts compare with a prediction stands below PASS.
+# Figures that the handouts compare with a prediction stand below PASS.
 ./lab check 24.6 --solution | grep -q '^  measured: p = 4: .* from m = 28' || fail 'PASS of 24.6 should print its bubbles'
 
 # The hard skeleton of 22.4, and the answer written on it.

@@ -26,7 +26,8 @@ if [ "${LOCKSTEP_TWO_HOSTS:-}" != inside ]; then
   done
   burst=''
   if [ -n "$rate" ]; then
-    # What passes at once: of a rate what it makes in 2 ms, since a busy kernel looks no more often; but a whole segment.
+    # Bytes that pass at once: as many as the rate makes in 2 ms, since a busy kernel looks no more often; but a whole
+    # segment.
     burst=$(echo "$rate" | awk '{
       n = $0; sub(/[a-zA-Z]*$/, "", n); unit = tolower(substr($0, length(n) + 1))
       if (unit == "") unit = "bit"
@@ -114,7 +115,7 @@ export LOCKSTEP_HOSTFILE=$shared/hosts
 # Open MPI 4, Open MPI 5, and what is derived from MPICH.
 export OMPI_MCA_plm_rsh_agent=$shared/agent PRTE_MCA_plm_ssh_agent=$shared/agent
 export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$shared/agent
-# What they keep for a host alone. /tmp itself stays: the program may be there.
+# Folders that each host keeps for itself. /tmp itself stays: the program may be there.
 export OMPI_MCA_orte_tmpdir_base=/run/tmp PRTE_MCA_prte_tmpdir_base=/run/tmp
 unset LOCKSTEP_TWO_HOSTS
 

@@ -31,8 +31,8 @@ remove_left_overs() {
   done
 }
 
-# What Open MPI says between two rulers. Of its remarks on how a job ended, which would drown the program's own words,
-# only a killed rank is news.
+# Passes on what Open MPI says between two rulers. Among its remarks on how a job ended, which would drown the program's
+# own words, only a killed rank is news.
 others() { # what the program's own lines in a block may be, where they came in between
   printf '%s' "$block" | grep -v -e '^ *$' -e '^Primary job' -e 'a non-zero exit code' -e 'detected that one or more processes' -e 'job to be terminated' \
     -e 'Process name:' -e 'Exit code:' -e 'MPI_ABORT' -e '^ *with errorcode' -e '^ *Proc:' -e '^ *Errorcode:' -e 'You may or may not see' -e 'exactly when Open MPI' \

@@ -39,7 +39,7 @@ class Chart:
     rows: list = field(default_factory=list)  # each with "file", where it is from
 
 
-# Of the report's own results: steps by wall clock, each at its largest.
+# The report's own results: steps by wall clock, each at its largest.
 BY_WALL_CLOCK = (
     "ddp_mpi tp_mpi zero_mpi scale_mpi ddp_emulated tp_emulated_pcie-box_4 zero_emulated pipeline_wall_4".split()
 )
@@ -284,7 +284,7 @@ def by_stage(row):
     return has("model", "parameters", "stage", "ranks", "total_bytes")(row) and bool(memory_parts(row))
 
 
-# What ./lab calibrate measures, in words.
+# The measurements of ./lab calibrate, in words.
 CALIBRATED = {
     "message": "message, both ways at once",
     "copy": "copy",
@@ -319,7 +319,7 @@ def fits_of(chart, rows):
     return [fit] if fit else []
 
 
-# What is drawn of the kinds whose figures are curves or panels: {label: rows}; and what is said where that is nothing.
+# Drawings of the kinds whose figures are curves or panels, {label: rows}, and the sentence where there is nothing.
 DRAWN = {
     "speedup": (speedups, "no figure: no row has a speedup"),
     "bandwidth": (bandwidths, "no figure: no row has bytes"),

@@ -249,8 +249,8 @@ def gains_bars(axis, rows):
     axis.set_xlabel("shorter without it, % of a step")
 
 
-# Of the kinds of bars: what draws them on an axis, and how many entries of the legend stand beside each other; 0: no
-# legend.
+# For each kind of bars: the function that draws them on an axis, and how many entries of the legend stand beside each
+# other; 0: no legend.
 DRAW_BARS = {
     "breakdown": (breakdown_bars, 4),
     "memory": (memory_bars, 4),

@@ -537,7 +537,7 @@ class Timelines(InFolder):
         [moved] = rows[1].transfer
         self.assertAlmostEqual(moved.begin, 10e-6)
         self.assertAlmostEqual(moved.end, 13e-6)
-        # Of other programs a transfer is where it stands.
+        # Other programs' transfers are drawn where they stand.
         work[1]["name"] = "matmul"
         rows = timeline.rows_of(self.path(json.dumps({"traceEvents": names + work + moves})))
         self.assertEqual(

@@ -115,7 +115,7 @@ class Table:
             self.roles["ranks"] = nodes[:1]
             self.roles["series"].remove(nodes[0])
             self.remarks.append("its ranks are nodes")
-        # What is no number tells series apart; other numbers are not read.
+        # Columns that are not numbers tell series apart; other numbers are not read.
         series = self.roles.pop("series", [])
         twice = [column for role in ("rate", "each", "seconds") for column in self.roles.get(role, [])[1:]]
         if "rate" in self.roles:

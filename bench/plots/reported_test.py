@@ -401,7 +401,7 @@ class AsAWhole(unittest.TestCase):
         done = subprocess.run(
             [*command, "--output", str(root / "out"), *arguments], capture_output=True, text=True, check=False
         )
-        # How far it is, which it only says where it takes long.
+        # Drops the progress, which it only prints where it takes long.
         done.stderr = re.sub(r"^\[\d+/\d+\] .*\n", "", done.stderr, flags=re.M)
         return done, root / "out"
 

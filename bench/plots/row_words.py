@@ -36,7 +36,7 @@ def n_of(rows):
     return f", n = {span(counts)}" if counts else ""
 
 
-# How a row names its replicas, its ranks of a layer, and its stages.
+# Names in a row for its replicas, its ranks of a layer, and its stages.
 MESH = (("dp", "dp"), ("replicas", "dp"), ("tp", "tp"), ("tensor_parallel", "tp"), ("pp", "pp"), ("stages", "pp"))
 
 

@@ -10,7 +10,7 @@ from results import load, seconds_text
 from style import Drawing, figure_legend, save_as, subplots, title
 from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, title_of, too_long
 
-# How each kind of work is filled, and its letters. They differ in lightness as well: a black and white print keeps them
+# The fill of each kind of work, and its letters. They differ in lightness as well: a black and white print keeps them
 # apart.
 LOOKS = {
     "computing": ("#0072B2", "", "white"),

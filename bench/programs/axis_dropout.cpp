@@ -64,7 +64,7 @@ double measured_seconds(const RunOptions& options, const AxisDropoutOptions& o, 
   return slowest(outcome.check(), 0);
 }
 
-/// Of the dropouts of a pass, each a launch per run of neighbours: a row of the hidden units if they are split.
+/// The dropouts of a pass, each a launch per run of neighbours: a row of the hidden units if they are split.
 struct Launches {
   double calls = 0, seconds = 0;
 };

@@ -47,7 +47,7 @@ double direct_seconds(const CollectivePrices& prices, int ranks, double bytes);
 /// Lower bound of any all-to-all on this machine: without α, the time of the busiest port. That is each rank's own,
 /// which p − 1 chunks leave, or the port of a node, which every chunk crosses that leaves the node.
 double all_to_all_floor_seconds(const Machine& machine, int ranks, double bytes);
-/// Of one rank's copy within its memory: two accesses, where an addition has three.
+/// Seconds of one rank's copy within its memory: two accesses, where an addition has three.
 double copy_seconds(const CollectivePrices& prices, double bytes);
 /// p − 1 rounds of one chunk each.
 double pairwise_seconds(const CollectivePrices& prices, int ranks, double bytes);

@@ -46,7 +46,7 @@ struct Rows {
 
   std::size_t slots() const { return tokens * k; }
   std::size_t row_bytes() const { return channels * bytes_of(dtype); }
-  /// What each rank sends to each, itself included.
+  /// Slots that each rank sends to each, itself included.
   std::vector<std::size_t> sent() const {
     std::vector<std::size_t> counts{static_cast<std::size_t>(std::lround(share * static_cast<double>(slots())))};
     const std::size_t rest = slots() - counts[0];
@@ -55,7 +55,7 @@ struct Rows {
     for (std::size_t& count : counts) count = std::min(count, capacity);
     return week23::sums_of(counts, experts / ranks);
   }
-  /// Of a rank's slots, the share that expert 0 keeps, and each of the others.
+  /// The share of a rank's slots that expert 0 keeps, and that of each of the others.
   std::pair<double, double> kept_shares() const {
     const double most = static_cast<double>(capacity) / static_cast<double>(slots());
     const double each = experts == 1 ? 0 : (1 - share) / static_cast<double>(experts - 1);
@@ -70,8 +70,8 @@ struct Rows {
   }
 };
 
-/// Of one layer's forward pass: bytes that a rank sends, there and back, the rows that the busiest rank computes over
-/// the mean of all slots, and the share of the slots that is dropped.
+/// One layer's forward pass: bytes that a rank sends, there and back, the rows that the busiest rank computes over the
+/// mean of all slots, and the share of the slots that is dropped.
 struct Load {
   double mean_sent = 0, most_sent = 0, busiest = 0, dropped = 0;
 };

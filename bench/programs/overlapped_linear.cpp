@@ -17,7 +17,7 @@ using week23::StepTimes;
 
 enum class Order { in_turn, ring };
 
-/// Of one layer, from where all ranks begin it to where the last one ends.
+/// Seconds of one layer, from when all ranks begin it until the last one ends.
 double measured_seconds(const RunOptions& options, const RankProduct& product, Order order) {
   const Outcome outcome = run(options, [&](Rank me) -> Values {
     const auto slice = [&](std::size_t count) { return me.allocate(count, DType::bf16, Category::activation); };

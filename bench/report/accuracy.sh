@@ -1,11 +1,11 @@
 #!/bin/sh
 # bench/report/accuracy.sh [--runs N] [--ranks P] [--build DIRECTORY] [--output DIRECTORY]
 #
-# How far predictions on this computer's MPI processes are off: calibrates, then runs the benchmarks that are predicted from
-# it, three times over, and prints the median of |predicted / measured − 1| of each, over all sizes and runs; of a pipeline's
-# bubble the median distance in points. Rows in which something else ran (`quiet`: docs/use/output.md) are counted apart. For a
-# computer that does nothing else: about ten minutes on two cores, the build apart. The JSON files stay in the output folder,
-# and ./lab report --from draws them.
+# Measures how far predictions on this computer's MPI processes are off. It calibrates, then runs the benchmarks that
+# are predicted from it, three times over, and prints the median of |predicted / measured − 1| of each, over all sizes
+# and runs; of a pipeline's bubble the median distance in points. Rows in which something else ran (`quiet`:
+# docs/use/output.md) are counted apart. For a computer that does nothing else: about ten minutes on two cores, the
+# build apart. The JSON files stay in the output folder, and ./lab report --from draws them.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/default out=$root/outputs/accuracy runs=3 ranks=2

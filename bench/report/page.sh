@@ -69,7 +69,7 @@ END
   done
   echo
   echo "the same on 1 and on $ranks ranks"
-  # Where it fails, it said why, and the page says what it lacks.
+  # A command that fails has said why, and the page says what it lacks.
   "$root/lab" scale "$@" "$how" --ranks "1,$ranks" --batch "$batch" --json "$data/scale.json" || :
 }
 

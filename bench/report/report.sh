@@ -184,7 +184,7 @@ if [ -n "$of" ]; then
   exit
 fi
 
-# What an earlier report left there; nothing of it may pass for this one's.
+# Removes the results of an earlier report; none of them may pass for this one's.
 clear_report() {
   if [ -e "$data" ] && [ ! -e "$out/index.html" ] && [ ! -e "$out/figures" ]; then
     usage "--output $out has a directory data that is not a report's, which would be emptied: give another one"

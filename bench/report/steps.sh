@@ -9,7 +9,7 @@
 #   settle                                                waits for those that run, because what follows reads their data
 #   pick WITH_FULL WITHOUT                                prints the one that is asked for
 #
-# What is calculated or simulated runs two at a time, where there are two cores.
+# Steps that are calculated or simulated run two at a time, where there are two cores.
 counting='' planned=0 work=0           # steps in all, and what they cost: tenths of seconds on two quiet cores
 ran=0 finished=0 cost=0                # the step that runs, what those before it cost, and what it costs
 now_doing=''                           # a file that report.sh chooses: what runs, for tell_progress

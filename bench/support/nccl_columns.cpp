@@ -84,7 +84,7 @@ std::string about_busbw(const NcclTable& table) {
   return text;
 }
 
-/// That the curve begins at a larger size than the table does.
+/// A remark that the curve begins at a larger size than the table does.
 std::string about_small_sizes(const NcclTable& table) {
   const double first = by_curve(table) ? table.machine.library->all_reduce.front().bytes : 0;
   if (table.floor || static_cast<double>(table.lines.front().bytes) >= first) return "";

@@ -167,7 +167,7 @@ class CollectivesProgram : public BenchProgram {
 
 double number_of(const Json& row, const char* field) { return row.at(field).get<double>(); }
 
-/// What a rank sends at most, over the bytes of the array.
+/// The most that a rank sends, over the bytes of the array.
 double sent_by_a_rank(const std::string& algorithm, int p) {
   if (algorithm == "star") return p - 1;
   if (algorithm == "tree") return std::ceil(std::log2(p));

@@ -15,7 +15,7 @@ bench() { # bench PYTHON ARGUMENT...
 }
 value() { tr -d ' \n' < "$work/json" | tr '{' '\n' | grep "\"algorithm\":\"$1\"" | grep "\"ranks\":$2[,}]" | grep -o "\"$3\":[^,}]*" | cut -d: -f2; }
 
-# What the script was told goes into a file for each rank; the sample of a step takes 1 s, on rank 1 two.
+# The script's arguments go into a file for each rank; the sample of a step takes 1 s, on rank 1 two.
 cat > "$work/python" <<end
 #!/bin/sh
 case "\$*" in *'import torch'*) echo 9.9.9; exit ;; esac

@@ -1,4 +1,4 @@
-// What --timeline records is what is measured.
+// The run that --timeline records is the one that is measured.
 #include <map>
 #include <string>
 

@@ -136,8 +136,8 @@ TEST_F(BenchProgram, TheMemoryOfAMixture) {
     EXPECT_DOUBLE_EQ(row.at("optimizer_bytes"), 12 * shared) << "over the ranks / 8 that have the same experts";
     EXPECT_DOUBLE_EQ(row.at("parameter_bytes"), 2 * (stage == 3 ? shared : held));
     EXPECT_DOUBLE_EQ(row.at("active_parameters"), all - experts * 6 / 8);
-    // Of a token, a block keeps four rows of C around norms, qkv, attention's output, and statistics; of each of its
-    // two slots a row there and one back, gate and up, and down's input.
+    // For each token, a block keeps four rows of C around norms, qkv, attention's output, and statistics. For each of
+    // its two slots it keeps a row there and one back, gate and up, and down's input.
     const double channels = 4 * 4096 + 6144 + 4096 + 2 * (2 * 4096 + 3 * 14336);
     EXPECT_DOUBLE_EQ(row.at("activation_bytes"), 32.0 * 4096 * (2 * channels + 2 * 4 + 32 * 4));
   }

@@ -16,7 +16,7 @@ elif [ "$(cat graded.txt commit.txt)" != "$(cd "$suite" && cat graded.txt commit
 else
   (cd "$suite" && ./lab grade "$1" --only "$(cat graded.txt)" --hide-seed --out "$results" 2>&1)
 fi
-# Of each test its number comes before its score; 21.2a counts for 21.2.
+# A test's number comes before its score; 21.2a counts for 21.2.
 [ -s "$results" ] || : > "$results"
 awk '
   /^ *"number": "/ { id = $2; gsub(/[",]/, "", id); sub(/[a-z]$/, "", id) }

@@ -15,7 +15,7 @@ git -C "$here" rev-parse --short=12 HEAD > "$settings/commit.txt"
 tar -cf "$out/autograde.tar" -C "$here" grade.sh -C "$settings" graded.txt commit.txt
 cp "$here/autograde-Makefile" "$out/autograde-Makefile"
 cp "$here/Dockerfile" "$out/image/Dockerfile"
-# What the image builds and grades its reference with is what Gradescope's does.
+# The image builds and grades its reference with Gradescope's setup.
 git -C "$here/../.." archive --format=tar --prefix=lockstep/ --add-file="$here/../gradescope/setup.sh" \
   --add-file="$settings/graded.txt" --add-file="$settings/commit.txt" HEAD > "$out/image/lockstep.tar"
 echo "$out: autograde-Makefile, autograde.tar, image/ ($(du -sh "$out" | cut -f1))"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What Autolab gets of a submission: a last line with the points of each exercise, and none where something is wrong.
+# Tests the last line that Autolab gets for a submission: the points of each exercise, or none where something is wrong.
 #   autolab_test.sh SOURCE
 set -u
 source=$1
@@ -66,7 +66,7 @@ graded '{"scores": {}}'
 mv "$work/job/more.zip" "$work/job/good.zip" && echo def > "$work/suite/commit.txt"
 graded '{"scores": {}}'
 grep -q 'another version' "$work/out" || fail 'an image of another version is not named'
-# What the course does not have is seen before anything is packed, and the usage is one line.
+# An exercise that the course does not have is seen before anything is packed, and the usage is one line.
 for pack in autolab gradescope; do
   for what in 21:cor 21.99 99 ring; do
     ! sh "$source/launch/$pack/pack.sh" "$what" "$work/none" > "$work/out" 2>&1 || fail "$pack packs $what"

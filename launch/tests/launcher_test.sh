@@ -1,6 +1,6 @@
 #!/bin/sh
-# What launch/mpirun.sh does around an MPI job, whoever its launcher is: a job that cannot go on ends, and says why; what
-# killed jobs have left is removed, and nothing else is.
+# Tests launch/mpirun.sh around an MPI job, whichever its launcher is: a job that cannot continue ends, and says why;
+# what killed jobs have left is removed, and nothing else is.
 #   launcher_test.sh SOURCE PROGRAM         PROGRAM: mpi_failure_program
 source=$1
 program=$2
@@ -33,7 +33,7 @@ if [ -e "/proc/$$/task/$$/children" ]; then
   says "every process of the job has ended"
 fi
 
-# What the launcher itself says is passed on, whole; a line of the program's that looks like its ruler, too.
+# The launcher's own words are passed on whole, and so is a line of the program's that looks like its ruler.
 ruler=--------------------------------------------------------------------------
 cat >"$work/mpirun" <<end
 #!/bin/sh
@@ -57,7 +57,7 @@ end
 MPIRUN=$work/mpirun run -n 2 true
 [ "$(cat "$work/out")" = "words of the program" ] || fail "these are not the program's words alone"
 
-# Whose exit code ended the job is said where nobody has said anything.
+# The rank whose exit code ended the job is named if nobody has said anything.
 cat >"$work/mpirun" <<end
 #!/bin/sh
 [ "\$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
