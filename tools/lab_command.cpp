@@ -24,7 +24,7 @@
 namespace lockstep::tools {
 namespace {
 
-/// What may be asked for; exactly one command is.
+/// The commands; exactly one of them is asked for.
 class CommandLine {
  public:
   CommandLine(const Paths& paths, Grader grader) : paths_(paths), grader_(std::move(grader)) {
@@ -37,7 +37,7 @@ class CommandLine {
     add_internal();
   }
 
-  /// What is asked for. It refers to this object.
+  /// Returns the command that is asked for. It refers to this object.
   std::function<int()> read(int argc, const char* const* argv) {
     if (argc == 1) return [this] { return status(paths_); };
     const std::string name = argv[1];
@@ -88,7 +88,7 @@ class CommandLine {
     command->add_option("--course", course_file_,
                         "a file that changes points, minutes and more (else LOCKSTEP_COURSE)");
   }
-  /// What a command is told of the course, with the instructor's changes.
+  /// The paths that a command is given, with the instructor's changes to the course.
   Paths with_changes() const {
     Paths paths = paths_;
     const char* usual = std::getenv("LOCKSTEP_COURSE");
@@ -209,7 +209,7 @@ class CommandLine {
   }
 
   void add_programs() {
-    // What the program behind it reads is not ours to parse.
+    // Options of the program behind it are not ours to parse.
     add_forward("bench", "run a benchmark: ./lab bench all_reduce …", [this] { return bench(paths_, rest_); });
     add_forward("calibrate",
                 "measure this computer's links, memory and matrix products, for the benchmarks' predictions",
@@ -290,7 +290,7 @@ class CommandLine {
     add("mine-summary", "", [this] { return mine_summary(paths_); })->group("");
   }
 
-  /// What was named; a command that changes something needs a name.
+  /// The name that was given; a command that changes something needs one.
   const std::string& named(const std::string& command) const {
     if (!check_.what.empty()) return check_.what;
     throw lockstep::Error(lockstep::Verdict::usage,
@@ -321,7 +321,7 @@ class CommandLine {
     return fmt::format(fmt::runtime(words), name, three[0], three[1], three[2], "./lab help all lists every command.");
   }
 
-  /// What a script passes whose variable is not set: for exercises it would mean all of them.
+  /// A script whose variable is not set passes an empty word: for exercises it would mean all of them.
   static void refuse_empty_words(int argc, const char* const* argv) {
     for (int i = 2; i < argc; ++i) {
       const std::string word = argv[i], before = argv[i - 1];

@@ -14,8 +14,8 @@ struct Grader {
   std::function<int(const Paths&, const ClassOptions&)> class_results;
 };
 
-/// What the words after ./lab ask for: a function that does it and returns the exit code; `paths` outlives it. Throws
-/// Error(usage) where they ask for nothing that there is.
+/// Reads the words after ./lab. Returns a function that does what they ask for, and returns the exit code; `paths`
+/// outlives it. Throws Error(usage) if they ask for nothing that exists.
 std::function<int()> read_command(const Paths& paths, int argc, const char* const* argv, const Grader& grader);
 
 /// The main of ./lab and of the grader: reads the course of `paths.source`, then does what the words ask for. Returns

@@ -4,7 +4,7 @@
 has_program() { command -v "$1" > /dev/null 2>&1; }
 
 compiler=${CXX:-c++}
-# What Lockstep needs of C++20, which GCC has from version 11 on. Clang 14 has the header, but nothing in it.
+# Features of C++20 that Lockstep needs. GCC has them from version 11 on. Clang 14 has the header, but nothing in it.
 speaks_cxx20() {
   printf '#include <concepts>\n#include <semaphore>\n#include <source_location>\n#include <span>\nstd::source_location here;\nint main() {}\n' |
     $compiler -std=c++20 -fsyntax-only -x c++ - > /dev/null 2>&1
@@ -56,7 +56,7 @@ find_nvcc() {
   return 1
 }
 has_gpu() { has_program nvidia-smi && nvidia-smi -L > /dev/null 2>&1; }
-# Whether there may be one: a container can have the devices and no nvidia-smi.
+# True if there may be one: a container can have the devices and no nvidia-smi.
 may_have_gpu() { has_gpu || ls /dev/nvidia[0-9]* /dev/dxg > /dev/null 2>&1; }
 
 # Prints the first Python that can draw: the one on PATH may not see the system's packages.

@@ -1,10 +1,10 @@
 #!/bin/sh
 # ./lab setup [--yes]: installs the packages that are missing, and configures the build.
 #
-# What is missing comes through apt (Debian, Ubuntu); nothing that is there is touched, and when nothing is missing the
-# network is not looked at. It says first what it will run. Where that takes sudo and a person sits at the terminal, it asks;
-# --yes, CI=true and scripts are not asked. Where nothing can be installed, it goes on without what Lockstep can do
-# without, and says so; docs/use/install.md says how to get things without root.
+# Installs what is missing through apt (Debian, Ubuntu). It touches nothing that is there, and uses the network only if
+# something is missing. It says first what it will run. Where that takes sudo and a person sits at the terminal, it
+# asks; --yes, CI=true and scripts are not asked. Where nothing can be installed, it continues without what Lockstep can
+# do without, and says so; docs/use/install.md says how to get things without root.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 declined=$here/../build/declined_packages # what is optional, where someone has said no to it: that is not asked again

@@ -281,7 +281,7 @@ void read_verdicts(const std::string& text) {
     throw Error(Verdict::fail, "read back there are others");
 }
 
-/// What an archive says that it holds.
+/// Reads the list that an archive gives of its files.
 void read_names(const std::string& text) { tools::read_list(text, exercises()); }
 
 /// A whole archive: slow, it is listed and unpacked by another program, confined.
@@ -325,7 +325,7 @@ bool stays_below(const fs::path& name) {
   return !name.is_absolute() && std::find(name.begin(), name.end(), "..") == name.end();
 }
 
-/// What `cmake -E tar` would do with them. Not even what says so may be written elsewhere.
+/// Unpacks them as `cmake -E tar` would. Not even what says so may be written elsewhere.
 std::optional<std::string> tar_of(const std::vector<Entry>& entries, const std::vector<std::string>& arguments,
                                   const fs::path& folder) {
   std::string list;
@@ -349,7 +349,7 @@ void look_at(const tools::Submission& read) {
   if (read.found_instead(exercises()).empty()) throw Error(Verdict::fail, "it does not say what it found");
 }
 
-/// Whatever may be in an archive, in a folder, or handed in as a file.
+/// Any content of an archive, of a folder, or of a file that is handed in.
 void read_submission(const std::string& text) {
   const std::vector<Entry> entries = entries_of(text);
   const Written written(text, "submission.tar");

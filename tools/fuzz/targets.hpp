@@ -1,4 +1,4 @@
-// What reads files that others wrote, as functions of a text: for a fuzzer, and for the inputs that it has found.
+// Readers of files that others wrote, as functions of a text: for a fuzzer, and for the inputs that it has found.
 #pragma once
 
 #include <span>
@@ -14,10 +14,10 @@ struct Target {
   void (*read)(const std::string& text);
 };
 
-/// Of every kind of file: machine, schedule, strategy, …
+/// One for every kind of file: machine, schedule, strategy, …
 std::span<const Target> targets();
 
-/// What happens with `text`: "" where the target read or refused it as it should, else what was thrown instead.
+/// Runs a target on `text`. Returns "" if it read or rejected the text as it should, else what was thrown instead.
 std::string fault(const Target& target, const std::string& text);
 
 }  // namespace lockstep::fuzz

@@ -45,7 +45,7 @@ git -C "$root" describe --always --dirty --abbrev=12 --exclude='*' > "$pack/sour
 cp "$here/gpu-check.sh" "$pack/"
 cp -r "$here/cmake" "$third/"
 
-# What `c++` includes for a header: itself and all that it includes.
+# Prints what `c++` includes for a header: itself and all that it includes.
 included_by() { # included_by HEADER…
   for header; do echo "#include <$header>"; done | c++ -std=c++20 -M -x c++ - | tr -s ' \\' '\n\n' | sed '/^-:$/d'
 }

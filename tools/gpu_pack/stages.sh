@@ -12,7 +12,7 @@ vocabulary=50304  # GPT-2's 50257 rounded up to a multiple of 64, as is usual: r
 batch=16
 [ "$gpu_mib" -ge 40000 ] || batch=4
 
-# What the simulator knows this GPU as.
+# The simulator's name of this GPU.
 machine() {
   case $gpu in *H200*) echo dgx-h200 ;; *H100*) echo dgx-h100 ;; *A100*) echo dgx-a100 ;; *B200*) echo dgx-b200 ;; esac
 }
@@ -79,7 +79,7 @@ act() {
   [ $code -eq 0 ] || [ $code -eq 77 ] || tail -n 15 "$results/$name.txt"
   [ $code -eq 0 ]
 }
-# What ctest and compute-sanitizer say in their last lines.
+# Reads the verdict in the last lines of ctest and compute-sanitizer.
 judge() {
   file=$results/$name.txt
   case $name in

@@ -182,7 +182,7 @@ says "$work/out" '^attention +SKIPPED: .*cuDNN was not found'
 check 1 --stages sanitizer
 check 1 --stages pytorch
 
-# What does not fit is said, and does not count as failed; what an earlier call found of it stays.
+# A stage that does not fit is reported, and does not count as failed. What an earlier call found of it stays.
 check 0 --stages=tests,labs --budget-seconds 11
 says "$work/out" '^backend_tests +SKIPPED: the 11 s are over$' 'go on with: sh gpu-check.sh --stages tests,labs'
 says "$table" '^backend_tests +passed' '^labs_tests +FAILED'
@@ -203,7 +203,7 @@ check 0 --stages benchmarks,sanitizer --archive "$work/elsewhere/a.tar.gz"
 says "$table" '^benchmarks +SKIPPED .*no CUDA device' '^sanitizer +SKIPPED .*no CUDA device'
 [ -f "$work/elsewhere/a.tar.gz" ] || fail 'no archive where it was asked for'
 
-# What makes no sense is one sentence.
+# Arguments that make no sense are answered in one sentence.
 for arguments in '--stages nonsense' '--budget-seconds x' '--jobs' 'nonsense'; do
   # shellcheck disable=SC2086  # a list of words
   check 2 $arguments

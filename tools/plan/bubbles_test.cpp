@@ -42,9 +42,9 @@ double interleaved_seconds(const PublishedBubble& row, bool first_only) {
   return *std::max_element(now.begin(), now.end());
 }
 
-// Where our interleaved bubbles are larger than those of arXiv 2401.10241 it is not the schedule: its authors' program
-// (sail-sg/zero-bubble-pipeline-parallelism, commit f68d387, megatron/core/pipeline_parallel/efficiency.py) has our
-// order of steps, and of a group of p microbatches that goes round only the first waits for its message.
+// The schedule is not why our interleaved bubbles are sometimes larger than those of arXiv 2401.10241. Its authors'
+// program (sail-sg/zero-bubble-pipeline-parallelism, commit f68d387, megatron/core/pipeline_parallel/efficiency.py) has
+// our order of steps, and of a group of p microbatches that goes round only the first waits for its message.
 TEST(Validate, PublishedInterleavedBubblesLackAWait) {
   const std::string path = std::string(LOCKSTEP_SOURCE_DIR) + "/bench/published/predict/zero-bubble.json";
   const std::vector<ValidatedTable> ours = validate(LOCKSTEP_SOURCE_DIR, path);

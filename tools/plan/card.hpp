@@ -21,13 +21,13 @@ struct Card {
 
 /// The cards of a file. Throws Error(usage).
 std::vector<Card> read_cards(const std::string& path);
-/// That one. Throws Error(usage) with the known ones.
+/// The card with this id. Throws Error(usage) with the known ones.
 Card find_card(const std::vector<Card>& cards, const std::string& id);
 Task task_of(const Card& card, const std::string& machines);
-/// What it asks, with the figures of the cluster, and the command that shows what a strategy takes.
+/// The card's question, with the figures of the cluster, and the command that shows what a strategy takes.
 std::string format_card(const Card& card, const Task& task);
 
-/// What a learner wrote: lines of "name: value"; those that begin with # are passed over.
+/// A learner's answer: lines of "name: value"; those that begin with # are passed over.
 struct CardAnswer {
   bool nothing_fits = false;                                  ///< strategy: none
   std::vector<std::pair<std::string, std::string>> strategy;  ///< fields and values

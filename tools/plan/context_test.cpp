@@ -96,8 +96,8 @@ TEST(SharedSequences, FormulasAgreeWithTheSimulator) {
   EXPECT_GT(off.back(), 0) << "a formula that asks the simulator";
 }
 
-// Of a block's attention each rank has a cp-th, and of its keys and values a message a hop: sequences that are twice as
-// long over twice as many ranks leave every rank with the same tokens and twice the attention.
+// Each rank has a cp-th of a block's attention, and sends a message per hop for its keys and values. Sequences that are
+// twice as long over twice as many ranks leave every rank with the same tokens and twice the attention.
 TEST(SharedSequences, ArithmeticGrowsAndMessagesHide) {
   const auto rate = [](const char* cluster, int cp, std::size_t length) {
     return Predictor(long_task(cluster, 16 / cp, length)).rate([&] {

@@ -34,7 +34,7 @@ struct FlopsOptions {
   double mfu = 0.4, tokens_per_second = 0, serial_fraction = 0, within = 0, spend = 0;
 };
 
-/// What is asked about, complete.
+/// The subject of the question, complete.
 struct Subject {
   std::string name;
   double parameters = 0;  // of a mixture of experts, those that a token meets
@@ -114,7 +114,7 @@ void print_run(const Subject& s, const FlopsOptions& o) {
   fmt::print("\n");
 }
 
-/// What the tokens are worth where they repeat, and what half of the parameters would need for the same loss.
+/// Adds what the tokens are worth where they repeat, and what half of the parameters would need for the same loss.
 void set_tokens(Row& row, const Subject& s, const FlopsOptions& o) {
   double worth = s.tokens;
   if (!o.unique.empty()) {

@@ -20,7 +20,7 @@ struct TokenFlop {
   /// As PaLM counts them (arXiv 2204.02311, appendix B): scores of the masked half too.
   double palm() const { return sum() + scores; }
 };
-/// Of a token in a sequence of `length`.
+/// FLOP of a token in a sequence of `length`.
 TokenFlop token_flop(const GptConfig& model, std::size_t length);
 
 /// ./lab flops; arguments as of main.

@@ -93,7 +93,7 @@ TEST(Fp8, CastsOfALayerByHand) {
   expect(bytes("transformer-engine", false, 1), 6 * inputs, 6 * outputs);
   expect(bytes("delayed", false, 1), 4 * inputs, 4 * outputs);
   EXPECT_TRUE(contains(refusal([&] { (void)casts("rowise", false, config); }), "did you mean 'rowwise'?"));
-  // Of 4 ranks each casts its part, but by rows only where its operand is not gathered before.
+  // Each of 4 ranks casts its part, but by rows only where its operand is not gathered before.
   config.tensor = {0, 4, true};
   EXPECT_TRUE(casts("tensorwise", false, config).narrow);
   EXPECT_FALSE(casts("rowwise", false, config).narrow);

@@ -164,8 +164,8 @@ TEST(Offload, ItsRowsSayWhatIsOnTheHostAndAddUp) {
 
 // Published costs ----------------------------------------------------------------------------------------------------
 
-// What DeepSpeed's steps take longer with the optimizer on the host, and what the host's bandwidths allow; both hosts
-// are two sockets with 8 channels of DDR4-3200. docs/use/validation.md has the seconds.
+// DeepSpeed's steps take longer with the optimizer on the host than the host's bandwidths explain; both hosts are two
+// sockets with 8 channels of DDR4-3200. docs/use/validation.md has the seconds.
 TEST(Offload, SoftwareCostsManyTimesWhatTheHostAllows) {
   const HostMemory host = *find_machine("dgx-a100", kMachines).host;
   const struct {

@@ -20,7 +20,7 @@ inline Task task_of(const std::string& model, const std::string& cluster, int ba
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
-/// What ./lab plan says to these arguments; its exit code behind it.
+/// The output of ./lab plan with these arguments, and its exit code behind it.
 inline std::string said(const std::string& arguments) {
   FILE* pipe = popen((std::string(LOCKSTEP_PROGRAMS) + "/plan_sim " + arguments + " 2>&1").c_str(), "r");
   std::string text;

@@ -21,7 +21,7 @@ struct Header {
   std::string undocumented;  ///< names that docs/use/output.md does not have
   std::size_t fields = 0;
 };
-/// Of a CSV file's first line.
+/// The header in a CSV file's first line.
 Header header_of(const std::string& path) {
   std::ifstream csv(path), page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/use/output.md");
   const std::string documentation{std::istreambuf_iterator<char>(page), {}};

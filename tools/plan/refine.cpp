@@ -34,13 +34,13 @@ std::vector<Refined> sorted(const std::map<Mesh, Refined>& meshes) {
   return all;
 }
 
-/// What is known so far.
+/// The ranking that is known so far.
 class Ranking {
  public:
   Ranking(const Task& task, std::size_t count, double most) : task_(task), count_(count), budget_(most) {}
 
   bool exhausted() const { return budget_ <= 0; }
-  /// Whether who is predicted to take so long may be among the best.
+  /// True if a strategy with this prediction may be among the best.
   bool hopes(const Rated& rated) const { return last_ == 0 || rated.time.total() < last_; }
 
   void play(const Rated& rated) {

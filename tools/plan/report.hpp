@@ -1,4 +1,4 @@
-// What ./lab plan prints.
+// Prints what ./lab plan has found.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace lockstep::plan {
 
-/// What follows from a predicted step.
+/// Figures that follow from a predicted step.
 struct Figures {
   double mfu = 0;   ///< model FLOP (no recomputation) / (GPUs × peak × seconds)
   double days = 0;  ///< to 20 tokens a parameter (arXiv 2203.15556)
@@ -24,14 +24,15 @@ void print_task(const Task& task);
 /// Two lines for each plan. `played`: by the simulator, seconds of each plan's step; the second line then has the
 /// formulas'.
 void print_plans(const Task& task, const std::vector<week25::Rated>& plans, const std::vector<double>& played = {});
-/// Where one strategy's seconds and bytes go, by formula. `played`: the step's seconds in the simulator.
+/// Accounts for one strategy's seconds and bytes, by formula. `played`: the step's seconds in the simulator.
 void print_account(const Task& task, const week25::Rated& rated, std::optional<double> played = {});
 /// Seconds of a step beside another's, kind by kind.
 void print_difference(const week25::Rated& mine, const week25::Rated& best);
-/// What offloading gives and costs: `with` it, the same strategy `without` it, and the `best` without it, if any fits.
+/// Says what offloading gains and costs: `with` it, the same strategy `without` it, and the `best` without it, if any
+/// fits.
 void print_offload(const Task& task, const week25::Rated& with, const HostCost& host, const week25::Rated& without,
                    const std::vector<week25::Rated>& best);
-/// What memory costs: `free` would be the fastest without a limit, `best` is so with it; both by formula.
+/// Says what the memory limit costs: `free` would be the fastest without it, `best` is so with it; both by formula.
 void print_unlimited(const week25::Rated& free, const week25::Rated& best);
 void print_refused(const Search& search);
 void print_rate(const Search& search);
