@@ -44,7 +44,7 @@ TEST(Replay, TheCriticalPathHasNoGaps) {
   }
 }
 
-// What the replay predicts is what the simulator does on a machine that has not got the cost: not less by the cost.
+// The replay predicts what the simulator does on a machine without the cost, which is not the same as subtracting it.
 TEST(Replay, WithoutACostIsARunWithoutIt) {
   int saved = 0;
   double errors = 0;  // mean

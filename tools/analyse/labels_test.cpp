@@ -1,4 +1,4 @@
-// What messages and regions are called, and the table of them that --trace prints.
+// Names of messages and regions, and the table of them that --trace prints.
 #include "common/analysis/labels.hpp"
 
 #include <fmt/format.h>

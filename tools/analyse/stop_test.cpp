@@ -1,4 +1,4 @@
-// Of a run that stopped: how, in which step, and what can be said of the steps before.
+// Tests a run that stopped: how, in which step, and what can be said of the steps before.
 #include <gtest/gtest.h>
 
 #include "common/analysis/diff.hpp"

@@ -16,7 +16,7 @@
 namespace lockstep::analysis {
 namespace {
 
-/// What goes through a file loses what is below a nanosecond.
+/// A trace that goes through a file loses what is below a nanosecond.
 class TraceFile : public TestFolder {
  protected:
   void write(const std::string& text) const { std::ofstream(path_) << text; }
@@ -90,7 +90,7 @@ TEST_F(TraceFile, WhatIsNoTraceIsRefusedInOneSentence) {
   EXPECT_NE(refusal().find("cut short"), std::string::npos);
 }
 
-/// What a trace lacks makes it one that cannot be replayed, or another trace; nothing worse.
+/// A trace that lacks something cannot be replayed, or is another trace; nothing worse.
 template <class List, class F>
 void expect_sentences(Trace trace, List Trace::*list, const F& use) {
   const List all = trace.*list;

@@ -1,4 +1,4 @@
-// What ./lab view shows: its sums are those of the ledgers, its names and partial sums those of the run. With
+// Tests ./lab view: its sums are those of the ledgers, its names and partial sums those of the run. With
 // LOCKSTEP_VIEW_PAGES=FOLDER the runs' pages are kept there, each beside a file with what the ledgers say, for
 // browser_test.sh.
 #include <gtest/gtest.h>

@@ -48,7 +48,7 @@ TrainRequest training(const char* model, int ranks, const char* machine) {
 void expect_limit(const Why& why, Cost limit, const char* word) {
   EXPECT_EQ(why.limit, limit) << why.sentence;
   EXPECT_NE(why.sentence.find(word), std::string::npos) << why.sentence;
-  // What ranks do between steps lets one begin earlier than another, and is not replayed.
+  // The time between steps lets one rank begin earlier than another, and is not replayed.
   EXPECT_NEAR(why.seconds / why.recorded_seconds, 1, 0.05) << why.sentence;
   EXPECT_EQ(std::count(why.sentence.begin(), why.sentence.end(), '\n'), 0);
 }

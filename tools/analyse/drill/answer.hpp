@@ -1,4 +1,4 @@
-// What a learner answers: four words in a file, judged one by one.
+// A learner's answer: four words in a file, judged one by one.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Answer {
 /// for what is neither, an unknown field, or one that is there twice.
 Answer parse_answer(const std::string& text, const std::string& name);
 
-/// What a number of the evidence counts.
+/// The quantity that a number of the evidence counts.
 enum class Unit { count, bytes, seconds };
 
 struct Truth {
@@ -34,8 +34,8 @@ struct FieldVerdict {
   std::string field;
   Is is = Is::empty;
 };
-/// Of kind, rank, operation and evidence, in this order. What counts as operation and evidence depends on the kind:
-/// both are not judged while that is wrong. Of an operation its last word counts.
+/// Verdicts on kind, rank, operation and evidence, in this order. The kind decides what counts as operation and
+/// evidence: both are not judged while the kind is wrong. The last word of an operation counts.
 std::vector<FieldVerdict> judge(const Answer& answer, const Truth& truth);
 bool all_right(const std::vector<FieldVerdict>& verdicts);
 

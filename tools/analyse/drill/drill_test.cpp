@@ -186,7 +186,7 @@ TEST(Planted, WhatIsSlowIsRightAndTakesLonger) {
 
 TEST(Planted, AveragingEveryMicrobatchSendsTheGradientsEachTime) {
   const Effect e = effect("22", "sync-in-no-sync");
-  // Of 4 microbatches 3 are summed in vain: 2 (p − 1)/p of the gradients each.
+  // The sums of 3 of 4 microbatches are in vain: 2 (p − 1)/p of the gradients each.
   const auto bytes = [](const Played& played) { return played.outcome.ledgers[0].traffic.bytes_sent; };
   const double gradients = 4.0 * static_cast<double>(e.runs.drill.job.options.model.parameters());
   const double expected = 3 * 1.5 * gradients * e.runs.drill.job.steps;

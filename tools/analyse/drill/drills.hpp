@@ -21,10 +21,10 @@ struct Drill {
 Drill find_drill(std::string_view id, std::size_t vocabulary);
 std::vector<std::string> drill_ids();
 
-/// What the seed plants in it. `good` is the drill without a fault.
+/// The fault that the seed plants in it. `good` is the drill without a fault.
 Fault fault_of(const Drill& drill, const Played& good, std::uint64_t seed);
 
-/// What a right answer says. `played` is the drill with the fault.
+/// The right answer. `played` is the drill with the fault.
 Truth truth_of(const Drill& drill, const Fault& fault, const Played& good, const Played& played);
 
 /// Mean loss over the tokens of a step's global batch; NaN where a rank has not ended it.

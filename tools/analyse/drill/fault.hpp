@@ -1,4 +1,4 @@
-// What is planted in a run: data, drawn from a seed by drills.hpp.
+// A fault planted in a run: data, drawn from a seed by drills.hpp.
 #pragma once
 
 #include <cstddef>

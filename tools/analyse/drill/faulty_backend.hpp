@@ -11,7 +11,7 @@ namespace lockstep::drill {
 /// Must outlive the run: queues may still unwind through it.
 class FaultyBackend final : public Backend {
  public:
-  /// What differs; each may be empty.
+  /// Differences from a good backend; each may be empty.
   struct Differs {
     std::function<void(Operation& operation)> price;  ///< before an operation is priced and done
     std::function<bool(CommunicatorKey at, std::span<const Transfer> batch)> loses;  ///< whether it is never started

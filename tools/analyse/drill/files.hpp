@@ -1,4 +1,5 @@
-// What a run leaves behind, as an engineer would find it: its output, tables, a trace; and the answer to fill in.
+// Files that a run leaves behind, as an engineer would find them: its output, tables, a trace; and the answer to fill
+// in.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ namespace lockstep::drill {
 /// output.txt, steps.csv, ranks.csv, collectives.csv (where there are buckets) and trace.json, into `folder`.
 void write_evidence(const std::string& folder, const Drill& drill, const Played& played);
 
-/// What the run printed.
+/// The run's output.
 std::string format_output(const Drill& drill, const Played& played);
 
 /// The file to fill in, with the words it may have.

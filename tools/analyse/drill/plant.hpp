@@ -14,7 +14,7 @@ void plant(const Fault& fault, int rank, FaultyBackend& backend, week25::Worker&
 /// places. The same steps for any other kind.
 StageSchedule faulty_schedule(const StageSchedule& steps, const Fault& fault);
 
-/// What was planted, in a sentence, for who has found it.
+/// The fault in a sentence, for a learner who has found it.
 std::string describe(const Fault& fault);
 
 }  // namespace lockstep::drill

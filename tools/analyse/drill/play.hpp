@@ -25,7 +25,7 @@ struct Job {
   int ranks() const { return options.mesh.ranks(); }
 };
 
-/// What one rank saw of one step.
+/// One rank's view of one step.
 struct StepSeen {
   int rank = 0;
   int step = 0;              ///< from 0

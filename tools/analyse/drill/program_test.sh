@@ -45,7 +45,7 @@ says '^Solved: straggler'
 says "^Fault: $operation took .* times as long on rank $slow"
 says 'nccl'
 
-# What was filled in stays, whatever runs again.
+# An answer that was filled in stays, whatever runs again.
 ends_with 0 "$drill" run 21 --seed 0 --out "$folder"
 check 0
 

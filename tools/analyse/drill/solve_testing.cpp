@@ -51,7 +51,7 @@ std::vector<Table> grouped(const Table& table, const std::string& field) {
   return groups;
 }
 
-/// Of lines that should agree in `field`, the one that does not.
+/// Among lines that should agree in `field`, the one that does not.
 std::optional<Line> odd_one_out(const Table& lines, const std::string& field) {
   for (const Line& line : lines) {
     const auto same = std::count_if(lines.begin(), lines.end(), [&](const Line& other) {
@@ -153,7 +153,7 @@ class Solver {
     return std::nullopt;
   }
 
-  /// Of two ranks whose losses are equal in the first step, the one whose loss was another in the good run.
+  /// Among two ranks whose losses are equal in the first step, the one whose loss was another in the good run.
   std::optional<Answer> same_data() const {
     if (axes().front().second != std::string_view("dp")) return std::nullopt;
     const Table first = grouped(table("steps.csv"), "step").front(),

@@ -21,8 +21,8 @@
 namespace lockstep::pytorch {
 namespace {
 
-/// Of one with `bytes` (the whole array) among `ranks` that are `apart` from each other, in seconds. A broadcast and a
-/// reduction move the array once, as a gather does.
+/// Seconds of a collective with `bytes` (the whole array) among `ranks` that are `apart` from each other. A broadcast
+/// and a reduction move the array once, as a gather does.
 double price(const Machine& machine, const std::string& name, double bytes, int ranks, int apart) {
   if (ranks < 2) return 0;
   if (name == "barrier") return library_all_reduce_seconds(machine, ranks, 4, apart);

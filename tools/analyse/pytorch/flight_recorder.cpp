@@ -45,7 +45,7 @@ std::vector<int> ranks_of(const Json& given) {
   return ranks;
 }
 
-/// What the ranks of a collective must agree on. Ranks may give an all_to_all different sizes, and only the root
+/// Sizes that the ranks of a collective must agree on. Ranks may give an all_to_all different sizes, and only the root
 /// gathers or scatters.
 std::string sizes_of(const Json& entry, const std::string& name) {
   if (name.find("all") != 0 && name.find("reduce") != 0 && name != "broadcast" && name[0] != '_') return "";
@@ -115,7 +115,7 @@ class Comparer {
     return ranks;
   }
 
-  /// What the ring buffers still have of all ranks.
+  /// The first finding in what the ring buffers still have of all ranks.
   std::optional<Finding> first_finding() const {
     for (long number = first_; number <= last_; ++number) {
       std::map<int, const Recorded*> in;

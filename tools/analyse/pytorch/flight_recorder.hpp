@@ -18,7 +18,7 @@ struct Recorded {
   std::string where;  // "train.py:42", the innermost frame outside PyTorch; empty: no frames were recorded
 };
 
-/// Of one process group and one rank.
+/// The record of one process group on one rank.
 struct GroupRecord {
   std::string description;               // "default_pg"
   std::vector<int> members;              // empty: not said

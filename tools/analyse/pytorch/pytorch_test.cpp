@@ -1,5 +1,5 @@
-// Where the time of a PyTorch run goes: traces written here with the fields of Kineto's, with known times, and two that
-// torch.profiler wrote (PyTorch 2.15, DDP over Gloo on 2 ranks; rank 1 sleeps 0.2 s before each step).
+// Tests where the time of a PyTorch run goes: traces written here with the fields of Kineto's, with known times, and
+// two that torch.profiler wrote (PyTorch 2.15, DDP over Gloo on 2 ranks; rank 1 sleeps 0.2 s before each step).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

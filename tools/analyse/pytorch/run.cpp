@@ -156,7 +156,7 @@ class Analysis {
     return fmt::format("'{}', in which it is idle for {} of a step", rank.part, format_seconds(rank.in_part));
   }
 
-  /// Where to look if every rank is idle.
+  /// Says where to look if every rank is idle.
   static std::string where_idle(const Run& run) {
     const RankTime& most = *std::max_element(run.ranks.begin(), run.ranks.end(),
                                              [](const RankTime& a, const RankTime& b) { return a.idle < b.idle; });

@@ -16,7 +16,8 @@ namespace {
 
 using Kind = TraceEvent::Kind;
 
-/// What main does: an operation, or (no operation) a time in which it has nothing to do but a collective goes on.
+/// A turn of main: an operation, or (no operation) a time in which it has nothing to do while a collective is in
+/// flight.
 struct Turn {
   const Operation* operation = nullptr;
   Interval when{0, 0};

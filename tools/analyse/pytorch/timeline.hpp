@@ -8,7 +8,8 @@
 
 namespace lockstep::pytorch {
 
-/// Where a rank needs the result of a collective behind which it computed to the end. A profiler does not say that.
+/// The place where a rank needs the result of a collective behind which it computed to the end. A profiler does not
+/// record it.
 enum class Needed {
   late,    // where it next waits for a collective, or in the step's last turn: it stays hidden as far as it can
   at_once  // in what it computes next

@@ -73,7 +73,7 @@ double recorded_bytes(const Json& arguments) {
   return bytes;
 }
 
-/// What NCCL's kernel says of its collective.
+/// A collective as the arguments of NCCL's kernel describe it.
 Collective described(const Json& arguments, const std::string& name) {
   Collective c;
   c.name = collective_name(arguments.value("Collective name", name));

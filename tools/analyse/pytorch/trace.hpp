@@ -26,7 +26,7 @@ struct Operation {
   std::string thread = "";  // on the CPU
 };
 
-/// What one rank's file tells.
+/// The content of one rank's file.
 struct RankTrace {
   std::string file;
   int rank = 0;

@@ -27,7 +27,7 @@ std::size_t first_to_show(const std::vector<NamedTrace>& runs) {
   return static_cast<std::size_t>(most - runs.begin());
 }
 
-/// What ran; of several that are called the same, or in a trace that does not say it, by its file.
+/// A run's title, with its file if several have the same title, or if the trace has none.
 std::string title_among(const std::vector<NamedTrace>& runs, const NamedTrace& run) {
   const std::string& title = run.trace.title;
   const auto same =

@@ -17,7 +17,8 @@ namespace {
 using EventOf = TraceEvent::Kind;
 constexpr std::size_t kMostLinks = 200, kMostSamples = 4000, kMostDifferences = 30;
 
-/// Of ranks whose events were recorded, both ways. Events are kept to the nanosecond, ledgers are exact.
+/// True if the events of the recorded ranks and their ledgers agree. Events are kept to the nanosecond, ledgers are
+/// exact.
 bool agrees(const Trace& trace, const analysis::Shares& shares) {
   double most = 1e-12;
   std::map<int, std::size_t> events;
@@ -190,7 +191,7 @@ std::string stuck_json(const Trace& trace) {
   });
 }
 
-/// What the trace has of an access; of what was under way when the run ended, from its begin.
+/// The trace's event of an access. If it was under way when the run ended, it is shown from its begin.
 std::string access_json(const Trace& trace, int rank, const TraceAccess& access, bool earlier) {
   const bool batch = access.what.ends_with(" started");
   double begin = access.time, end = access.time, last = 0;

@@ -44,7 +44,7 @@ class Numbered {
   std::vector<Value> all_;
 };
 
-/// How the times came about, and on what.
+/// Says how the times came about, and on what.
 std::string clock_words(const Trace& trace) {
   const std::string on = trace.machine.empty() ? "" : " " + trace.machine;
   if (trace.backend == "sim") return "simulated:" + on;
@@ -136,7 +136,7 @@ class Scene {
   using EventKind = std::array<int, 4>;
   using Parcel = std::tuple<int, std::uint64_t, bool>;
 
-  /// Where an event is drawn.
+  /// The place of an event in the drawing.
   struct Placed {
     int lane;
     int index;  // of the lane's events
@@ -218,7 +218,7 @@ class Scene {
     return list(by_lane_, [&](const std::vector<const TraceEvent*>& lane) { return lane_json(lane); });
   }
 
-  /// Where the steps of a pipeline's schedule have their names ("F3"), what they are inside says no more.
+  /// Leaves out the regions around a pipeline's steps, if these have their own names ("F3").
   void leave_out(std::vector<const TraceEvent*>& regions) const {
     if (has_steps_) std::erase_if(regions, [](auto* e) { return e->name == "forward" || e->name == "backward"; });
   }
@@ -232,8 +232,8 @@ class Scene {
     }
   }
 
-  /// Of all queues that did something; and main of every rank, and those that were stuck, or in a race, before they
-  /// did.
+  /// Rows of all queues that did something, of every rank's main, and of queues that were stuck or in a race before
+  /// they did.
   std::vector<TraceRow> rows() const {
     std::map<std::pair<int, int>, TraceRow> all;
     for (TraceRow& row : trace_rows(trace_)) all.try_emplace({row.rank, row.queue}, std::move(row));
@@ -302,8 +302,9 @@ class Scene {
                        kinds_.json(kind), parcels_.json(parcel));
   }
 
-  /// Of ranks that are not drawn, what share of each of so many parts of the time main computed, waited for messages
-  /// and for others: a character for each, '0' to '9'. From the begin of the steps to their end, or of the whole run.
+  /// For ranks that are not drawn: the share of each of so many parts of the time in which main computed, waited for
+  /// messages and for others, as a character each, '0' to '9'. From the begin of the steps to their end, or of the
+  /// whole run.
   std::string rough_json() const {
     constexpr std::size_t kParts = 600;
     const double begin = origin_ + set_up(), end = end_of_steps(), part = (end - begin) / kParts;
@@ -347,7 +348,7 @@ class Scene {
     });
   }
 
-  /// Of a batch on the critical path the message that could go last, of several a received one.
+  /// Finds the message of each batch on the critical path that could go last; of several, a received one.
   void find_deciding() {
     for (std::size_t i = 0; i < flights_.size(); ++i) {
       const analysis::Flight& f = flights_[i];
@@ -402,7 +403,7 @@ class Scene {
     });
   }
 
-  /// Where the source of what is drawn, and of what the panels tell, is.
+  /// Places in the source of what is drawn, and of what the panels tell.
   std::set<std::string> places() const {
     std::set<std::string> places;
     for (const TraceEvent& e : trace_.events)
