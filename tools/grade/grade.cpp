@@ -145,7 +145,7 @@ class Grader {
           reference_seconds_[id] = judge_->reference_seconds(e, id);
   }
 
-  /// Of each answer, so that ./lab class can compare those of different submissions.
+  /// Takes each answer's fingerprints, so that ./lab class can compare those of different submissions.
   void take_fingerprints(Grading& grading) const {
     std::set<std::string> api;
     for (const char* header : {"rank", "slice", "arithmetic", "chunk", "dtype"})
@@ -339,7 +339,7 @@ class Grader {
     GradedRow row = in_simulator;
     const std::vector<Judgement> rows = run_tests(paths_, paths_.program(name), {id}, options);
     if (rows.empty()) throw Error(Verdict::usage, fmt::format("no test of it ran on {}", options_.backend));
-    // What only the simulator can say is skipped elsewhere.
+    // A test that only the simulator can judge is skipped elsewhere.
     if (rows.front().ok() || rows.front().verdict.starts_with("SKIPPED")) return row;
     row.verdict = rows.front().verdict;
     row.reason = fmt::format("it passes in the simulator, but on {}: {}: {}", options_.backend, rows.front().test,

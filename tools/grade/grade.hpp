@@ -1,4 +1,4 @@
-// What ./lab grade found, and how it is written for others.
+// The findings of ./lab grade, and how they are written for others.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ bool is_before(const std::string& id, const std::string& other);
 /// submitted.
 std::string first_sentence(const GradedRow& row);
 
-/// What several parts are told, such as those of one file that is refused.
+/// A message to several parts, such as those of one file that is rejected.
 struct Said {
   std::string ids;  ///< "21.2a, 21.2b, 21.2"
   std::string verdict, why;
@@ -53,7 +53,7 @@ struct Grading {
 struct GradeOptions;
 struct Paths;
 
-/// What of this repository differs from its commit, beside the answers in labs/: grades are then nobody else's.
+/// Differences of this repository from its commit, beside the answers in labs/: grades are then nobody else's.
 std::string uncommitted(const Paths& paths);
 
 /// Configures the build with the tests of `options.tests`, or without any. Throws Error(usage) where they are not what
@@ -70,8 +70,8 @@ Grading grade_one(const Paths& paths, const GradeOptions& options, const std::st
 /// be written.
 void write_results(const std::filesystem::path& file, const Grading& grading, std::string_view visibility);
 
-/// What such a file has of a grading: the rows without their seconds, what to look at, and the fingerprints. Throws
-/// where it is none.
+/// Reads what such a file has of a grading: the rows without their seconds, what to look at, and the fingerprints.
+/// Throws if it is not such a file.
 Grading read_results(const std::filesystem::path& file);
 
 /// JUnit's XML: a test suite, and in it a test case a row. Throws like write_results.

@@ -80,7 +80,7 @@ bool keep_others(const Selection& asked, const Grading& before, Grading& now) {
   return now.rows.size() > count;
 }
 
-/// What a folder of results has of a submission already.
+/// A submission's entry in a folder of earlier results.
 struct Before {
   SummaryRow row;
   Grading grading;  ///< without rows where its file cannot be read
@@ -99,7 +99,7 @@ std::optional<Before> graded_before(const std::vector<SummaryRow>& rows, const f
   return {};
 }
 
-/// Where the results of several go.
+/// The folder for the results of several.
 fs::path folder_of(const GradeOptions& options) { return options.out.empty() ? "grades" : options.out; }
 
 /// Two that grade into one folder write its summary in turns.
@@ -113,7 +113,7 @@ struct Regraded {
   std::string changes;
 };
 
-/// Whatever is wrong with one submission, its results, or their place, is its own row.
+/// A fault of one submission, of its results, or of their place becomes its own row.
 Regraded grade_into(const Paths& paths, const GradeOptions& options, const HandedIn& submission, const fs::path& folder,
                     const std::string& name, const std::vector<SummaryRow>& rows_before, Heartbeat& heartbeat) {
   const std::string of = fingerprint(paths, options, submission.newest);
@@ -197,8 +197,8 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
   return std::all_of(all.begin(), all.end(), [](const Regraded& each) { return each.row.graded; }) ? 0 : 2;
 }
 
-/// Of one submission too, --out is a folder unless it is NAME.json: a class of one is a class. Throws Error(usage)
-/// where the results of several would be one file, or lie in what was handed in.
+/// True if --out is a folder. It is one for a single submission too, unless it is NAME.json: a class of one is a class.
+/// Throws Error(usage) if the results of several would be one file, or lie in what was handed in.
 bool goes_into_a_folder(const GradeOptions& options) {
   const fs::path out = options.out;
   const bool several = options.submissions.size() > 1, file = out.extension() == ".json";

@@ -16,7 +16,7 @@ struct Compiled {
   std::string reason;   ///< else why not, in words
 };
 
-/// What an answer is looked at for; all but `everything` only to test what comes after such a look.
+/// Checks that an answer goes through; all but `everything` only to test what comes after such a check.
 enum class Look : std::uint8_t {
   nothing,
   beyond_language,  ///< includes and object

@@ -54,7 +54,7 @@ std::uint64_t writing(long version) {
 constexpr std::uint64_t kReadingFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr std::uint64_t kReading = kReadingFiles | LANDLOCK_ACCESS_FS_READ_DIR;
 
-/// What there is not needs no rule. Landlock wants of a plain file only what can be done to one.
+/// A path that does not exist needs no rule. Landlock wants of a plain file only what can be done to one.
 void allow(long rules, const std::filesystem::path& path, std::uint64_t access, std::uint64_t access_of_file) {
   const int at = open(path.c_str(), O_PATH | O_CLOEXEC);
   if (at < 0) return;
@@ -131,7 +131,7 @@ class Filter {
  public:
   void load(std::size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
   void answer(std::uint32_t what) { add(BPF_RET | BPF_K, what); }
-  /// What was loaded is `value`: answers `what`; else goes on.
+  /// If the loaded word is `value`, answers `what`; else continues.
   void answer_if(std::uint32_t value, std::uint32_t what) {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
     answer(what);
@@ -140,7 +140,7 @@ class Filter {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0));
     answer(what);
   }
-  /// What was loaded is not `value`: skips the next `count` instructions.
+  /// If the loaded word is not `value`, skips the next `count` instructions.
   void skip_unless(std::uint32_t value, int count) {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, static_cast<std::uint8_t>(count)));
   }

@@ -1,4 +1,4 @@
-// What a student's process may not do: limits that it inherits and cannot lift.
+// Confines a student's process: limits that it inherits and cannot lift.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Limits {
   std::uint64_t memory_bytes = memory_of_tests();       ///< of address space; 0: as much as it likes
   std::uint64_t file_bytes = std::uint64_t{64} << 20;   ///< of each file it writes
   std::uint64_t output_bytes = std::uint64_t{8} << 20;  ///< of what it prints; checked by its parent
-  /// Of all files below the folder that it writes to, of which there may be kMostFiles; checked by its parent.
+  /// Bytes of all files below the folder that it writes to, of which there may be kMostFiles; checked by its parent.
   std::uint64_t folder_bytes = std::uint64_t{256} << 20;
   static constexpr int kMostFiles = 1000;
 };
@@ -25,7 +25,7 @@ struct Limits {
 /// In a child, between fork and exec: sets the limits. Throws std::runtime_error where the kernel refuses.
 void limit(const Limits& limits);
 
-/// What a process that is confined may do.
+/// Permissions of a process that is confined.
 struct Confinement {
   std::filesystem::path scratch;  ///< it writes, makes and removes files below this folder only
   /// Files and folders that it can read, beside `scratch` and system_files().
@@ -42,7 +42,7 @@ void confine(const Confinement& what);
 /// Programs, libraries and their data, as the system installed them: what there is of them.
 std::vector<std::filesystem::path> system_files();
 
-/// What this kernel cannot forbid, in words: "" on Linux 5.13 or newer with Landlock and seccomp, on x86-64 or AArch64.
+/// Names what this kernel cannot forbid: "" on Linux 5.13 or newer with Landlock and seccomp, on x86-64 or AArch64.
 std::string missing_confinement();
 
 }  // namespace lockstep::tools

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of one rank, copied whenever another one goes on.
+/// One rank's own data, copied whenever another rank continues.
 constexpr std::uint64_t kMostPrivateBytes = std::uint64_t{1} << 20;
 
 /// Sections of one name become one, and nothing stays in a group, of which linkers keep the first they see. Read-only
@@ -51,7 +51,7 @@ std::vector<Section> sections_of(const fs::path& object) {
   return sections;
 }
 
-/// What is global in an object: name and nm's letter.
+/// Global symbols of an object: name and nm's letter.
 std::map<std::string, char> definitions(const fs::path& object) {
   std::map<std::string, char> found;
   std::istringstream lines(said_of({"nm", "--format=posix", "--defined-only", "--extern-only"}, object));

@@ -10,7 +10,7 @@
 
 namespace lockstep::tools {
 
-/// What the tools of the assembler print about an object, confined and limited. Throws Error(usage) where one fails.
+/// The output of the assembler's tools about an object, confined and limited. Throws Error(usage) if one fails.
 std::string said_of(std::vector<std::string> arguments, const std::filesystem::path& object);
 
 /// The global definitions of a trusted object.
@@ -28,7 +28,7 @@ struct Isolated {
 /// Throws Error(usage) where a tool is missing.
 Isolated isolate(const std::filesystem::path& object, const Offered& offered);
 
-/// Whether an answer may have a section of this name.
+/// True if an answer may have a section of this name.
 bool may_have_section(std::string_view name);
 
 }  // namespace lockstep::tools

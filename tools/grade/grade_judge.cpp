@@ -70,7 +70,7 @@ std::vector<std::string> printed_lines(const std::string& text) {
   return lines;
 }
 
-/// What a program said of itself while it ran, taken out of what it printed. These are its own words, which an answer
+/// Takes what a program said of itself while it ran out of what it printed. These are its own words, which an answer
 /// may have written: they explain, and decide nothing.
 Sayings take_sayings(const fs::path& program, ConfinedEnd& end) {
   Sayings said(program, {});
@@ -100,7 +100,7 @@ int signal_of(const ConfinedEnd& end) { return end.exit_code > 128 ? end.exit_co
 
 bool ran_out_of_time(const ConfinedEnd& end) { return end.timed_out || signal_of(end) == SIGXCPU; }
 
-/// Of tests that did not end by themselves; "" of others. `seconds`: what they had.
+/// Says how tests ended that did not end by themselves; "" for others. `seconds`: their limit.
 std::string how_they_were_ended(const ConfinedEnd& end, double seconds) {
   if (ran_out_of_time(end)) return fmt::format("its tests were still running after {:.0f} s", seconds);
   if (end.printed_too_much) return "its tests printed without end";
@@ -154,7 +154,7 @@ GradedRow verdict(const Exercise& exercise, const std::string& id, const Confine
   return row;
 }
 
-/// Of all runs that a program's tests have judged, by its report.
+/// Virtual seconds of all runs that a program's tests have judged, by its report.
 double virtual_seconds_in(const fs::path& report) {
   const std::string text = read_text(report), name = "<property name=\"virtual_seconds\" value=\"";
   double seconds = 0;

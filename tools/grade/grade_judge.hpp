@@ -15,8 +15,8 @@ namespace lockstep::tools {
 
 inline constexpr const char* kNoVerdict = "NO VERDICT";
 
-/// How many tests each suite of a week has: "Lab21_2a" → 3. From the reference's program, which is built and holds no
-/// student's code. Throws Error(usage) where it cannot say.
+/// The number of tests in each suite of a week: "Lab21_2a" → 3. From the reference's program, which is built and holds
+/// no student's code. Throws Error(usage) if it cannot say.
 std::map<std::string, int> count_tests(const Paths& paths, int week);
 
 /// `text` as a student reads it: without the folders of this computer, in which the suite, answers being compiled and
@@ -29,7 +29,7 @@ class AnswerJudge {
   /// Throws Error(usage) where a program is missing.
   AnswerJudge(const Paths& paths, std::uint64_t seed, const std::vector<Exercise>& exercises);
 
-  /// How many tests an exercise's part has, or under its own id the whole.
+  /// The number of tests of an exercise's part, or under its own id of the whole.
   int tests_of(const Exercise& exercise, const std::string& id) const;
 
   /// The virtual time of the reference's runs of these. Throws Error(usage) where it has none that could be compared.

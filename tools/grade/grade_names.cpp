@@ -21,7 +21,7 @@ std::string first_words(const std::vector<std::string>& words, std::size_t count
   return text;
 }
 
-/// Of numbers that are written without zeros before them.
+/// Compares numbers that are written without zeros before them.
 bool is_later(const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() > b.size() : a > b; }
 
 /// True if the student who handed in `files` typed `text` into Moodle.

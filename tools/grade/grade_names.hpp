@@ -1,4 +1,4 @@
-// How course systems name what students hand in, and which of a student's files counts.
+// Names that course systems give to what students hand in, and which of a student's files counts.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace lockstep::tools {
 
-/// What the name of a downloaded file says: Canvas's NAME_LATE_USER_UPLOAD_FILE (LATE where it is, and FILE-1 where it
-/// was handed in again), or Moodle's NAME_PARTICIPANT_assignsubmission_file_, and onlinetext_ for what was typed.
+/// The parts of a downloaded file's name: Canvas's NAME_LATE_USER_UPLOAD_FILE (LATE if it is, and FILE-1 if it was
+/// handed in again), or Moodle's NAME_PARTICIPANT_assignsubmission_file_, and onlinetext_ for what was typed.
 struct Downloaded {
   std::string student;  ///< "kimlee_1234", the same for all that one student hands in
   std::string number;   ///< "1234": by which the course system knows the student
@@ -20,7 +20,7 @@ struct Downloaded {
 /// Nothing where neither system named it.
 std::optional<Downloaded> read_download(const std::filesystem::path& submission);
 
-/// What one student has handed in.
+/// One student's files.
 struct HandedIn {
   std::string newest;              ///< which counts
   std::vector<std::string> older;  ///< earlier ones of the same student

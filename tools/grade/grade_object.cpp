@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What of the C library an answer may call, beside <math.h>: memory, strings, printing, and what compilers call.
+/// Functions of the C library that an answer may call, besides <math.h>: memory, strings, printing, and what compilers
+/// call.
 constexpr std::array kCFunctions{"memcpy",
                                  "memmove",
                                  "memset",
@@ -161,7 +162,7 @@ bool reads_a_clock(std::string_view symbol) { return symbol.find("_clock3nowEv")
 
 bool opens_files(std::string_view symbol) { return !opened_with(symbol).empty(); }
 
-/// What the C++ library keeps for the whole program: a message from rank to rank that no ledger sees.
+/// True for what the C++ library keeps for the whole program: a message from rank to rank that no ledger sees.
 bool is_shared_by_ranks(std::string_view symbol) {
   for (std::string_view word : {"new_handler", "set_terminate", "get_terminate", "set_unexpected", "get_unexpected",
                                 "ios_base6xalloc", "_M_grow_words", "locale6global", "sync_with_stdio", "call_once",

@@ -23,19 +23,19 @@ std::string object_refused(const std::filesystem::path& object, const Declared& 
 /// (without their tests) and of the system, and `source` itself. Fails closed: an answer without a list is refused.
 std::string include_refused(const Paths& paths, const std::filesystem::path& list, const std::filesystem::path& source);
 
-/// How a student is told of a file that the text of `answer` has led to: by its path below the repository's top, or as
-/// the answer itself names it, else by its name alone. What lies where on the grader's computer is not said.
+/// The name by which a student is told of a file that the text of `answer` has led to: its path below the repository's
+/// top, or as the answer itself names it, else its name alone. Paths on the grader's computer are not disclosed.
 std::string told_file(const Paths& paths, const std::filesystem::path& file, std::string_view answer);
 
 /// " (line 12)": where the text of `answer` first names "std::random_device::_M_getval()", or else what that is in;
 /// "" where it names neither.
 std::string named_at(std::string_view answer, std::string name);
 
-/// What a symbol opens files with, as C++ names it: "std::filesystem"; "" where it opens none.
+/// The function by which a symbol opens files, as C++ names it: "std::filesystem"; "" if it opens none.
 std::string_view opened_with(std::string_view symbol);
-/// What the object may call: one undefined symbol, as the linker spells it. In the header for its test.
+/// True if the object may call this undefined symbol, spelled as the linker does. In the header for its test.
 bool may_call(std::string_view symbol);
-/// Whether a symbol of lockstep:: is declared by a header, and not by the answer itself: each part of its name is a
+/// True if a symbol of lockstep:: is declared by a header, and not by the answer itself: each part of its name is a
 /// word there. True for all other symbols.
 bool is_declared(std::string_view symbol, const Declared& declared);
 /// For one file that its compilation read.

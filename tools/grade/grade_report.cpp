@@ -26,8 +26,8 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
-/// What Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, what a person
-/// should look at, and what answers have in common.
+/// Data that Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, what a
+/// person should look at, and what answers have in common.
 Json extra_data(const Grading& grading) {
   std::vector<Json::Member> data{{"max_score", Json::of(grading.most())}}, times;
   for (const GradedRow& row : grading.rows)
@@ -54,7 +54,7 @@ GradedRow graded_row_of(const Json& test) {
   return row;
 }
 
-/// What no terminal takes for more than text.
+/// The text without what a terminal takes for more than text.
 std::string without_controls(std::string text) {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0; };
   for (std::size_t i = 0; i < text.size(); ++i) {

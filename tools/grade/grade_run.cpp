@@ -65,8 +65,8 @@ std::vector<std::string> small_environment(const Confined& command) {
   std::vector<std::string> variables{
       "PATH=/usr/local/bin:/usr/bin:/bin",     "HOME=" + folder,  "TMPDIR=" + folder, "OPENBLAS_NUM_THREADS=1",
       std::string("LC_ALL=") + command.locale, "CCACHE_DISABLE=1"};
-  // What one rank gives back is overwritten before another is given it: "Memory Allocation Tunables" in glibc's manual.
-  // The cache of each thread would be left out.
+  // Memory that one rank gives back is overwritten before another is given it: "Memory Allocation Tunables" in glibc's
+  // manual. The cache of each thread would be left out.
   if (command.rules == Rules::sealed)
     variables.emplace_back("GLIBC_TUNABLES=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0");
   return variables;
@@ -127,7 +127,7 @@ bool read_some(int from, std::string& into, std::size_t most, std::uint64_t* cou
   return true;
 }
 
-/// Whether more is below `folder` than a process may write there.
+/// True if more is below `folder` than a process may write there.
 bool holds_too_much(const std::filesystem::path& folder, const Limits& limits) {
   std::error_code gone;  // files come and go meanwhile
   std::uint64_t bytes = 0;
@@ -139,7 +139,7 @@ bool holds_too_much(const std::filesystem::path& folder, const Limits& limits) {
   return false;
 }
 
-/// What comes out of the child until it has ended, or has had enough.
+/// Collects what comes out of the child until it has ended, or has had enough.
 class Watch {
  public:
   Watch(pid_t child, const Channels& channels, const Confined& command)

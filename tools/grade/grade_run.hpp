@@ -10,7 +10,7 @@
 
 namespace lockstep::tools {
 
-/// Which rules a program runs under, beside its limits.
+/// The rules that a program runs under, beside its limits.
 enum class Rules : std::uint8_t {
   limits_only,  ///< our own build, which holds nothing that was not looked at
   reader,       ///< reads what a student wrote: confined to `folder`, with a small environment
@@ -37,7 +37,7 @@ struct ConfinedEnd {
   std::string without_seal;  ///< why it is not sealed, in words
 };
 
-/// Of a file that its process may take away meanwhile, which then counts 0.
+/// The size of a file that its process may take away meanwhile, which then counts 0.
 std::uint64_t bytes_of(const std::filesystem::directory_entry& file);
 
 /// A folder that is gone when we are.
@@ -48,7 +48,7 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
-  /// What all their paths begin with; so many characters that are drawn follow.
+  /// The beginning of all their paths; so many characters that are drawn follow.
   static std::string prefix();
   static constexpr std::size_t kDrawn = 6;
 

@@ -27,10 +27,10 @@ void take_secret(int, char**, char**) {
   close(kSeal);
 }
 
-// What the loader calls first (System V ABI, "Initialization and Termination Functions").
+// Called first by the loader (System V ABI, "Initialization and Termination Functions").
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**, char**) = take_secret;
 
-/// Of all runs that the tests judged: what common/testing/cases.cpp has noted in them.
+/// Virtual seconds of all runs that the tests judged: what common/testing/cases.cpp has noted in them.
 double virtual_seconds(const ::testing::UnitTest& tests) {
   double seconds = 0;
   for (int s = 0; s < tests.total_test_suite_count(); ++s)

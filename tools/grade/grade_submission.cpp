@@ -62,7 +62,7 @@ bool is_archive(const fs::path& file) {
   return std::find(kinds.begin(), kinds.end(), file.extension()) != kinds.end();
 }
 
-/// What macOS puts beside files in a folder or archive: of no interest to anybody.
+/// True for what macOS puts beside files in a folder or archive: of no interest to anybody.
 bool is_of_macos(const fs::path& inside) {
   return inside.filename().string().starts_with("._") || inside.filename() == ".DS_Store" ||
          std::find(inside.begin(), inside.end(), "__MACOSX") != inside.end();
@@ -166,7 +166,8 @@ void unpack_answers(const fs::path& archive, const std::vector<Exercise>& course
   }
 }
 
-/// What of the archive counts, into `scratch`; returns the names of everything else. A failure is not in CMake's words.
+/// Unpacks the part of the archive that counts into `scratch`; returns the names of everything else. A failure is not
+/// in CMake's words.
 std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch,
                                 const Tar& tar, std::map<std::string, std::string>& refused) {
   const std::string name = archive.filename().string();
@@ -377,7 +378,7 @@ std::optional<std::string> confined_tar(const std::vector<std::string>& argument
                    .kept_bytes = kLongestList};
   command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
   ConfinedEnd end = run_confined(command);
-  // Of a single entry that is damaged, CMake 3.25 says so and ends with 0.
+  // CMake 3.25 says that a single entry is damaged, and ends with 0.
   if (end.exit_code != 0 || end.output.find("cmake -E tar: error: ") != std::string::npos) return {};
   return std::move(end.output);
 }

@@ -1,4 +1,4 @@
-// What counts of a submission: the named lab files, as text, and nothing else.
+// The part of a submission that counts: the named lab files, as text, and nothing else.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +23,8 @@ struct Submission {
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
   bool empty() const { return answers.empty() && refused.empty(); }
-  /// Where there is nothing to grade: what was found instead, what is expected, with the file of the first of
-  /// `exercises` as an example, and which files may be theirs under other names.
+  /// If there is nothing to grade: what was found instead, what is expected, with the file of the first of `exercises`
+  /// as an example, and which files may be theirs under other names.
   std::string found_instead(const std::vector<Exercise>& exercises) const;
   /// A file that may be `exercise`'s under another name: "Cost_Model (1).cpp", "cost_model.cpp.txt"; "" without one.
   std::string near_miss(const Exercise& exercise) const;
@@ -37,10 +37,10 @@ struct Submission {
   std::string why_missing(const Exercise& exercise) const;
 };
 
-/// Where a lab's file counts, in words.
+/// The places where a lab's file counts, in words.
 std::string places_of(const Exercise& exercise);
 
-/// Whose answer a file of a submission is, by its path.
+/// The exercise that a file of a submission answers, by its path.
 struct Place {
   const Exercise* exercise = nullptr;  ///< null: of none
   bool sure = true;                    ///< else it counts only where no file is at the exercise's own place
@@ -51,7 +51,7 @@ struct Place {
 /// one that is absolute or has "..".
 Place place_of(const std::vector<Exercise>& course, const std::filesystem::path& path);
 
-/// What an archive lists, a name a line.
+/// The names that an archive lists, one per line.
 struct ArchiveList {
   std::vector<std::string> answers;  ///< names at places that count, each once
   std::vector<std::string> twice;    ///< those of them that are there more than once
@@ -60,7 +60,7 @@ struct ArchiveList {
 /// Throws Error(usage) where it lists more than a submission has.
 ArchiveList read_list(const std::string& list, const std::vector<Exercise>& course);
 
-/// What reads archives: `cmake -E tar ARGUMENTS…` in `folder`. Returns what it prints; nothing where it failed.
+/// Reads archives: `cmake -E tar ARGUMENTS…` in `folder`. Returns its output; nothing if it failed.
 using Tar = std::function<std::optional<std::string>(const std::vector<std::string>& arguments,
                                                      const std::filesystem::path& folder)>;
 

@@ -78,7 +78,7 @@ SummaryRow row_of(const Json& json) {
   return row;
 }
 
-/// What summary.json has.
+/// The content of summary.json.
 struct SummaryFile {
   std::vector<SummaryRow> rows;
   std::vector<std::string> announced;

@@ -28,8 +28,8 @@ SummaryRow summary_row(const std::string& name, const Grading& grading);
 /// The rows of `folder`'s summary.json; none where there is no such file. Throws Error(usage) where it is no summary.
 std::vector<SummaryRow> read_summary(const std::filesystem::path& folder);
 
-/// What `submission` is now, and what would grade it: equal only where its files, the commit and the options are; empty
-/// where that cannot be said, because the repository differs from its commit.
+/// Identifies what `submission` is now, and what would grade it: equal only if its files, the commit and the options
+/// are; empty if that cannot be said, because the repository differs from its commit.
 std::string fingerprint(const Paths& paths, const GradeOptions& options, const std::filesystem::path& submission);
 
 /// `row` among the rows that are in `folder` already: in the place of the one of its name, else at the end. Both files
@@ -48,9 +48,8 @@ std::string for_csv(const std::string& text);
 /// A submission's file without its ending, as UTF-8: anna.tar.gz → anna.
 std::string stem_of(const std::filesystem::path& submission);
 
-/// What a submission is called in the results: its student's name, where a course system's file says it; else the
-/// file's, as UTF-8 and without controls, short enough for a file's
-/// name, and unlike those in `taken`. handed-in/anna.zip → anna.
+/// The name of a submission in the results: its student's name, if a course system's file has it; else the file's, as
+/// UTF-8 and without controls, short enough for a file's name, and unlike those in `taken`. handed-in/anna.zip → anna.
 std::string name_for(const std::filesystem::path& submission, const std::vector<std::string>& taken);
 
 }  // namespace lockstep::tools

@@ -1,4 +1,4 @@
-// What grading is at, said while it takes.
+// Says what grading is doing, while it takes its time.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class Heartbeat {
   /// Its grading begins, in `steps` that take about as long each. What was before it, such as building the suite, is
   /// nothing that the next submission takes.
   void expect(std::size_t steps);
-  /// What takes time while no Part is running.
+  /// Names what takes time while no Part is running.
   void at(const std::string& what);
   /// One step of the submission has ended.
   void step();

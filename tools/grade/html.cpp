@@ -7,7 +7,7 @@
 namespace lockstep::tools {
 namespace {
 
-// Whatever slips through is not run, and loads nothing.
+// A script that slips through is not run, and loads nothing.
 constexpr std::string_view kPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 

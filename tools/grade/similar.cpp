@@ -29,7 +29,7 @@ bool stays(std::string_view name) {
   return std::find(control.begin(), control.end(), name) != control.end();
 }
 
-/// What is left of a text where nothing depends on how its author calls things. Signs are single characters.
+/// The rest of a text that does not depend on how its author calls things. Signs are single characters.
 std::vector<std::string> without_choices(std::string_view text, const std::set<std::string>& api) {
   const std::vector<Token> tokens = tokens_of(text);
   std::vector<std::string> plain;
@@ -73,7 +73,7 @@ Fingerprints winnow(const std::vector<std::uint32_t>& hashes) {
   return chosen;
 }
 
-/// What more than a third of the class has, and more than three.
+/// Fingerprints that more than a third of the class has, and more than three.
 std::map<std::string, Fingerprints> what_everybody_writes(const std::vector<Answers>& submissions) {
   std::map<std::string, std::map<std::uint32_t, std::size_t>> counts;
   for (const Answers& answers : submissions)

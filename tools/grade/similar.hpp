@@ -1,5 +1,5 @@
-// How much two answers have in common, however their variables are called: winnowing (Schleimer, Wilkerson, Aiken:
-// "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003), as MOSS does it.
+// Measures how much two answers have in common, however their variables are called: winnowing (Schleimer, Wilkerson,
+// Aiken: "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003), as MOSS does it.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace lockstep::tools {
 using Fingerprints = std::set<std::uint32_t>;
 inline constexpr std::size_t kRun = 14, kWindow = 6, kGuaranteed = kRun + kWindow - 1;
 
-/// What every answer to an exercise may have in common with the others: its skeleton, and that without its todo lines.
-/// Throws as skeleton() does.
+/// The text that every answer to an exercise may have in common with the others: its skeleton, and that without its
+/// todo lines. Throws as skeleton() does.
 std::string given_text(std::string_view solution, std::string_view file);
 
-/// Of an answer, without those of the text that was `given`. Names, types and numbers are each as good as another,
-/// except those of `api` where they are called or are members; comments and the text of strings do not count.
+/// Fingerprints of an answer, without those of the text that was `given`. Names, types and numbers are each as good as
+/// another, except those of `api` where they are called or are members; comments and the text of strings do not count.
 Fingerprints fingerprints(std::string_view answer, std::string_view given, const std::set<std::string>& api);
 
 /// All names in a header: what an answer may call.

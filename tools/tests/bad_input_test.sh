@@ -1,5 +1,5 @@
 #!/bin/sh
-# What cannot be meant is refused at once, before anything is built or started: one sentence, and exit code 2.
+# Input that cannot be meant is rejected at once, before anything is built or started: one sentence, and exit code 2.
 #   bad_input_test.sh LAB MPI_LAUNCHER BENCHMARK         BENCHMARK: on MPI; "" without
 lab=$1
 launcher=$2
@@ -59,7 +59,7 @@ for closed in '>&-' '>&- 2>&-' '2>&- >/dev/null'; do
   sh -c "'$lab' list $closed" 2>"$work/out"
   [ $? -le 2 ] || { echo "FAILED: list $closed crashes"; failed=1; }
 done
-# What hits a limit of the size of files leaves nothing.
+# A command that hits a limit of the size of files leaves nothing.
 mkdir "$work/limited"
 limited=$( (ulimit -f 0 && "${lab%/tools/lab}/programs/plan_sim" --flops --model gpt3-175b --json "$work/limited/flops.json" 2>&1; echo "ends with $?"))
 case $limited in

@@ -1,4 +1,4 @@
-// What ./lab class makes of a folder of results, whoever wrote the names and messages in it.
+// Tests what ./lab class makes of a folder of results, whoever wrote the names and messages in it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ class AClass : public TestFolder {
   }
 };
 
-/// What a browser would take for elements: every '<' that is not ours.
+/// Counts what a browser would take for elements: every '<' that is not ours.
 std::size_t count_of(const std::string& text, const std::string& words) {
   std::size_t count = 0;
   for (std::size_t at = 0; (at = text.find(words, at)) != text.npos; at += words.size()) ++count;
@@ -142,7 +142,7 @@ TEST_F(AClass, ItsPageSaysWhoseItIsAndSumsUp) {
   EXPECT_EQ(count_of(points.substr(points.find("<details>")), "<th class=\"n\" title"), 4u) << "and for each part";
 }
 
-/// Of an answer to 21.2, as the grader takes them.
+/// Fingerprints of an answer to 21.2, as the grader takes them.
 std::string prints_of(const std::string& text) {
   const auto read = [](const std::string& file) { return read_text(fs::path(LOCKSTEP_SOURCE_DIR) / file); };
   std::set<std::string> api = names_in(read("labs/week21_data_parallel/ring_all_reduce.hpp"));
@@ -188,7 +188,7 @@ TEST_F(AClass, SimilarAnswersAreFoundWhateverTheirVariablesAreCalled) {
             page.npos)
       << page;
   EXPECT_EQ(count_of(page.substr(page.find("Similar answers"), 900), "<bdi>s3</bdi>"), 0u);
-  // What the whole class writes is no copy.
+  // Lines that the whole class writes are no copy.
   EXPECT_TRUE(similar_pairs(std::vector<Answers>(5, answers[0])).empty());
 }
 
@@ -243,7 +243,7 @@ TEST_F(AClass, AFileThatIsRefusedIsOneRow) {
   EXPECT_NE(page.find("<h2>21.2a, 21.2b, 21.2: "), page.npos) << page;
 }
 
-/// What a student is told to do about a verdict on 21.2a.
+/// The advice to a student about a verdict on 21.2a.
 std::string next_for(const char* verdict, const char* reason = "a reason") {
   const std::string page = feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, reason)}}, course());
   const std::size_t begin = page.find("<p>Next: ");

@@ -108,7 +108,7 @@ TEST_F(FindingOnesWay, AnExtraTakesNoNameFromTheCore) {
   EXPECT_EQ(refusal(paths_.course, "part"), "which 'part'? part_1 (1.1), part_2 (1.2).");
 }
 
-/// What a command prints.
+/// Returns what a command prints.
 std::string printed(const std::function<void()>& command) {
   ::testing::internal::CaptureStdout();
   command();
@@ -426,7 +426,7 @@ TEST_F(Drilling, WhatIsNoDrillIsRefused) {
                Error);
 }
 
-/// What is typed.
+/// Keys that are typed.
 class Typed {
  public:
   explicit Typed(const std::string& text) : text_(text), before_(std::cin.rdbuf(text_.rdbuf())) {}

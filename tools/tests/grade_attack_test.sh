@@ -282,7 +282,7 @@ attack "a rank's backend" 'includes common/runtime/backend.hpp' 'DOES NOT COMPIL
 #include "common/runtime/backend.hpp"
 double time_of(lockstep::Rank me) { return me.backend().now(0); }
 ANSWER
-# What is private is not, once it is called public; and an explicit instantiation may name what is private.
+# Private members are not private once they are called public; and an explicit instantiation may name them.
 {
   echo '#define private public'
   cat <<'ANSWER'

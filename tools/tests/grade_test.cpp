@@ -1,4 +1,5 @@
-// What ./lab grade takes from a submission, and what an answer's object may hold. Whole submissions: grade_test.sh.
+// Tests what ./lab grade takes from a submission, and what an answer's object may hold. Whole submissions:
+// grade_test.sh.
 #include "tools/grade/grade.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-# What the tests of ./lab grade share; sourced with `lab` (the program), `source` (the repository) and `work` (a folder).
+# Shared by the tests of ./lab grade; sourced with `lab` (the program), `source` (the repository) and `work` (a folder).
 # shellcheck shell=sh disable=SC2154  # lab, source and work are the test's
 week=week21_data_parallel
 failures=0
@@ -14,7 +14,7 @@ grade() {
   name=$1
   shift
   "$lab" grade "$@" --out "$work/results.json" --junit "$work/junit.xml" > "$work/out" 2>&1 || fail "$name: exit code $?"
-  # What a student reads does not say where things lie on the grader's computer.
+  # The words that a student reads do not say where things lie on the grader's computer.
   for place in "$source" "$work" "${TMPDIR:-/tmp}/"; do
     grep -qF -- "$place" "$work/results.json" "$work/junit.xml" && fail "$name: the results name $place"
   done

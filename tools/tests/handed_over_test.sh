@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a reference's runs and functions hand over passes in a process that calls nothing in their place, where each
-# answer is a skeleton. With SUITES, of these: too little, too much, or what belongs to other inputs does not pass.
+# The results that a reference's runs and functions hand over pass in a process that calls nothing in their place, where
+# each answer is a skeleton. With SUITES, of these: too little, too much, or what belongs to other inputs does not pass.
 #   handed_over_test.sh REFERENCE SKELETONS [SUITES…]
 set -u
 reference=$1 skeletons=$2

@@ -1,4 +1,4 @@
-// What a handout must not have, answers, and its pages.
+// Tests that a handout has no answers, and its pages.
 #include <gtest/gtest.h>
 
 #include "tools/course/handout_pages.hpp"
@@ -32,7 +32,7 @@ void one(Rank me) {
 }
 )";
 
-/// Whose answer `text` gives away, and in which line: "21.2a 3", or "".
+/// The exercise whose answer `text` gives away, and in which line: "21.2a 3", or "".
 std::string leak_in(const std::string& text) {
   Leaks leaks;
   leaks.add(kRing, "ring.cpp");

@@ -138,7 +138,7 @@ TEST(Language, WhatReachesBeyondAnAnswerIsNamedWithItsLine) {
         Case{"#include \"labs/week21_data_parallel/ddp_testing.hpp\"", "1 includes labs/"},
         Case{"auto p = std::make_unique_for_overwrite<float[]>(9);", "1 has make_unique_for_overwrite"},
         Case{"std::cout.rdbuf();", "1 has rdbuf"},
-        // Where a comment, a literal or a line ends is not as it looks.
+        // The end of a comment, a literal or a line is not where it seems to be.
         Case{"auto s = \"\"R\"(\"; asm(\"nop\"); auto t = \"\"R\")\";", "1 has an asm statement"},
         Case{"#include <vector> /*\nR\"( */\n#define X", "3 has a #define"},
         Case{"#include /* \"labs/a.hpp\" */ <unistd.h>", "1 has an #include of a macro"},
@@ -209,7 +209,8 @@ TEST(Language, OfThePreprocessedTextTheAnswersOwnLinesCount) {
   EXPECT_NE(said_of(header + "# 2 \"a.cpp\" 2\nauto s = R\"(\n# 1 \"x.h\"\n)\"; asm(\"nop\");\n"), "");
   EXPECT_NE(said_of("# 0 \"a.cpp\"\n" + header + "# 2 \"a.cpp\" 2\nasm(\"nop\");\n"), "");  // as GCC begins since 11
   EXPECT_NE(said_of(header + "# 2 \"a.cpp\" 2\nint y;\n" + header + "# 9 \"a.cpp\" 2\nunion U {};\n"), "");
-  // What a macro of the system's writes, such as that of errno, and what is the answer's own again behind it.
+  // A macro of the system's, such as that of errno, writes the words in the middle, and the answer's own follow behind
+  // it.
   EXPECT_EQ(said_of("# 2 \"a.cpp\"\nint e =\n# 2 \"a.cpp\" 3 4\n(*(void*)0)\n# 2 \"a.cpp\"\n;\n"), "");
   EXPECT_NE(said_of("# 2 \"a.cpp\"\nint e =\n# 2 \"a.cpp\" 3 4\n(0)\n# 2 \"a.cpp\"\n; goto a;\n"), "");
 }

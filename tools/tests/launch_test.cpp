@@ -1,5 +1,5 @@
-// How programs are started: the command lines, and what launch/srun.sh makes of them, with a Slurm that only repeats
-// them.
+// Tests how programs are started: the command lines, and what launch/srun.sh makes of them, with a Slurm that only
+// repeats them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ TEST(Launch, WhatCannotBeStartedIsRefused) {
   EXPECT_NO_THROW(launch(paths(), "/p", {.backend = "mpi", .processes = 256}));
 }
 
-/// What `command` prints, in one line; its exit code behind it.
+/// The output of `command` in one line; its exit code behind it.
 std::string said(const Words& command) {
   std::string text;
   Command run{.arguments = command, .folder = {}};
@@ -100,7 +100,7 @@ TEST_F(Launcher, MpirunIsTheOneBesideTheProgramsLibrary) {
   setenv("PATH", path.c_str(), 1);
 }
 
-// What it runs gets SIGUSR1 and may save; a second interrupt, or the end of the grace, ends it.
+// The job gets SIGUSR1 and may save; a second interrupt, or the end of the grace, ends it.
 TEST_F(Launcher, LetsAnInterruptedJobSaveBeforeItEnds) {
   const std::string launcher = LOCKSTEP_SOURCE_DIR "/launch/mpirun.sh", up = file("up"), heard = file("heard");
   const auto interrupted = [&](const std::string& on_signal, const std::string& grace, const std::string& times) {

@@ -47,7 +47,7 @@ read_only reveal 21.2 || fail 'an answer that is looked at is shown'
 grep -q 'ring_reduce_scatter' "$folder/said" || fail 'an answer that is looked at is shown'
 grep -q '^not recorded that 21.2 is revealed: cannot write ' "$folder/err" || fail 'what is not recorded is said'
 [ "$(wc -l < "$folder/err")" -eq 1 ] || fail 'in one line'
-# What has to be built, or is about what is written, is refused in a line.
+# A command that has to build, or that writes, is rejected in one line.
 mkdir "$folder/ada"
 for command in 'check 21.2' 'borrow 21.2' "grade $folder/ada --only 21.1" "handout $folder/new.zip --weeks 21"; do
   # shellcheck disable=SC2086

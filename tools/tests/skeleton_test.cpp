@@ -71,7 +71,7 @@ TEST(Skeleton, NamesTheLineOfAMalformedRegion) {
   EXPECT_EQ(message("\n// lab omit begin\n// lab end\n"), "f.cpp:2: this has no '// lab omit end'");
 }
 
-/// Where an answer that returns from an inner block stands before another part's, in the same function: without its
+/// An answer that returns from an inner block and stands before another part's in the same function. Without its
 /// return, it would run into that part's todo, and be called BLOCKED BY it.
 std::string answer_that_may_fall_through(const std::string& solution) {
   std::istringstream lines(solution);
@@ -216,7 +216,7 @@ TEST(CompilerError, ComesWithOnePlainSentence) {
       explain_compiler_error("passing 'const lockstep::Rank' as 'this' argument discards qualifiers [-fpermissive]")
           .find("copy it first"),
       std::string::npos);
-  // Of what a brace or a comma too few or too many causes, GCC's words and Clang's.
+  // GCC's words and Clang's for what a brace or a comma too few or too many causes.
   for (const auto& [message, words] : std::vector<std::pair<std::string, std::string>>{
            {"a function-definition is not allowed here before '{' token", "lacks a closing brace"},
            {"function definition is not allowed here", "lacks a closing brace"},

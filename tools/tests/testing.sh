@@ -1,4 +1,4 @@
-# What tests of scripts share. Sourced by one, it gives it a folder, in whose file `said`, or in several *.log, is what
+# Shared by tests of scripts. Sourced by one, it gives it a folder, in whose file `said`, or in several *.log, is what
 # was said last.
 # shellcheck shell=sh
 folder=$(mktemp -d)

@@ -32,7 +32,7 @@ std::string seen_from(const fs::path& page, const std::string& feedback) {
   return address;
 }
 
-/// Whether this page, written before, counted points by when they were handed in.
+/// True if this page, written before, counted points by when they were handed in.
 bool has_lateness(const std::string& csv) {
   const Table table = read_csv(csv);
   if (table.empty()) return false;

@@ -37,7 +37,7 @@ ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
   return row;
 }
 
-/// What is the same of sentences that differ in their numbers.
+/// A sentence without its numbers, by which those that differ in nothing else are the same.
 std::string without_numbers(const std::string& text) {
   std::string result;
   for (const char c : text) {

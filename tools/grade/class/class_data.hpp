@@ -1,4 +1,4 @@
-// What a class did: the results that ./lab grade wrote for many submissions, read again, with their times.
+// A class's results: those that ./lab grade wrote for many submissions, read again, with their times.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ struct ClassRow {
 
   int points() const;
   int most() const;
-  /// What is left of the points: to a hundredth.
+  /// The points that are left, to a hundredth.
   double counted() const;
 };
 
-/// What lateness costs.
+/// The cost of lateness.
 struct LatePolicy {
   double percent_per_day = 0;  ///< begun
   int grace_days = 0;          ///< of everybody, in a term
@@ -85,7 +85,7 @@ std::int64_t parse_time(std::string_view text);
 /// "2 h 5 min", "3 d 1 h".
 std::string describe_delay(std::int64_t seconds);
 
-/// How a part went.
+/// Counts of how a part went.
 struct PartCount {
   std::string id, title;
   int most = 0;
@@ -95,13 +95,13 @@ struct PartCount {
   int of_these = 0;       ///< how many say so
 };
 
-/// Of every part that was graded, in the order of the course.
+/// Counts for every part that was graded, in the order of the course.
 std::vector<PartCount> count_parts(const ClassData& data);
 
-/// How many submissions have 0 to under 10 % of the points, …, 90 to 100 %.
+/// Numbers of submissions that have 0 to under 10 % of the points, …, 90 to 100 %.
 std::vector<int> distribution(const ClassData& data);
 
-/// What a person should look at: it was not judged, or refused, and why; each reason once.
+/// Reasons for a person to look at it: it was not judged, or rejected; each reason once.
 std::vector<std::string> doubts_of(const ClassRow& row);
 
 }  // namespace lockstep::tools

@@ -100,7 +100,8 @@ std::string chart(const ClassData& data) {
       kWidth, 10 * kRow, bars);
 }
 
-/// What is the same of all parts of an exercise, a file that does not compile say, once: "21.2a, 21.2b, 21.2".
+/// Joins the parts of an exercise that say the same, such as those of a file that does not compile: "21.2a, 21.2b,
+/// 21.2".
 std::vector<PartCount> joined(const std::vector<PartCount>& parts) {
   std::vector<PartCount> rows;
   for (const PartCount& part : parts) {
@@ -130,7 +131,7 @@ std::string long_table(const std::string& head, const std::vector<std::string>& 
                                        table(shown, rows.size()));
 }
 
-/// What most students failed comes first.
+/// Failures by part; the one that most students have comes first.
 std::string failures(const ClassData& data) {
   std::vector<PartCount> counts = joined(count_parts(data));
   std::erase_if(counts, [](const PartCount& count) { return count.failed == 0; });
@@ -151,7 +152,7 @@ std::string failures(const ClassData& data) {
              rows, kMostFailures);
 }
 
-/// Of an exercise, or of a single part: what its columns and cells say.
+/// A column of an exercise, or of a single part, and what its cells say.
 struct Column {
   std::string id, title;
   std::vector<std::string> parts;
@@ -196,7 +197,7 @@ std::string points_cell(const ClassRow& row, const Column& column) {
                      cell.absent == cell.count ? "–" : std::to_string(cell.points));
 }
 
-/// What a submission has in the mean, of those that were graded; by column, and in all.
+/// The mean of the submissions that were graded, by column and in all.
 std::string mean_row(const ClassData& data, const std::vector<Column>& columns) {
   const auto mean = [&](const auto& points_of) {
     double sum = 0;
@@ -284,7 +285,7 @@ std::string heading(const ClassData& data) {
                        : fmt::format("Class results: week{} {}", weeks.size() > 1 ? "s" : "", fmt::join(weeks, ", "));
 }
 
-/// What each is told first, folded away.
+/// The first message to each submission, folded away.
 std::string reasons(const ClassData& data) {
   std::string text = "<h2>Why, submission by submission</h2>\n";
   for (const ClassRow& row : data.rows) {

@@ -8,7 +8,7 @@ namespace lockstep::tools {
 
 using Table = std::vector<std::vector<std::string>>;
 
-/// What is between the fields: a semicolon where the first line has one, and no comma; else a comma.
+/// The separator of fields: a semicolon where the first line has one, and no comma; else a comma.
 char separator_of(const std::string& text);
 
 /// The fields of each line; those in quotes may hold separators, line ends and, doubled, quotes. Without empty lines,

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What every file system takes; else '_', and no dot before it.
+/// The name in characters that every file system takes; else '_', and no dot before it.
 std::string harmless(const std::string& name) {
   std::string result;
   for (const char c : utf8(name)) {
@@ -69,7 +69,7 @@ bool has_hints(const GradedRow& part) {
   return part.verdict == to_string(Verdict::fail) || part.verdict == to_string(Verdict::not_implemented);
 }
 
-/// What to do about a verdict, where that is not about the algorithm.
+/// Advice about a verdict that does not concern the algorithm.
 struct Step {
   std::string_view verdict;
   const char* what;
@@ -102,7 +102,7 @@ constexpr Step kSteps[] = {
     {"CRASH", "look for an index beyond the end of a slice or a vector, and for a reference to what no longer exists."},
 };
 
-/// What to do about a verdict, in HTML; `hint` is the first of the part's, which is about the algorithm.
+/// Advice about a verdict, in HTML; `hint` is the first of the part's, which is about the algorithm.
 std::string step_for(const GradedRow& part, const char* hint) {
   const std::string& verdict = part.verdict;
   for (const Step& step : kSteps)
@@ -114,7 +114,7 @@ std::string step_for(const GradedRow& part, const char* hint) {
   return hint && has_hints(part) ? fmt::format("<i>{}</i>", for_html(hint)) : "";
 }
 
-/// Where to continue with a part that has no points.
+/// Places to continue with a part that has no points.
 std::string next_steps(const Course& course, const GradedRow& part) {
   const std::string id = testing::exercise_of(part.id);
   const Selection known = course.select("");
@@ -141,7 +141,7 @@ std::string section(const std::string& ids, const GradedRow& part, const Course&
   return text + next_steps(course, part);
 }
 
-/// Of each part without points, or of a file's parts together.
+/// Sections for each part without points, or for a file's parts together.
 std::string sections(const ClassRow& row, const Course& course) {
   std::string text;
   bool told_found = false;  // what the submission has instead of a missing file
@@ -178,7 +178,7 @@ std::string verdict_table(const ClassRow& row) {
       rows);
 }
 
-/// What a late submission cost.
+/// The cost of a late submission.
 std::string lateness(const ClassRow& row) {
   if (row.late == 0) return "";
   std::string text = fmt::format("Handed in late by {}", describe_delay(row.late));
@@ -193,7 +193,7 @@ std::string lateness(const ClassRow& row) {
   return fmt::format("<p class=\"bad\">{}</p>\n", text);
 }
 
-/// Whose page of this command it is, in HTML; "" where it is another.
+/// The student whose page of this command it is, in HTML; "" if it is another page.
 std::string owner_of(const std::string& page) {
   const std::string_view begin = "<body>\n<h1><bdi>", end = "</bdi></h1>\n";
   const std::size_t at = page.find(begin), to = page.find(end, at);

@@ -11,8 +11,8 @@
 
 namespace lockstep::tools {
 
-/// What each submission's page is called, as its file, "anna.html", by which a course system knows whose it is; in the
-/// order of `data.rows`. Whatever they are called, these are names in a folder, and no two of them are alike, capital
+/// The file of each submission's page, "anna.html", by which a course system knows whose it is; in the order of
+/// `data.rows`. Whatever submissions are called, these are names in a folder, and no two of them are alike, capital
 /// letters aside.
 std::vector<std::string> feedback_files(const ClassData& data);
 

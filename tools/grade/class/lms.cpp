@@ -30,7 +30,7 @@ std::string bare(const std::string& name) {
   return result;
 }
 
-/// Whose row of the class a line of the file is; null where it is nobody's.
+/// The row of the class that a line of the file belongs to; null if it is nobody's.
 const ClassRow* row_of_line(const ClassData& data, const std::vector<std::string>& titles,
                             const std::vector<std::string>& line) {
   const auto cell = [&](const char* title) {
@@ -61,7 +61,7 @@ std::size_t column_named(std::vector<std::string>& titles, const std::string& co
   return titles.size() - 1;
 }
 
-/// Where the course system counts an assignment out of other points than these results have.
+/// A remark if the course system counts an assignment out of other points than these results have.
 std::string other_points(const std::string& name, const std::string& theirs, int most) {
   const auto points = parse_number<double>(theirs);
   if (!points || *points == most) return "";

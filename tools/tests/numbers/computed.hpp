@@ -1,4 +1,4 @@
-// What the pages' numbers are computed with: short names for the suite's own functions.
+// Short names for the suite's own functions, with which the pages' numbers are computed.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,7 +33,8 @@ inline double state_gb(double parameters, int stage, int ranks) {
   return week22::model_state(parameters, stage, ranks, week22::recipe_of(DType::bf16)).total_bytes() / 1e9;
 }
 
-/// Of a schedule, in turns' units: forward, input gradient and weight gradient of a stage take 1 each, a hop `hop`.
+/// The makespan of a schedule, in turns' units: forward, input gradient and weight gradient of a stage take 1 each, a
+/// hop `hop`.
 inline double makespan(const std::string& name, int stages, int microbatches, double hop, int chunks = 0) {
   const PipelineShape shape = week24::shape_of(name, stages, microbatches, chunks);
   const double part = 1.0 / shape.chunks;
@@ -58,8 +59,8 @@ inline std::vector<week21::Measurement> strong_scaling() {
   return times;
 }
 
-/// What a page's command says: the first of the rows that it writes with --json in which `where` is so. Runs it once,
-/// however many tests ask.
+/// Runs a page's command, once, however many tests ask. Returns the first of the rows that it writes with --json in
+/// which `where` is so.
 class Programs : public ProgramTest {
  protected:
   Json row(const std::string& command, const std::function<bool(const Json&)>& where) {

@@ -25,7 +25,7 @@ void blank(std::string& text, const std::regex& pattern) {
       if (text[static_cast<std::size_t>(at)] != '\n') text[static_cast<std::size_t>(at)] = '\t';
 }
 
-/// Where a number of the page ends that begins at `at`; `at` itself if none does.
+/// The end of the page's number that begins at `at`; `at` itself if none does.
 std::size_t end_of_number(const std::string& text, std::size_t at) {
   std::size_t end = at + (text.compare(at, 3, "−") == 0 ? 3 : 0);
   const std::size_t digits = end;
@@ -35,7 +35,7 @@ std::size_t end_of_number(const std::string& text, std::size_t at) {
   return end == digits ? at : end;
 }
 
-/// Where `parts` are in a page with any numbers between them; what is there, or "".
+/// Finds `parts` in a page with any numbers between them; returns what is there, or "".
 std::string with_other_numbers(const std::string& text, const std::vector<std::string>& parts, std::size_t& found) {
   for (std::size_t begin = text.find(parts[0]); begin != text.npos; begin = text.find(parts[0], begin + 1)) {
     std::size_t at = begin + parts[0].size();

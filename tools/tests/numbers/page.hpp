@@ -24,8 +24,8 @@ class Page {
   /// These words are in the page; their numbers are somebody else's, or given, as `source` says.
   void cites(const std::string& source, std::initializer_list<std::string> words);
 
-  /// Of the numbers that look computed (with a unit, a decimal point, a thousands separator, or behind "="): those of
-  /// which no says and no cites knows, each with its line and the words around it. A title or a question gives its own.
+  /// Numbers that look computed (with a unit, a decimal point, a thousands separator, or behind "=") and that no says
+  /// and no cites knows, each with its line and the words around it. A title or a question gives its own.
   std::vector<std::string> rest() const;
 
   /// A failure for each number of rest(); prints the coverage.

@@ -18,8 +18,8 @@ namespace {
 
 class Week23 : public Programs {};
 
-/// Of Megatron's published iterations on 1, 2, 4 and 8 GPUs, by the machine file: largest difference of predicted /
-/// published from that of one GPU, relative to it. All are predicted at less than half.
+/// For Megatron's published iterations on 1, 2, 4 and 8 GPUs, by the machine file: the largest difference of predicted
+/// / published from that of one GPU, relative to it. All are predicted at less than half.
 double largest_difference_from_one_gpu() {
   const std::string path = LOCKSTEP_SOURCE_DIR "/bench/published/predict/megatron-tensor.json";
   const std::vector<plan::ValidatedTable> tables = plan::validate(LOCKSTEP_SOURCE_DIR, path);
@@ -55,7 +55,7 @@ double halves_over_all_reduce(int ranks) {
   return seconds(true) / seconds(false);
 }
 
-/// What the worked examples and the problems of the page say.
+/// Numbers of the page's worked examples and problems.
 void expect_problems(Page& page) {
   const auto gelu = [](double x) {
     return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)));

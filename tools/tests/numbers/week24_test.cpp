@@ -11,7 +11,7 @@
 namespace lockstep::numbers {
 namespace {
 
-/// How far a schedule's bubble rates are from the published ones, at most.
+/// The largest distance of a schedule's bubble rates from the published ones.
 struct Apart {
   double absolute = 0, relative = 0;
 };

@@ -50,7 +50,7 @@ double too_short(const week25::Named& named) {
   return most;
 }
 
-/// What a rank of GPT-3 as (8, 8, 16) sends on each axis, by the table of section 1.
+/// Bytes that a rank of GPT-3 as (8, 8, 16) sends on each axis, by the table of section 1.
 void three_axes(Page& page) {
   const plan::Task task = gpt3();
   const double rows = static_cast<double>(task.length), channels = static_cast<double>(task.model.d_model),
