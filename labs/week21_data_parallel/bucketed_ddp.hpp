@@ -52,7 +52,7 @@ class BucketedDdp : public Ddp {
   const std::vector<Bucket>& buckets() const override { return buckets_; }
 
  protected:
-  // What ddp.cpp adds.
+  // Added by ddp.cpp.
 
   /// Part b, at the start of a pass: no bucket has a final gradient yet.
   virtual void expect_all() = 0;

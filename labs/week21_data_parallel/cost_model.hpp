@@ -57,7 +57,7 @@ Bandwidth bandwidth(int ranks, double bytes, double seconds);
 /// Given: compute / (compute + communication), the part of a step that is not spent communicating, if nothing overlaps.
 double communication_efficiency(double compute_seconds, double communication_seconds);
 
-/// What one rank does in a step.
+/// One rank's work in a step.
 struct Workload {
   int ranks = 2;
   double tokens = 8192;            ///< of this rank, in a step

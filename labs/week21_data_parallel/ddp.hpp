@@ -38,7 +38,7 @@ class AllReduce {
  private:
   std::function<void(Rank, const Slice&, Location)> sum_;
 };
-/// How many optimizer steps are done, including those before a checkpoint.
+/// Returns how many optimizer steps are done, including those before a checkpoint.
 using StepsDone = std::function<std::uint64_t()>;
 /// Makes one that keeps state between steps for these parameters' gradients (21.9). Collective over `dp`, at set-up.
 using MakeAllReduce = std::function<AllReduce(Rank dp, const Parameters& parameters, StepsDone steps)>;

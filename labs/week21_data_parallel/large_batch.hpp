@@ -9,7 +9,7 @@
 
 namespace lockstep::week21 {
 
-/// How the rate grows when the batch grows k times.
+/// Growth of the rate when the batch grows k times.
 enum class RateRule {
   none,         ///< not at all
   linear,       ///< k times: k small steps are nearly one large step, as long as the gradient hardly changes meanwhile

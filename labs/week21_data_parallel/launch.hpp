@@ -62,9 +62,9 @@ inline constexpr Launcher kOpenMpi = {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_
 inline constexpr Launcher kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "SLURM_LOCALID"};
 inline constexpr Launcher kSlurm = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_LOCALID"};
 
-/// What one launcher has set. Nothing where neither its rank nor its number of ranks is set; for Slurm, where its rank
-/// is not: salloc sets SLURM_NTASKS in a shell that is not a task. Otherwise all three must be set, and 0 ≤ rank <
-/// ranks, 0 ≤ local rank < ranks.
+/// Returns the place that one launcher has set. Nothing if neither its rank nor its number of ranks is set; for Slurm,
+/// if its rank is not: salloc sets SLURM_NTASKS in a shell that is not a task. Otherwise all three must be set, and 0 ≤
+/// rank < ranks, 0 ≤ local rank < ranks.
 std::optional<Place> place_by(const Launcher& launcher, const Variables& variables);
 
 /// The first launcher that has set something, in this order: torchrun, Open MPI, PMI, Slurm, since Slurm may have

@@ -29,8 +29,8 @@ class Clock {
   virtual void sleep(double seconds) = 0;
 };
 
-/// What all ranks can reach at the meeting point: as much of torch.distributed's TCPStore as this exercise needs. It
-/// survives a restart, with everything in it.
+/// The store that all ranks can reach at the meeting point: as much of torch.distributed's TCPStore as this exercise
+/// needs. It survives a restart, with everything in it.
 class Store : public Clock {
  public:
   virtual void set(const std::string& key, const std::string& value) = 0;

@@ -59,11 +59,11 @@ inline std::vector<std::uint64_t> shuffled(std::uint64_t samples, std::uint64_t 
   return order;
 }
 
-/// How many samples each rank still reads in an epoch that has `left` to go: equally many, so that all take the same
-/// steps. What p does not divide is dropped (drop_last), or as few as possible are read a second time.
+/// Returns how many samples each rank still reads in an epoch that has `left` to go: equally many, so that all take the
+/// same steps. What p does not divide is dropped (drop_last), or as few as possible are read a second time.
 std::uint64_t samples_per_rank(const Sampler& how, std::uint64_t left);
 
-/// What `rank` reads from `from` to the end of its epoch, in order: elements done + rank, done + rank + p, … of the
+/// The samples of `rank` from `from` to the end of its epoch, in order: elements done + rank, done + rank + p, … of the
 /// epoch's order, dealt out in turn. Where the order ends, it begins again at its first element, as often as needed.
 std::vector<std::uint64_t> samples_of(const Sampler& how, Position from, int rank);
 
