@@ -16,8 +16,8 @@
 
 namespace lockstep::week22 {
 
-/// What is computed again in the backward pass: nothing; the probabilities of materialised attention; or a whole block,
-/// from its input.
+/// The part that is computed again in the backward pass: nothing; the probabilities of materialised attention; or a
+/// whole block, from its input.
 enum class Recompute : std::uint8_t { none, selective, full };
 
 // Part a: full ------------------------------------------------------------------------------------------------------

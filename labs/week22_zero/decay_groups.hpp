@@ -13,7 +13,7 @@
 
 namespace lockstep::week22 {
 
-/// What AdamW does to the tensors of a group.
+/// AdamW's options for the tensors of a group.
 struct DecayGroup {
   float weight_decay = 0.1f;
   float rate = 1;  ///< times the step's learning rate

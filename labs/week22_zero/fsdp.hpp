@@ -29,7 +29,7 @@
 
 namespace lockstep::week22 {
 
-/// Which type is used where. PyTorch's MixedPrecision(param_dtype, reduce_dtype), and the type of the shards.
+/// Types and where they are used. PyTorch's MixedPrecision(param_dtype, reduce_dtype), and the type of the shards.
 struct ShardPrecision {
   DType keep = DType::f32;     ///< of the shares of values and gradients that a rank keeps
   DType compute = DType::f32;  ///< of gathered values, of what the model computes with, and of its gradients

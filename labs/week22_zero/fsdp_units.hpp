@@ -48,7 +48,7 @@ class FsdpUnits : public Fsdp {
   std::vector<Optimizer>& optimizers() override { return optimizers_; }
 
  protected:
-  // What fsdp.cpp adds.
+  // Added by fsdp.cpp.
 
   /// Part a: starts to fill unsharded_[u].values.
   virtual void gather(std::size_t u) = 0;
@@ -62,7 +62,7 @@ class FsdpUnits : public Fsdp {
                                                [this](std::size_t u) { gather(u); });
   }
 
-  /// What exists of a unit besides its shares.
+  /// The part of a unit that exists besides its shares.
   struct Unsharded {
     Slice values;        // whole, from gather to release
     Slice gradients;     // whole, in a backward pass
@@ -72,7 +72,7 @@ class FsdpUnits : public Fsdp {
 
   Slice my_chunk(const Slice& whole) const { return chunk(whole, dp_.rank(), dp_.size()); }
 
-  // What goes wrong in these two is reported at `where`, the line that calls them.
+  // Errors in these two are reported at `where`, the line that calls them.
 
   /// Runs work(queue) in a region of this name: on comm_, beside main, or with prefetch = 0 at once. `work` captures by
   /// value.

@@ -37,9 +37,9 @@ class Hsdp : public FsdpUnits {
       : FsdpUnits(groups.node, std::move(model), options, std::move(bind)),
         rail_(options.prefetch > 0 ? groups.rail.stream("comm") : groups.rail) {}
 
-  /// Whether the next backward passes sum across nodes. If not, shares of gradients hold averages over the node only,
-  /// to which a later pass adds; the first pass with `yes` makes them averages over all ranks, of every pass of the
-  /// window. So a window may cross the network once. All ranks pass the same; true at first. FSDP2:
+  /// Sets whether the next backward passes sum across nodes. If not, shares of gradients hold averages over the node
+  /// only, to which a later pass adds; the first pass with `yes` makes them averages over all ranks, of every pass of
+  /// the window. So a window may cross the network once. All ranks pass the same; true at first. FSDP2:
   /// set_requires_all_reduce.
   void reduce_across(bool yes) { across_ = yes; }
 
@@ -66,7 +66,7 @@ std::unique_ptr<Hsdp> make_hsdp(const week21::Hierarchy& groups, ShardedModel mo
 
 // Parts b and c: what it costs ----------------------------------------------------------------------------------------
 
-/// How a model is sharded, and how often it is used between two steps.
+/// A model's sharding, and how often it is used between two steps.
 struct Hybrid {
   int nodes = 1;           ///< k
   int ranks_per_node = 1;  ///< g

@@ -51,7 +51,7 @@ double bytes_sent(double parameters, int stage, int ranks, int microbatches, Rec
 
 // Part b: activations -------------------------------------------------------------------------------------------------
 
-/// What decides the activations of one transformer layer, kept in 16 bits.
+/// Properties that decide the activations of one transformer layer, kept in 16 bits.
 struct LayerShape {
   double positions = 0;  ///< s
   double sequences = 0;  ///< b

@@ -24,7 +24,7 @@ struct ShardedStep {
   std::size_t used_at(std::size_t moment) const { return moment < units() ? moment : moments() - 1 - moment; }
 };
 
-/// What happens around the arithmetic of one moment. Gathers run one after the other on the queue "comm", beside main,
+/// Messages around the arithmetic of one moment. Gathers run one after the other on the queue "comm", beside main,
 /// which waits only for the unit that it is about to use. After each moment of the backward pass the unit's gradients
 /// are reduced there too, after the gathers that have been started.
 struct Moment {

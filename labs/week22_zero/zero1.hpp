@@ -30,8 +30,8 @@ class Zero1 {
  public:
   virtual ~Zero1() = default;
 
-  /// What runs during the backward passes: 21.7's DDP, whose collective sums only this rank's chunk of each bucket, as
-  /// 21.2's ring does: so the weights are those of plain DDP, bit for bit. Everything that DDP does (order, overlap,
+  /// Runs during the backward passes: 21.7's DDP, whose collective sums only this rank's chunk of each bucket, as
+  /// 21.2's ring does. So the weights are those of plain DDP, bit for bit. Everything that DDP does (order, overlap,
   /// no_sync) it does here too.
   virtual week21::Ddp& ddp() = 0;
 
