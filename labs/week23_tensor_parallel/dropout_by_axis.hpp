@@ -33,7 +33,7 @@ struct Position {
   int dp = 0, tp = 0, microbatch = 0;
 };
 
-/// What the tp ranks of a replica have of a microbatch's activation: all of it; a chunk of its rows (sequence
+/// The part that the tp ranks of a replica have of a microbatch's activation: all of it; a chunk of its rows (sequence
 /// parallelism); or a chunk of its columns.
 enum class Split : std::uint8_t { replicated, rows, columns };
 
@@ -62,8 +62,8 @@ inline constexpr std::uint64_t kParameterTensors = std::uint64_t{1} << 32;
 /// step, layer, place) a different one, which is also no parameter's. At most 2^16 layers.
 Random dropout_key(std::uint64_t seed, std::uint64_t step, std::size_t layer, Place place);
 
-/// What the tp ranks have of the activation at `place`, in the block of 23.2 and 23.3; with `sequence_parallel`, in
-/// 23.5's.
+/// Returns what the tp ranks have of the activation at `place`, in the block of 23.2 and 23.3; with
+/// `sequence_parallel`, in 23.5's.
 Split split_of(Place place, bool sequence_parallel);
 
 // Part c: a checkpointed block ----------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ inline std::vector<float> weights_of(const Routing& routing, std::size_t experts
 void all_to_all(Rank group, Slice to, const std::vector<std::size_t>& received, Slice from,
                 const std::vector<std::size_t>& sent, std::size_t width);
 
-/// What each rank sends to this rank's experts. counts[e] is what this rank sends to expert e of E. The result has E/p
-/// elements from rank 0, then E/p from rank 1, …: one for each of this rank's experts. Numbers are below 2^24. They are
-/// read back to the host, which needs them to allocate. (to_host returns an i32 slice as floats.)
+/// Counts of rows from each rank to this rank's experts. counts[e] is what this rank sends to expert e of E. The result
+/// has E/p elements from rank 0, then E/p from rank 1, …: one for each of this rank's experts. Numbers are below 2^24.
+/// They are read back to the host, which needs them to allocate. (to_host returns an i32 slice as floats.)
 std::vector<std::size_t> exchange_counts(Rank group, const std::vector<std::size_t>& counts);
 
 // Part c: the layer ---------------------------------------------------------------------------------------------------
@@ -75,9 +75,9 @@ struct ExpertParallel {
   std::size_t own() const { return experts / static_cast<std::size_t>(group.size()); }
 };
 
-/// How rows travel. On the way there: from slots to `sent.order`, which has each rank's rows together; to the rank of
-/// the expert, where they arrive one rank's after the other's; then to `received.order`, which has each expert's rows
-/// together. On the way back, all of it backwards.
+/// The way of the rows. On the way there: from slots to `sent.order`, which has each rank's rows together; to the rank
+/// of the expert, where they arrive one rank's after the other's; then to `received.order`, which has each expert's
+/// rows together. On the way back, all of it backwards.
 struct RowPlan {
   Grouping sent;                       ///< this rank's slots, by expert of E; at the end those without one (23.10)
   Grouping received;                   ///< rows as they arrive here, by expert of E/p
@@ -159,7 +159,7 @@ struct ExpertTensors {
   Slice up;    // H × C for each of the E/p
   Slice down;  // C × H for each
 };
-/// What the forward pass keeps for the backward pass. Given: make_saved allocates all of it.
+/// Saved by the forward pass for the backward pass. Given: make_saved allocates all of it.
 struct ExpertsSaved {
   RowPlan plan;
   Slice input;    // R × C: the R rows of this rank's experts, by expert

@@ -69,8 +69,8 @@ void row_backward(const TensorParallel& tp, Slice dx, const LinearTensors& gradi
 
 // Part e. Which part of a serial layer's tensors each rank holds.
 
-/// What one rank holds of a weight of out × in and its bias of out elements: rows and columns of the weight, elements
-/// of the bias.
+/// One rank's part of a weight of out × in and its bias of out elements: rows and columns of the weight, elements of
+/// the bias.
 struct LayerPart {
   ChunkRange rows;
   ChunkRange columns;

@@ -56,14 +56,14 @@ inline AttentionBlock block_between(const RingAttention& ring, int query_chunk, 
           .kv_heads = ring.shape.kv_heads};
 }
 
-/// Which part of a replica's sequences a rank has: two of 2·ranks chunks, in zig-zag.
+/// A rank's part of a replica's sequences: two of 2·ranks chunks, in zig-zag.
 struct ContextShare {
   int rank = 0;
   int ranks = 1;
 };
 
-/// Of `length` positions of each of some sequences, those of a rank's two chunks, in the order of its rows: on the
-/// host.
+/// Returns, of `length` positions of each of some sequences, those of a rank's two chunks, in the order of its rows: on
+/// the host.
 template <class T>
 std::vector<T> own_positions(const std::vector<T>& sequences, std::size_t length, ContextShare share) {
   if (share.ranks == 1) return sequences;

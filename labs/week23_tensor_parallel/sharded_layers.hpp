@@ -7,7 +7,7 @@
 
 namespace lockstep::week23 {
 
-/// Of a block's tensors, weight and bias of one layer.
+/// Weight and bias of one layer, among a block's tensors.
 inline LinearTensors pair(const BlockTensors& tensors, BlockPart::Index weight, BlockPart::Index bias) {
   return {tensors[weight], tensors[bias]};
 }

@@ -14,7 +14,7 @@ struct AttentionTensors {
   LinearTensors projection;
 };
 
-/// What the forward pass saves for the backward.
+/// Saved by the forward pass for the backward.
 struct AttentionSaved {
   Slice input;       ///< N × C, whole: given
   Slice qkv;         ///< N × 3C/p

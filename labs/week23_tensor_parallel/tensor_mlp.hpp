@@ -18,7 +18,7 @@ struct MlpTensors {
   LinearTensors down;
 };
 
-/// What the forward pass saves for the backward.
+/// Saved by the forward pass for the backward.
 struct MlpSaved {
   Slice input;  ///< N × C, whole: given
   Slice up;     ///< N × H/p: before the GELU
