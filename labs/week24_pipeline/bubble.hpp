@@ -9,7 +9,7 @@
 
 namespace lockstep::week24 {
 
-/// What one stage did, in seconds of its clock.
+/// One stage's use, in seconds of its clock.
 struct StageUse {
   double begin = 0;         ///< of its first step's work
   double end = 0;           ///< of its last

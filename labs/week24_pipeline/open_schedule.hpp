@@ -14,7 +14,7 @@
 
 namespace lockstep::week24 {
 
-/// What is to be scheduled. One chunk per stage.
+/// The pipeline to be scheduled. One chunk per stage.
 struct OpenPipeline {
   std::string name;
   PipelineShape shape;

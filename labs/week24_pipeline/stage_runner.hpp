@@ -34,12 +34,12 @@ class StageRunner {
  protected:
   virtual void run_step(const Step& step) = 0;  ///< part b; its receive has been posted
 
-  /// Where the step's input comes from: activations from before, or gradients from after.
+  /// Returns the neighbour that the step's input comes from: activations from before, or gradients from after.
   Neighbour source(const Step& step) const {
     if (step.work == Work::forward) return before(pipeline_, step.chunk);
     return step.work == Work::weight_gradient ? Neighbour{} : after(pipeline_, step.chunk);
   }
-  /// Where its result goes.
+  /// Returns the neighbour that its result goes to.
   Neighbour target(const Step& step) const {
     if (step.work == Work::forward) return after(pipeline_, step.chunk);
     return step.work == Work::weight_gradient ? Neighbour{} : before(pipeline_, step.chunk);

@@ -30,7 +30,7 @@ struct Pipeline {
 };
 /// The end of the names of the queues of a V's odd chunks.
 inline constexpr const char* kBack = ", back";
-/// Which of a stage's queues a link has: neighbouring links have different ones.
+/// Returns the queue of a stage that a link has: neighbouring links have different ones.
 inline std::string link_name(int stages, int link) {
   const std::string parity = link % stages % 2 == 0 ? "even" : "odd";
   if (link >= stages) return parity + kBack;
@@ -55,8 +55,8 @@ inline Pipeline make_pipeline(Rank group, PipelineShape shape) {
 
 // Given: the neighbours of a stage.
 
-/// Where the input of chunk `chunk` of this stage comes from, and where its output goes; −1: nowhere, or the stage
-/// itself, at the bottom of a V. The link is the same for both directions.
+/// The stage that a chunk of this stage gets its input from, or sends its output to; −1: none, or the stage itself, at
+/// the bottom of a V. The link is the same for both directions.
 struct Neighbour {
   int stage = -1;
   int link = 0;

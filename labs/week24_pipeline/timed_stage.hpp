@@ -14,8 +14,8 @@
 
 namespace lockstep::week24 {
 
-/// How fast timed_machine fills memory: an element a picosecond where memory is phantom, else one a microsecond, so
-/// that there is little to fill (--emulate sleeps for the rest).
+/// The speed at which timed_machine fills memory: an element per picosecond if memory is phantom, else one per
+/// microsecond, so that there is little to fill (--emulate sleeps for the rest).
 inline double timed_elements_per_second(bool phantom) { return phantom ? 1e12 : 1e6; }
 
 /// Takes the time of a step on timed_machine, and computes nothing. Keeps when each step began and ended.
