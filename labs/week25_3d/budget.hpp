@@ -28,9 +28,9 @@ inline constexpr double kTokensPerParameter = 20;
 /// trained for longer.
 Training training_for(double flop, double tokens_per_parameter);
 
-/// How many new tokens are worth as much as `tokens`, of which only `unique` differ (Muennighoff et al., section 3.1):
-/// unique + unique·R*·(1 − e^(−R/R*)), where R = tokens/unique − 1 is how often they are repeated after the first time.
-/// `tokens`, where none is seen twice.
+/// Returns how many new tokens are worth as much as `tokens`, of which only `unique` differ (Muennighoff et al.,
+/// section 3.1): unique + unique·R*·(1 − e^(−R/R*)), where R = tokens/unique − 1 is how often they are repeated after
+/// the first time. `tokens`, where none is seen twice.
 double effective_tokens(double tokens, double unique);
 inline constexpr double kRepetitions = 15.387756;  ///< R*, as they fitted it (appendix A)
 
@@ -48,13 +48,13 @@ inline constexpr LossLaw kLossLaw;
 /// enough.
 double tokens_for_loss(double parameters, double loss);
 
-/// How many tokens must be served, at 2 N FLOP each, until `small` has taken no more FLOP than `large`, training and
-/// serving together; 0 where it takes no more to train. `small` has fewer parameters.
+/// Returns how many tokens must be served, at 2 N FLOP each, until `small` has taken no more FLOP than `large`,
+/// training and serving together; 0 where it takes no more to train. `small` has fewer parameters.
 double pays_off_after(const Training& small, const Training& large);
 
 // Part c: days and money ----------------------------------------------------------------------------------------------
 
-/// What GPUs do and cost. On G of them the MFU is mfu·S(G)/G, where S is Amdahl's speedup (21.10).
+/// The speed and price of GPUs. On G of them the MFU is mfu·S(G)/G, where S is Amdahl's speedup (21.10).
 struct Rental {
   double peak = 0;             ///< FLOP/s of one GPU by its data sheet, dense: not the number for sparse matrices
   double mfu = 0;              ///< of one GPU: the share of its peak that the FLOP of training_flop reach
@@ -67,7 +67,7 @@ struct Rental {
 struct Bill {
   double days = 0, gpu_hours = 0, cost = 0;
 };
-/// Of `flop` on this many GPUs, running without a break.
+/// The bill of `flop` on this many GPUs, running without a break.
 Bill bill(double flop, const Rental& rental, int gpus);
 
 /// Numbers of GPUs in whole nodes; both 0 where no number of nodes will do.

@@ -13,7 +13,7 @@ namespace lockstep::week25 {
 
 // Part a: from ledgers to costs ---------------------------------------------------------------------------------------
 
-/// What one rank did in a step, in seconds.
+/// One rank's step, in seconds.
 struct RankStep {
   double arithmetic = 0;  ///< all its operations
   double launch = 0;      ///< of these: what the same number of empty operations would take
@@ -66,8 +66,8 @@ struct Diagnosis {
   double most = 0;   ///< of it, what the limit costs; 0 without one
 };
 
-/// What p ranks lose against their share of the serial step (all of it for weak scaling, 1/p for strong): each cost of
-/// the parallel step minus the same share of the serial step's. The largest loss is the limit.
+/// Compares what p ranks lose against their share of the serial step (all of it for weak scaling, 1/p for strong): each
+/// cost of the parallel step minus the same share of the serial step's. The largest loss is the limit.
 Diagnosis name_limit(const Decomposition& parallel, const Decomposition& serial, int ranks, Scaling scaling);
 
 // Part c: from several numbers of ranks to a law ----------------------------------------------------------------------

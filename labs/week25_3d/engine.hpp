@@ -23,7 +23,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  /// What a pass does around the model's own work. In stages 0 and 1 `ready` is called once per window for each tensor,
+  /// Calls of a pass around the model's own work. In stages 0 and 1 `ready` is called once per window for each tensor,
   /// when its gradient is final.
   using Hooks = StageHooks;
   virtual Hooks hooks() = 0;
@@ -44,8 +44,8 @@ class Engine {
   /// One AdamW step; then the gradients are zero.
   virtual void step(float learning_rate, Slice gradient_factor = {}, Slice skip = {}, Slice skipped = {}) = 0;
 
-  /// What is reduced or gathered at once; with state sharded, rank r keeps chunk r of each. None on one rank in stage
-  /// 0.
+  /// Units that are reduced or gathered at once; with state sharded, rank r keeps chunk r of each. None on one rank in
+  /// stage 0.
   virtual std::vector<Unit> units() const = 0;
   /// One for all parameters in stage 0, else one for this rank's chunk of each unit, in order.
   virtual std::vector<Optimizer*> optimizers() = 0;

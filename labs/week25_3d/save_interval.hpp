@@ -8,7 +8,7 @@
 
 namespace lockstep::week25 {
 
-/// What saving and failing cost, in seconds. Failures come at random: the time to the next one is exponential, whatever
+/// Costs of saving and failing, in seconds. Failures come at random: the time to the next one is exponential, whatever
 /// the run does meanwhile. They may come during a save, and during a restart, which then begins again.
 struct SavingCosts {
   double save = 0;     ///< δ > 0: training stops for a save
@@ -32,7 +32,7 @@ Intervals best_intervals(const SavingCosts& costs);
 
 // Part b: by simulation -----------------------------------------------------------------------------------------------
 
-/// Where a run's time went, in seconds: these add up to it.
+/// A run's time by what it went to, in seconds: these add up to it.
 struct TimeSpent {
   double work = 0;      ///< lasting: contained in a complete checkpoint
   double saves = 0;     ///< also those that a failure interrupted
@@ -62,7 +62,7 @@ void fail(RunState& run, const SavingCosts& costs);
 
 // Part c: the trainer's option ----------------------------------------------------------------------------------------
 
-/// What `./lab train --checkpoint` prints for its saves and its steps, in seconds, each above 0.
+/// Figures that `./lab train --checkpoint` prints for its saves and its steps, in seconds, each above 0.
 struct MeasuredSaves {
   double step = 0;      ///< a training step
   double stopped = 0;   ///< training stopped for a save: δ

@@ -18,7 +18,7 @@
 
 namespace lockstep::week25 {
 
-/// What a rank has of a gradient, beside the other ranks of one axis.
+/// A rank's share of a gradient, compared with the other ranks of one axis.
 enum class Has : std::uint8_t {
   alone,       ///< no other rank of the axis has this tensor
   sharded,     ///< its own elements; the others have the others

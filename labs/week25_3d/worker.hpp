@@ -32,7 +32,7 @@ struct Worker {
   bool sharded = false;         ///< ZeRO, or experts: ranks of dp have different parts of the gradients
   bool values_sharded = false;  ///< ZeRO-3: of the values too
 
-  /// Of all engines.
+  /// Gradient shares of all engines.
   std::vector<Slice> gradient_shares() const {
     std::vector<Slice> all;
     for (const auto& engine : engines)

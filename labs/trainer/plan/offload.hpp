@@ -16,7 +16,7 @@
 
 namespace lockstep::plan {
 
-/// What is on the host: nothing; gradients, fp32 parameters, m and v; or 16-bit parameters too.
+/// The part that is on the host: nothing; gradients, fp32 parameters, m and v; or 16-bit parameters too.
 enum class Offload { none, optimizer, parameters };
 
 /// The ZeRO stage from which it is offloaded.
@@ -55,7 +55,7 @@ struct HostWork {
   double forward = 0, backward = 0;  ///< seconds of a microbatch that can hide transfers
   int gpus = 1;                      ///< that share the host
 };
-/// What offloading adds to a step.
+/// The cost that offloading adds to a step.
 struct HostCost {
   double waiting = 0;  ///< seconds for transfers and sums that nothing hides
   double update = 0;   ///< seconds of Adam, or of the way to the GPU

@@ -195,8 +195,8 @@ void add_experts(const Machine& machine, const GptConfig& config, const week25::
   pieces.scratch_bytes += 2 * rows * row + number(each * (up + down)) * element;
 }
 
-/// Of a Llama block, attention and every other product (q of q, k, v; v; gate of gate, up; the last) are kept, and not
-/// recomputed: torchtitan's selective checkpointing of operations, of which the last is skipped by `stops_early`.
+/// Keeps, and does not recompute, attention and every other product of a Llama block (q of q, k, v; v; gate of gate,
+/// up; the last): torchtitan's selective checkpointing of operations, of which the last is skipped by `stops_early`.
 void keep_products(const Machine& machine, const GptConfig& config, double rows, std::size_t length, Pieces& pieces) {
   const double ranks = config.tensor.ranks, d = number(config.d_model), tokens = number(length);
   const double v = (number(config.qkv_width()) - d) / 2, gate = number(config.up_width()) / 2;

@@ -58,7 +58,7 @@ struct PriceOptions {
   bool keeps_products = false;   ///< recomputing a block repeats neither attention nor q, v, gate and the last product
 };
 
-/// What a block's mixture keeps of `rows` tokens for its backward, on the busiest rank: its experts' inputs, up's
+/// Bytes that a block's mixture keeps of `rows` tokens for its backward, on the busiest rank: its experts' inputs, up's
 /// outputs and down's inputs, and what came back for the rank's own slots.
 inline double mixture_bytes(const GptConfig& config, std::size_t rows, double imbalance) {
   const auto c = static_cast<double>(config.d_model), slots = static_cast<double>(config.architecture.top_k * rows);
