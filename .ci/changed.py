@@ -8,8 +8,9 @@ What is skipped has been checked once, and `.ci/run long` skips nothing.
     python3 .ci/changed.py handouts     handouts, and other pages with outputs, that changed or have such an exercise
     python3 .ci/changed.py gpu          nothing, or `all` where something changed that is compiled for GPUs
 
-Prints `all` where everything counts: the commit is not known here, or what all of them share has changed. Where that is
-only the runtime, whose own tests run each time, every fourth exercise and page is run besides, by the commit's hash.
+For exercises and handouts, a header or a test of which only words in comments changed has not changed. Prints `all`
+where everything counts: the commit is not known here, or what all of them share has changed. Where that is only the
+runtime, whose own tests run each time, every fourth exercise and page is run besides, by the commit's hash.
 """
 
 import json
@@ -35,6 +36,10 @@ SHARED = {  # a change here concerns everything
     ),
 }
 
+# A string, which may look like a comment inside; a character; or a comment.
+PIECE = re.compile(
+    r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//(?:\\\n|[^\n])*|/\*.*?\*/', re.DOTALL
+)
 
 RUNTIME = re.compile(r"common/(?!testing/)|cmake/LockstepBlas|\.ci/outputs\.py")
 TURNS = 4
@@ -56,6 +61,29 @@ def changed_files(base):
     """Those of the commits since `base`, or None."""
     ran = subprocess.run(["git", "diff", "--name-only", base, "HEAD"], capture_output=True, text=True)
     return set(ran.stdout.split()) if ran.returncode == 0 else None
+
+
+def code_of(text):
+    """The lines without their comments; a line that is one is empty, since outputs name lines by their numbers."""
+    code = PIECE.sub(lambda m: "\n" * m[0].count("\n") if m[0].startswith(("//", "/*")) else m[0], text)
+    return [line.strip() for line in code.splitlines()]
+
+
+def with_other_code(changed, base):
+    """Without the headers and tests in which nothing but words in comments has changed since `base`. Answers stay: a
+    skeleton has their comments, and planted mistakes are found in their text."""
+
+    def text_at(commit, path):
+        ran = subprocess.run(["git", "show", f"{commit}:{path}"], capture_output=True, text=True)
+        return ran.stdout if ran.returncode == 0 else None
+
+    def differs(path):
+        if path.startswith(("solutions/", "tools/")) or not re.search(r"(\.hpp|_test\.cpp)$", path):
+            return True
+        before, after = text_at(base, path), text_at("HEAD", path)
+        return before is None or after is None or code_of(before) != code_of(after)
+
+    return {path for path in changed if differs(path)}
 
 
 def read_again(changed, edges):
@@ -103,7 +131,10 @@ def landed():
 
 def main():
     what = sys.argv[1]
-    changed = changed_files(landed()[what])
+    base = landed()[what]
+    changed = changed_files(base)
+    if what in ("exercises", "handouts") and changed:
+        changed = with_other_code(changed, base)
     shared = [path for path in changed or () if SHARED[what].match(path)]
     only_runtime = what in ("exercises", "handouts") and all(RUNTIME.match(path) for path in shared)
     if changed is None or (shared and not only_runtime):

@@ -6,7 +6,7 @@ import json
 import pathlib
 import unittest
 
-from changed import RUNTIME, SHARED, TURNS, exercises_of, in_turn, read_again, with_includers
+from changed import RUNTIME, SHARED, TURNS, code_of, exercises_of, in_turn, read_again, with_includers
 from outputs import all_pages, exercise_of, pairs_of
 
 EDGES = [
@@ -39,6 +39,18 @@ class Changed(unittest.TestCase):
         }
         for path in "solutions/w/ring.cpp", "labs/w/ring_test.cpp", "tools/mutants/w/ring.json":
             self.assertEqual(list(exercises_of({path}, course)), ["1.1"])
+
+    def test_code_is_what_no_comment_is(self):
+        code = "/// Adds.\nint f(int a) {\n  // so\n\n  return a + 1;  // one\n}\n"
+        self.assertEqual(code_of(code), code_of(code.replace("so", "thus")))
+        self.assertNotEqual(code_of(code), code_of(code.replace("so", "thus,\n  // then")))
+        self.assertNotEqual(code_of(code), code_of(code.replace("a + 1", "a - 1")))
+        self.assertNotEqual(code_of(code), code_of(code.replace("return", "// return")))
+        self.assertEqual(code_of(code), code_of(code.replace("one", "1, with 'quotes\" in it")))
+        self.assertNotEqual(code_of('s = "// a";'), code_of('s = "// b";'))
+        text = 'auto s = R"(\n// a\n)";'
+        self.assertNotEqual(code_of(text), code_of(text.replace("// a", "// b")))
+        self.assertNotEqual(code_of("// a \\\nf();\n"), code_of("// a\nf();\n"))
 
     def test_each_comes_in_its_turn(self):
         everything = [str(n) for n in range(49)]
