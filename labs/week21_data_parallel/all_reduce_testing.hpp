@@ -1,4 +1,4 @@
-// What the tests of this week's all-reduces share.
+// Shared by the tests of this week's all-reduces.
 #pragma once
 
 #include <fmt/format.h>
@@ -107,7 +107,7 @@ inline void expect_the_same_bits_everywhere(const Collective& collective, std::v
   run_cases(program, judge, {.ranks = std::move(ranks), .sizes = sizes_of({997})});
 }
 
-/// How often a price counts each of the four numbers: its value where that one is 1 and the others are 0.
+/// Counts of each of the four numbers in a price: its value where that one is 1 and the others are 0.
 struct Counts {
   double messages, bytes, bytes_added, additions;
 };

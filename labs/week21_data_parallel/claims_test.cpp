@@ -1,4 +1,4 @@
-// What the course texts say about data parallelism, measured: docs/learn/claims.md has the verdicts. Prints a line for
+// Measures what the course texts say about data parallelism: docs/learn/claims.md has the verdicts. Prints a line for
 // each.
 //
 //   ./lab test --all -R suite.claims.week21 -V

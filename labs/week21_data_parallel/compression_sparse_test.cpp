@@ -38,7 +38,7 @@ Values sparse_sums(Rank me, const Case& c, bool exact) {
   return seen;
 }
 
-/// What element i comes to, added in f32 in the order of ranks.
+/// The sum of element i, added in f32 in the order of ranks.
 float sparse_total(const Case& c, std::size_t i, bool exact) {
   float sum = 0;
   for (int rank = static_cast<int>(i % 2); rank < c.ranks; rank += 2)

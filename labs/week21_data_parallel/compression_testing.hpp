@@ -1,4 +1,4 @@
-// What the tests of 21.9 share: rough values, and what a run has sent.
+// Shared by the tests of 21.9: rough values, and what a run has sent.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What the tests of 21.7 share: a script, run over many numbers of ranks and parameters.
+// Shared by the tests of 21.7: a script, run over many numbers of ranks and parameters.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ using testing::run_cases;
 using testing::scripted_parameters;
 using testing::sizes_of;
 
-/// Of tests of later parts: what is wrong with average(), part a, which every bucket goes through; "" if it averages.
+/// For tests of later parts: what is wrong with average(), part a, which every bucket goes through; "" if it averages.
 inline std::string wrong_average() {
   if (!testing::has_ranks(2)) return "";
   const Outcome outcome = run({.ranks = 2}, Program([](Rank me) {

@@ -46,7 +46,7 @@ Values two_hellos(Rank me, const Case& c) {
 
 const CasePlan kInReverse{.ranks = {2, 4}, .sizes = sizes_of({7})};
 
-/// Whose hello, if anybody's, `value` is.
+/// The rank whose hello `value` is, if it is one.
 std::string sender_of(double value, std::size_t element, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     if (value == input_of(rank, element, ranks)) return fmt::format("rank {}'s first hello", rank);

@@ -17,7 +17,7 @@ int lg(int p) { return std::bit_width(static_cast<unsigned>(p)) - 1; }
 bool is_spare(const Case& c, int rank) { return rank >= butterfly_ranks(c.ranks); }
 bool has_spare(const Case& c, int rank) { return rank + butterfly_ranks(c.ranks) < c.ranks; }
 
-/// Where rank's part after so many halvings lies.
+/// The place of rank's part after so many halvings.
 ChunkRange part_range(std::size_t elements, int rank, int halvings) {
   ChunkRange part{0, elements};
   for (int i = 0; i < halvings; ++i) {

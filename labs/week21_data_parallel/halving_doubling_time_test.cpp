@@ -34,7 +34,7 @@ TEST(Lab21_3, RabenseifnerTakesTheTimeOfTheFormula) {
   expect_the_time_of(rabenseifner_seconds, rabenseifner_all_reduce);
 }
 
-/// Where two algorithms take equally long by their formulas, which are straight lines in the bytes.
+/// Bytes at which two algorithms take equally long by their formulas, which are straight lines in the bytes.
 double crossover_bytes(double (*a)(CostModel, int, double), double (*b)(CostModel, int, double), int p) {
   const CostModel cost{.alpha = kAlpha, .beta = kBeta, .gamma = kGamma};
   const double at_nothing = a(cost, p, 0) - b(cost, p, 0), at_a_byte = a(cost, p, 1) - b(cost, p, 1);

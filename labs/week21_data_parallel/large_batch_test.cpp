@@ -142,7 +142,7 @@ Values curves(Rank me, double rate) {
   return seen;
 }
 
-/// How far the loss fell by point `i`, of what it fell with batches of B.
+/// The fall of the loss by point `i`, as a share of its fall with batches of B.
 double share(const Values& seen, RateRule rule, std::size_t i) {
   constexpr std::size_t kPoints = 1 + kLargeSteps;
   return (seen[0] - seen.at(kPoints * (1 + static_cast<std::size_t>(rule)) + i)) / (seen[0] - seen.at(i));

@@ -1,4 +1,4 @@
-// What the tests of exercise 21.13 use: environments as launchers leave them, and refusals.
+// Shared by the tests of exercise 21.13: environments as launchers leave them, and refusals.
 #pragma once
 
 #include <fmt/format.h>
@@ -95,13 +95,13 @@ inline Environment by_slurm(Started s) {
            {"SLURM_JOB_ID", "70007"},
            {"SLURM_JOB_NODELIST", "gpu[07-09,12]"}}};
 }
-/// What a job's shell has, of salloc or of a batch script's first lines: it is no task of srun's.
+/// The environment of a job's shell, of salloc or of a batch script's first lines: it is no task of srun's.
 inline Environment in_a_shell_of_slurm(int ranks) {
   return {
       {{"SLURM_NTASKS", fmt::to_string(ranks)}, {"SLURM_JOB_ID", "70007"}, {"SLURM_JOB_NODELIST", "gpu[07-09,12]"}}};
 }
 
-/// What f returns. Where it refuses instead, a failure that says what was asked: `what`.
+/// Returns f's result. If it refuses instead, a failure says what was asked: `what`.
 template <class F>
 auto unless_refused(const std::string& what, const F& f) -> std::optional<decltype(f())> {
   try {

@@ -1,4 +1,4 @@
-// What the tests of 21.12 share: inputs drawn by the secret seed, and an outer step in double.
+// Shared by the tests of 21.12: inputs drawn by the secret seed, and an outer step in double.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace lockstep::week21::local_sgd_testing {
 
 /// θ₀ of an element: the same on all ranks.
 inline float start_of(std::size_t i) { return rough(99, i, static_cast<int>(drawn({21, 12}, 100))); }
-/// What local step `step` of a rank adds to an element.
+/// The change that local step `step` of a rank adds to an element.
 inline float local_change(int rank, std::size_t i, int step) {
   return rough(rank, i, step + 1 + static_cast<int>(drawn({21, 12, 1}, 100))) / 4;
 }

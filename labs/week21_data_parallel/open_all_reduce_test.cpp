@@ -79,7 +79,7 @@ std::string too_little_sent(const Race& race, const Outcome& outcome) {
                      race.words(), least);
 }
 
-/// What is computed on the host takes no virtual time: only this test reads data there, once on each rank.
+/// Finds data read on the host, where computing takes no virtual time: only this test reads there, once on each rank.
 std::string read_on_the_host(const Outcome& outcome) {
   for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
     if (outcome.ledgers[rank].reads > 1)

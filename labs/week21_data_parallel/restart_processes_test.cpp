@@ -73,7 +73,7 @@ class Children : public Processes {
     for (Child& child : children_)
       if (!child.code) ::kill(child.id, SIGKILL), waitpid(child.id, nullptr, 0);
   }
-  /// Whether this process may start others.
+  /// True if this process may start others.
   template <class Main>
   bool start(const Main& main) {
     const std::size_t id_in_job = children_.size();
@@ -121,7 +121,7 @@ class Children : public Processes {
 constexpr int kRanks = 4;
 constexpr int kRankSum = 0 + 1 + 2 + 3;
 
-/// What rank `rank` does until all are together, where step 40 of its checkpoints is complete or not.
+/// The steps of rank `rank` until all are together, where step 40 of its checkpoints is complete or not.
 int join(int rank, int restarts, bool complete, Shared& shared) {
   const int newest = week21::newest_complete({"step-30/manifest", complete ? "step-40/manifest" : "step-40/rank-3"});
   const int step = come_together(shared.store, {"torchrun", rank, kRanks, rank, restarts}, newest, 50);
@@ -138,7 +138,7 @@ bool within_a_job() {
   return std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMIX_RANK") || std::getenv("PMI_RANK");
 }
 
-/// What is wrong in made-up time has been said there, and would only take long here, until its time-outs.
+/// True if tests in made-up time have failed: the same would only take long here, until its time-outs.
 bool is_wrong_already() {
   const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
   for (int i = 0; i < all.total_test_suite_count(); ++i)

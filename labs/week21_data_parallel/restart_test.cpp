@@ -117,7 +117,7 @@ TEST(Lab21_14b, AloneOrAtTheLastMoment) {
   EXPECT_LE(store.time.passed(), 1) << "a single rank need not wait";
 }
 
-/// Whether a whole number in the text is `number`.
+/// True if a whole number in the text is `number`.
 bool names(const std::string& text, int number) {
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at;

@@ -1,4 +1,4 @@
-// What the tests of exercise 21.14 use: a clock, a store and processes that exist only here.
+// Shared by the tests of exercise 21.14: a clock, a store and processes that exist only here.
 #pragma once
 
 #include <fmt/format.h>

@@ -28,7 +28,7 @@ std::string chunk_words(const Case& c, std::size_t element) {
 // What a ring never does
 // -----------------------------------------------------------------------------------------------
 
-/// Which way a ring goes: 1 to the next rank, −1 to the previous one. Either will do, so the first message decides.
+/// The direction of a ring: 1 to the next rank, −1 to the previous one. Either will do, so the first message decides.
 int way_of(const Case& c, const Outcome& outcome) {
   for (int rank = 0; rank < c.ranks; ++rank)
     for (const PeerTraffic& with : outcome.ledgers[rank].peers)

@@ -50,7 +50,7 @@ Samples expected_of(const Sampler& how, Position from, int rank) {
   return mine;
 }
 
-/// What all ranks read from `from` on, as a set: all that is left, once, but for what p does not divide.
+/// Compares what all ranks read from `from` on, as a set, with all that is left, once, but for what p does not divide.
 std::string wrong_set(const Sampler& how, Position from) {
   const std::uint64_t left = how.samples - from.done, count = per_rank(how, left);
   const Samples order = shuffled(how.samples, how.seed, from.epoch);

@@ -53,7 +53,7 @@ constexpr std::size_t kOfGradient = 5;
 float active_gradient(int rank, int step, std::size_t element) {
   return static_cast<float>((rank * 5 + step * 3 + static_cast<int>(element) * 7) % 11 - 5);
 }
-/// How many steps' data a rank has.
+/// The number of steps for which a rank has data.
 int steps_of(std::size_t which, int rank, int ranks) {
   switch (which) {
     case 0: return rank + 1;
@@ -68,7 +68,7 @@ int steps_of_all(const Case& c) {
   return most;
 }
 
-/// Of each step: what average_of_active returned, and the gradients. The last step is one in which nobody has data.
+/// For each step: what average_of_active returned, and the gradients. In the last step nobody has data.
 Values until_nobody_has_data(Rank me, const Case& c) {
   Slice gradients = me.allocate(kOfGradient, DType::f32, Category::gradient);  // NaN until there are some
   Values seen;

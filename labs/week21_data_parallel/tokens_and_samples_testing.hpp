@@ -1,4 +1,4 @@
-// What the tests of exercise 21.15 share.
+// Shared by the tests of exercise 21.15.
 #pragma once
 
 #include <fmt/format.h>

@@ -23,7 +23,7 @@ struct Shape {
                        kind == AttentionKind::flash ? "flash" : "materialised", to_string(dtype));
   }
 };
-/// What a case's size stands for.
+/// The shapes that a case's size stands for.
 inline const std::vector<Shape> kShapes = {{1, AttentionKind::materialised, DType::f32},
                                            {3, AttentionKind::materialised, DType::f32},
                                            {3, AttentionKind::flash, DType::f32},

@@ -33,7 +33,7 @@ Values steps_of_shard(Rank me, const Case& c) {
   return seen;
 }
 
-/// What a value would be if groups were something else.
+/// Says which other groups would give this value.
 std::string cause_of(const Layout& layout, std::size_t at, double seen, int group) {
   const auto with = [&](const Groups& groups) {
     return not_sharded(layout, kSteps, groups, [](Rank me, const FlatShard&, int step) { return half(me, step); })[at];

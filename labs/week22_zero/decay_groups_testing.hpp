@@ -1,4 +1,4 @@
-// What the tests of exercise 22.10 share: flat arrays with tensors in groups, and the step that is not sharded.
+// Shared by the tests of exercise 22.10: flat arrays with tensors in groups, and the step that is not sharded.
 #pragma once
 
 #include <fmt/format.h>
@@ -63,7 +63,7 @@ inline Layout layout_of(std::size_t which) {
   }
 }
 
-/// Of each element of the array: what `of` says of its tensor, or kPadding.
+/// For each element of the array: what `of` says of its tensor, or kPadding.
 inline std::vector<int> by_element(const Layout& layout, const std::function<int(std::size_t tensor)>& of) {
   std::vector<int> all(layout.elements, kPadding);
   for (std::size_t t = 0; t < layout.tensors.size(); ++t)
@@ -171,7 +171,7 @@ inline std::string place(const Layout& layout, int rank, ChunkRange shard, std::
                      tensor == kPadding ? "padding" : fmt::format("in tensor {}", tensor));
 }
 
-/// Of a rank's values, m and v, one after the other, the first element that is not as in the whole array's.
+/// The first element of a rank's values, m and v, one after the other, that is not as in the whole array's.
 struct Difference {
   bool found = false;
   std::size_t at = 0;  ///< in the whole array's values, m and v

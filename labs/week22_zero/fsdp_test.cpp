@@ -234,7 +234,7 @@ TEST(Lab22_4b, TheWeightsAreThoseOfDdpBitForBit) {
 /// As with prefetch, but for what is gathered ahead: collectives run beside main, on the queue "comm".
 TEST(Lab22_4b, OnAQueueOfItsOwn) { shares_are_averages(kPrefetch); }
 
-/// What turns types into each other is not 22.4's: here it makes zeros, which are added to the share all the same.
+/// Turning types into each other is not 22.4's: here it makes zeros, which are added to the share all the same.
 TEST(Lab22_4b, AnAverageIsAddedInTheTypeOfItsShare) {
   const auto program = [](Rank dp, const Case& c) {
     FsdpOptions options{.prefetch = 0, .precision = {.reduce = DType::bf16}, .adamw = kAdamW};

@@ -1,4 +1,4 @@
-// What the tests of 22.4, 22.8 and 22.9 share: a scripted model and a GPT under FSDP, and what their shares and memory
+// Shared by the tests of 22.4, 22.8 and 22.9: a scripted model and a GPT under FSDP, and what their shares and memory
 // must be.
 #pragma once
 
@@ -137,7 +137,7 @@ inline std::string wrong_fsdp_windows(const Case& c, const Outcome& outcome) {
   return "";
 }
 
-/// Of tests of 22.4b: what is wrong with a forward pass on main, part a; "" if its values are right.
+/// For tests of 22.4b: what is wrong with a forward pass on main, part a; "" if its values are right.
 inline std::string wrong_fsdp_a() {
   if (!testing::has_ranks(2)) return "";
   const Outcome outcome = run({.ranks = 2}, Program([](Rank dp) {

@@ -1,4 +1,4 @@
-// What the tests of 22.8 share: every way to divide the ranks into nodes, and the scripted model and a GPT on them.
+// Shared by the tests of 22.8: every way to divide the ranks into nodes, and the scripted model and a GPT on them.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace lockstep::week22::hsdp_testing {
 
-/// Which passes of a window sum across nodes.
+/// The passes of a window that sum across nodes.
 enum class Across { every_pass, last_pass, first_and_last };
 inline constexpr Across kAll[] = {Across::every_pass, Across::last_pass, Across::first_and_last};
 
@@ -96,7 +96,7 @@ inline Values window_bytes(Rank me, const Case& c, int g, int passes, Across whe
           after.inside + after.across - between.inside - between.across};
 }
 
-/// Of all ranks.
+/// The sum over all ranks.
 inline double total(const Outcome& outcome, std::size_t field) {
   double sum = 0;
   for (const Values& seen : outcome.values) sum += seen[field];

@@ -125,7 +125,7 @@ struct Mesh {
   }
 };
 
-/// Where in 40 elements the overflow is.
+/// The place of the overflow among 40 elements.
 std::size_t bad_place() { return (37 + testing::drawn({22, 8}, 40)) % 40; }
 
 // Four steps: nobody, rank `size` alone in its second gradient, everybody, nobody again.

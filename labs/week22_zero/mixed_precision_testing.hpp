@@ -1,4 +1,4 @@
-// What the tests of 22.5 share, and those of the numbers that the theory gives for it.
+// Shared by the tests of 22.5, and those of the numbers that the theory gives for it.
 #pragma once
 
 #include <limits>
@@ -43,7 +43,7 @@ struct Training {
   }
 };
 
-/// Of the gradients that fp32 has, the share that `storage` rounds to 0 with this scale (0: none).
+/// The share of the gradients that fp32 has and that `storage` rounds to 0 with this scale (0: none).
 inline double lost_share(Rank me, DType storage, float scale, float factor) {
   Training exact(me, DType::f32, 16), t(me, storage, 16);
   exact.gradients(factor, {});

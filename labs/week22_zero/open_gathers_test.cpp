@@ -132,7 +132,7 @@ TEST(Lab22_7, PlansNeedNoMoreThanTwoNeighbours) {
     }
 }
 
-/// What a run does: the step by plan; without gathers; or all gathers and nothing else.
+/// The mode of a run: the step by plan; without gathers; or all gathers and nothing else.
 enum class Run { planned, without_gathers, gathers_alone };
 
 /// One rank of the step, as 22.4 would run it by this plan.

@@ -1,4 +1,4 @@
-// What the course texts say about mixed precision and checkpointing, measured: docs/learn/claims.md has the verdicts.
+// Measures what the course texts say about mixed precision and checkpointing: docs/learn/claims.md has the verdicts.
 // Prints a line for each.
 //
 //   ./lab test --all -R suite.claims.week22 -V

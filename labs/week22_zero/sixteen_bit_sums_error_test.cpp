@@ -53,7 +53,7 @@ SumErrors right_errors(const std::vector<std::vector<float>>& values) {
   return {std::sqrt(ring / all), std::sqrt(once / all)};
 }
 
-/// What part c is made of: 256 on rank 0 of eight and 1 on the others, in chunk 0 and so on.
+/// Checks the values of part c: 256 on rank 0 of eight and 1 on the others, in chunk 0 and so on.
 std::string wrong_ring(const Values& seen, std::size_t at) {
   for (int chunk = 0; chunk < 8; ++chunk)
     if (const double found = seen.at(at + static_cast<std::size_t>(chunk)), right = in_a_ring(by_rank(0, 8), chunk);

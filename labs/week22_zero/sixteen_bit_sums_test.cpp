@@ -68,7 +68,7 @@ TEST(Lab22_11a, RoundsAsTheDeviceDoes) {
 
 constexpr std::size_t kWithSigns = 4;
 
-/// Of every chunk, for every `which`: what ring_sum says, and then what the device's additions give.
+/// For every chunk, for every `which`: what ring_sum says, and then what the device's additions give.
 Values sums_by_chunk(Rank me, const Case& c) {
   const std::size_t p = c.size, rows = p + kWithSigns;
   std::vector<Slice> ranks;
@@ -129,7 +129,7 @@ TEST(Lab22_11a, AgreeingRanksAreLost) {
 
 // Part b --------------------------------------------------------------------------------------------------------------
 
-/// What the elements of an array are like, in turn.
+/// The kinds of an array's elements, in turn.
 enum class Kind : std::uint64_t { large, cancels, signs };
 constexpr std::size_t kKinds = 3;
 Kind kind_of(std::size_t i) { return static_cast<Kind>((i + drawn({22, 11, 2}, kKinds)) % kKinds); }

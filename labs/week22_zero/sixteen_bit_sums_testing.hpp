@@ -1,4 +1,4 @@
-// What the tests of 22.11 share: rounding, and a ring of numbers, by the runtime's own conversions.
+// Shared by the tests of 22.11: rounding, and a ring of numbers, by the runtime's own conversions.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline testing::CasePlan plan_of_rings(std::vector<std::size_t> rings) {
 
 inline float in_bf16(float value) { return from_bf16(to_bf16(value)); }
 
-/// What 21.2's ring in bf16 returns for an element of that chunk, of which rank r has values[r].
+/// The result of 21.2's ring in bf16 for an element of that chunk, of which rank r has values[r].
 inline float in_a_ring(const std::vector<float>& values, int chunk) {
   const std::size_t p = values.size();
   float sum = 0;
@@ -27,7 +27,7 @@ inline float in_a_ring(const std::vector<float>& values, int chunk) {
   return sum;
 }
 
-/// What each of p ranks has: 256 on rank `which` and 1 on the others; from p on, numbers with signs.
+/// The values of p ranks: 256 on rank `which` and 1 on the others; from p on, numbers with signs.
 inline std::vector<float> by_rank(std::size_t which, std::size_t ranks) {
   std::vector<float> values(ranks, 1);
   if (which < ranks) values[which] = 256;

@@ -56,7 +56,7 @@ std::vector<ChunkRange> scripted_buckets(std::size_t tensors) {
   return buckets;
 }
 
-/// Which rank keeps `element`.
+/// The rank that keeps `element`.
 int owner_of(const std::vector<ChunkRange>& buckets, std::size_t element, int ranks) {
   for (const ChunkRange& bucket : buckets)
     if (element >= bucket.offset && element < bucket.offset + bucket.size)

@@ -26,7 +26,7 @@ inline constexpr float kRate = 0.03f;
 /// Buckets of about two tensors of the small GPT.
 inline constexpr week21::DdpOptions kBuckets{.bucket_bytes = 1024, .first_bucket_bytes = 256, .overlap = true};
 
-/// What one way of training does around the model's own work. Everything may be empty.
+/// Calls of one way of training around the model's own work. Everything may be empty.
 struct StepHooks {
   std::function<void()> begin_step;
   BeforePiece before_forward;

@@ -62,7 +62,7 @@ inline std::vector<Unit> scripted_units(const std::vector<Parameter>& table) {
   return units;
 }
 
-/// What the model's tensors are bound to, by tensor.
+/// The slices that the model's tensors are bound to, by tensor.
 struct Bound {
   std::vector<Slice> values, gradients;
   explicit Bound(std::size_t tensors) : values(tensors), gradients(tensors) {}
@@ -98,12 +98,12 @@ inline std::size_t all_elements(const std::vector<Unit>& units) { return units.b
 inline std::size_t others_elements(const std::vector<Unit>& units, int rank, int ranks) {
   return all_elements(units) - share_elements(units, rank, ranks);
 }
-/// What no rank exceeds in the other direction: its longest chunk of each unit, p − 1 times.
+/// The limit that no rank exceeds in the other direction: its longest chunk of each unit, p − 1 times.
 inline std::size_t most_handed_on(const std::vector<Unit>& units, int ranks) {
   return static_cast<std::size_t>(ranks - 1) * share_elements(units, 0, ranks);
 }
 
-/// Where in the flat slices rank's chunk of each unit begins; and every element of these chunks, unit by unit.
+/// The begin of rank's chunk of each unit in the flat slices; and every element of these chunks, unit by unit.
 inline std::vector<std::size_t> first_of_shares(const std::vector<Unit>& units, int rank, int ranks) {
   std::vector<std::size_t> first;
   for (const Unit& unit : units) first.push_back(unit.offset + unit.shard(rank, ranks).offset);

@@ -14,7 +14,7 @@
 
 namespace lockstep::week22 {
 
-/// What one step is given; what has no value is left out.
+/// Arguments of one step; those without a value are left out.
 struct StepArguments {
   std::optional<float> gradient_factor, skip, skipped;
 
@@ -79,7 +79,7 @@ inline Values take_steps(Rank me, const std::vector<Slice>& gradients, const std
   return seen;
 }
 
-/// Which arguments reach AdamW.
+/// The arguments that reach AdamW.
 struct Reaching {
   bool gradient_factor = true, skip = true, skipped = true;
 };

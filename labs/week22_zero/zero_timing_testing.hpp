@@ -21,7 +21,7 @@ inline constexpr std::size_t kTimedLayers = 8;
 inline constexpr std::size_t kTimedElements = std::size_t{1} << 18;  // of a layer, which is a unit and a piece
 inline constexpr std::size_t kTimedSide = 512;                       // of the matrices that stand for its work
 
-/// What a rank measured, in virtual seconds.
+/// A rank's measurements, in virtual seconds.
 struct Timed {
   double waiting = 0;        // of main
   double communication = 0;  // with messages on their way, summed over the queues
@@ -77,8 +77,8 @@ class TimedModel {
   std::vector<Parameter> table_;
 };
 
-/// Of `all` equally long gatherings and reductions `exposed` may show, and `more` of another: the arithmetic that
-/// follows it, or what an order of messages other than the ring's takes longer. "" if no more did.
+/// Says if more than `exposed` of `all` equally long gatherings and reductions shows, and `more` of another: the
+/// arithmetic that follows it, or what an order of messages other than the ring's takes longer. "" if no more did.
 inline std::string too_much_shows(const Timed& t, std::size_t exposed, std::size_t all, double more = 0.05) {
   const double one = t.communication / static_cast<double>(all);
   if (t.waiting <= (static_cast<double>(exposed) + more) * one) return "";

@@ -1,5 +1,5 @@
-// What the course texts say about tensor parallelism, measured: docs/learn/claims.md has the verdicts. Prints a line
-// for each.
+// Measures what the course texts say about tensor parallelism: docs/learn/claims.md has the verdicts. Prints a line for
+// each.
 //
 //   ./lab test --all -R suite.claims.week23 -V
 #include <fmt/format.h>

@@ -91,7 +91,7 @@ testing::CaseProgram program_of(const Extent& extent) {
   };
 }
 
-/// What one rank computes, or would compute with a mistake.
+/// The operations that one rank computes, or would compute with a mistake.
 struct Variant {
   bool hidden = true, output = true, residual = true;  // the forward pass
   bool again = true, gradient_of_output = true, gradient_of_hidden = true, gradient_of_residual = true;
@@ -235,7 +235,7 @@ class Together {
   std::string complaint_;
 };
 
-/// Whether results 0 … n are those of `other`.
+/// True if results 0 … n are those of `other`.
 bool is_up_to(const std::vector<HostMatrix>& results, const Results& other, std::size_t n) {
   for (std::size_t i = 0; i <= n; ++i)
     if (results[i].values != other[i].second.values) return false;

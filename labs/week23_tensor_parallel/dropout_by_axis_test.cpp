@@ -83,7 +83,7 @@ constexpr float kMostDropped = 0.75f;  // not 0.5: 1 − p must not do as well, 
 Random key_of_test() { return {.seed = 8 + testing::drawn({23, 8}, 1000), .tensor = kParameterTensors + 3, .step = 2}; }
 float value_of(std::size_t number) { return static_cast<float>(number + 1); }
 
-/// What drop_piece makes of the right pieces: into another slice, and then once more, in place.
+/// Results of drop_piece for the right pieces: into another slice, and then once more, in place.
 Values dropped_pieces(Rank me, const Case& c) {
   Values seen;
   for_pieces_of(layout_of(c), me.rank(), [&](const Activation& all, Split, const Position&, const Piece& piece) {
@@ -141,7 +141,7 @@ std::vector<float> draws_of(std::uint64_t more_seed) {
   return factors_of(key, kMostDropped, 4096);
 }
 
-/// What all ranks have returned, piece by piece.
+/// The results of all ranks, piece by piece.
 struct Dropped {
   Layout layout;
   const Outcome& outcome;
@@ -157,7 +157,7 @@ struct Dropped {
       });
     }
   }
-  /// Whether every element is its value times factor(rank, activation, piece, row, column), both of the piece.
+  /// True if every element is its value times factor(rank, activation, piece, row, column), both of the piece.
   template <class F>
   bool is(const F& factor) const {
     bool is = true;
@@ -172,7 +172,7 @@ struct Dropped {
   }
 };
 
-/// What all of it is instead; "" if that cannot be told.
+/// Says what all of it is instead; "" if that cannot be told.
 std::string cause_of(const Dropped& dropped, const std::vector<float>& draws) {
   for (const Numbering& wrong : wrong_numberings())
     if (dropped.is([&](int, const Activation& all, const Piece& piece, std::size_t row, std::size_t column) {

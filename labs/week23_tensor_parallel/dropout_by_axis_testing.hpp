@@ -1,4 +1,4 @@
-// What the tests of exercise 23.8 share: layouts, pieces found row by row, and draws in the order of the global
+// Shared by the tests of exercise 23.8: layouts, pieces found row by row, and draws in the order of the global
 // activation.
 #pragma once
 

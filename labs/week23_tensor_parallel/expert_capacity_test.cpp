@@ -25,7 +25,7 @@ std::string slots_text(const std::vector<std::int32_t>& numbers) {
   return text;
 }
 
-/// What is wrong with a slot, in words.
+/// Says what is wrong with a slot.
 std::string wrong_slot(const Slots& slots, const std::vector<std::int32_t>& is, std::size_t slot,
                        std::size_t capacity) {
   const auto dropped = static_cast<std::int32_t>(slots.experts), expert = slots.expert_of[slot];

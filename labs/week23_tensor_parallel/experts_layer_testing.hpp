@@ -1,4 +1,4 @@
-// What tests of a layer of experts share (23.7, 23.10): the layer's program, with its gradients and with what it sends,
+// Shared by tests of a layer of experts (23.7, 23.10): the layer's program, with its gradients and with what it sends,
 // against one rank that holds all experts.
 #pragma once
 
@@ -37,7 +37,7 @@ inline ExpertTensors experts_of(Rank me, std::size_t first, std::size_t count) {
           on_device(me, of_experts(first, count, down_of), Category::parameter)};
 }
 
-/// What has been sent since: bytes, batches.
+/// Counts what has been sent since: bytes, batches.
 struct Sent {
   Rank me;
   RankLedger before = ledger_of(me);
@@ -48,7 +48,7 @@ struct Sent {
   }
 };
 
-/// How rows travel, in a test of its own: with a capacity, for example.
+/// Makes the way of the rows, in a test of its own: with a capacity, for example.
 using MakeSaved = std::function<ExpertsSaved(const Load&, const ExpertParallel&, const Routing&)>;
 inline ExpertsSaved without_limit(const Load&, const ExpertParallel& ep, const Routing& routing) {
   return make_saved(ep, routing);

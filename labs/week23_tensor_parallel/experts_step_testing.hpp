@@ -1,5 +1,5 @@
-// What tests of experts share (23.7, 23.10): a data-parallel training step, whoever shares the experts, against the
-// loss of all tokens on one rank.
+// Shared by tests of experts (23.7, 23.10): a data-parallel training step, whoever shares the experts, against the loss
+// of all tokens on one rank.
 #pragma once
 
 #include "labs/week23_tensor_parallel/experts_layer_testing.hpp"
@@ -22,7 +22,7 @@ inline constexpr std::size_t kExpertsOfAll = 8, kTokens = 4, kChoices = 2;
 inline std::vector<float> router_weight() { return quarters(200, kExpertsOfAll, kChannels); }
 inline std::vector<float> target_of(int rank) { return quarters(220 + rank, kTokens, kChannels); }
 
-/// What another exercise adds: how rows travel, and a gradient of the logits.
+/// Additions of another exercise: the way of the rows, and a gradient of the logits.
 struct StepCode {
   std::function<ExpertsSaved(const ExpertParallel&, const Routing&)> saved = [](const auto& ep, const auto& routing) {
     return make_saved(ep, routing);

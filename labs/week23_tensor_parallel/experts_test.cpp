@@ -99,7 +99,7 @@ TEST(Lab23_7a, RowsByExpertInTheirOrder) {
 
 // Part b --------------------------------------------------------------------------------------------------------------
 
-/// How many rows go from rank to rank: different numbers; none from rank 0; all to rank 0; none at all; one everywhere.
+/// Numbers of rows from rank to rank: different ones; none from rank 0; all to rank 0; none at all; one everywhere.
 std::size_t rows_between(std::size_t which, int from, int to) {
   const auto r = static_cast<std::size_t>(from), q = static_cast<std::size_t>(to);
   switch (which) {

@@ -1,4 +1,4 @@
-// What the tests of exercise 23.7 share: who has which tokens and chooses which experts, and the layer in double
+// Shared by the tests of exercise 23.7: who has which tokens and chooses which experts, and the layer in double
 // precision on one rank that holds all experts, with its gradients by finite differences.
 #pragma once
 
@@ -51,7 +51,7 @@ struct Load {
     for (int r = 0; r < rank; ++r) sum += tokens(r);
     return sum;
   }
-  /// Of a rank's tokens, N × E: quarters, so that some are equal.
+  /// Logits of a rank's tokens, N × E: quarters, so that some are equal.
   std::vector<float> logits(int rank) const {
     std::vector<float> z = quarters(40 + rank, tokens(rank), experts);
     for (std::size_t i = 0; i < z.size(); ++i) {
@@ -69,7 +69,7 @@ inline CasePlan plan_of_loads() {
   return {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of(cases), .which = "load"};
 }
 
-/// What route returns, computed in double.
+/// The result of route, computed in double.
 inline Routing exact_routing(const std::vector<float>& logits, std::size_t experts, std::size_t k) {
   Routing routing;
   for (std::size_t first = 0; first < logits.size(); first += experts) {
@@ -161,7 +161,7 @@ inline double size_of(const Doubles& values) {
   return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, values.size())));
 }
 
-/// What a tensor is instead, computed once it is wrong, and what that means.
+/// Another array that a wrong tensor may be, computed once it is wrong, and what that means.
 struct Instead {
   std::function<Doubles()> values;
   const char* meaning;

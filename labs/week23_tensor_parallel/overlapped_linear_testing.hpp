@@ -1,4 +1,4 @@
-// What the tests of 23.9 share: the layers of an MLP, and both orders one after the other.
+// Shared by the tests of 23.9: the layers of an MLP, and both orders one after the other.
 #pragma once
 
 #include <cstddef>

@@ -291,7 +291,7 @@ struct WholeLayer {
   std::size_t out, in;
 };
 
-/// What is wrong with one range of a rank's part; `cut` says that it is this rank's of p equal parts, else it is whole.
+/// The fault of one range of a rank's part; `cut` says that it is this rank's of p equal parts, else it is whole.
 std::string wrong_range(const char* what, ChunkRange seen, std::size_t features, bool cut, int rank, int ranks) {
   const std::size_t own = cut ? features / static_cast<std::size_t>(ranks) : features;
   const std::size_t first = cut ? own * static_cast<std::size_t>(rank) : 0;

@@ -1,4 +1,4 @@
-// What the tests of exercise 23.6 share: the serial attention, how its arrays are split into chunks, and a run of both
+// Shared by the tests of exercise 23.6: the serial attention, how its arrays are split into chunks, and a run of both
 // passes on p ranks.
 #pragma once
 
@@ -126,7 +126,7 @@ inline Serial host_forward(
   return serial;
 }
 
-/// Of dkv: what this rank's own queries contribute to its own keys.
+/// The part of dkv that this rank's own queries contribute to its own keys.
 inline Values host_own_dkv(const Case& c, SequenceCut cut, int rank, const Serial& serial) {
   const auto chunks = right_chunks(static_cast<std::size_t>(rank), c.ranks, cut);
   const Inputs inputs(c);
@@ -246,7 +246,7 @@ inline testing::CaseProgram ring_run(SequenceCut cut, Passes passes, int blocks 
   };
 }
 
-/// What a run of `passes` returned, against attention over the whole on one rank.
+/// Compares the results of a run of `passes` with attention over the whole on one rank.
 inline std::string wrong_attention(const Case& c, const Outcome& outcome, SequenceCut cut, Passes passes) {
   const Serial serial = serial_attention(c);
   const Inputs inputs(c);

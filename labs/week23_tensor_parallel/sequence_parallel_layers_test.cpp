@@ -16,7 +16,7 @@ using testing::CasePlan;
 using testing::run_cases;
 using testing::sizes_of;
 
-/// Where rows are gathered or scattered, in the layers below: each in a region of the whole array's bytes.
+/// A place where rows are gathered or scattered, in the layers below: each in a region of the whole array's bytes.
 struct Place {
   const char* name;
   std::uint64_t bytes;

@@ -1,5 +1,5 @@
-// What the tests of this week share: matrices of small whole numbers, so that every product and sum is exact in fp32
-// and compared with ==; and the comparison of one rank's tensor with the serial one, in words.
+// Shared by the tests of this week: matrices of small whole numbers, so that every product and sum is exact in fp32 and
+// compared with ==; and the comparison of one rank's tensor with the serial one, in words.
 #pragma once
 
 #include <fmt/format.h>
@@ -176,7 +176,7 @@ inline HostMatrix plus(HostMatrix a, const HostMatrix& b, float times = 1) {
 
 inline HostMatrix plus_one(HostMatrix matrix) { return plus(std::move(matrix), {1, 1, {1}}); }
 
-/// What every rank has where `ranks` ranks sum their equal parts of the columns.
+/// The matrix of every rank after `ranks` ranks sum their equal parts of the columns.
 inline HostMatrix sum_of_columns(const HostMatrix& whole, int ranks) {
   const std::size_t own = whole.columns / static_cast<std::size_t>(ranks);
   HostMatrix sum = cut_columns(whole, 0, own);
@@ -205,12 +205,12 @@ inline Part cut_by_columns(std::string name, std::size_t rows, std::size_t colum
           [own, columns](std::size_t rank, std::size_t i) { return i / own * columns + rank * own + i % own; }};
 }
 
-/// How far an element of `tensor` may lie from the same one computed in another order, after `roundings` roundings of
-/// fp32 in a row. Each is off by at most u = 2^-24 of a sum as large as the tensor's values are; with either sign, so
-/// that the errors of K of them grow as √K (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis",
-/// SIAM J. Sci. Comput. 41(5), 2019: λ√K·u). The values' root mean square stands for their size, because an element
-/// that is small by cancellation has the errors of the large terms that it was summed from. λ = 8: of what was measured
-/// up to 128 ranks the largest is 2.
+/// The distance that an element of `tensor` may have from the same one computed in another order, after `roundings`
+/// roundings of fp32 in a row. Each is off by at most u = 2^-24 of a sum as large as the tensor's values are; with
+/// either sign, so that the errors of K of them grow as √K (Higham and Mary, "A New Approach to Probabilistic Rounding
+/// Error Analysis", SIAM J. Sci. Comput. 41(5), 2019: λ√K·u). The values' root mean square stands for their size,
+/// because an element that is small by cancellation has the errors of the large terms that it was summed from. λ = 8:
+/// of what was measured up to 128 ranks the largest is 2.
 inline double rounding_tolerance(std::span<const double> tensor, std::size_t roundings) {
   double squares = 0;
   for (const double value : tensor) squares += value * value;
@@ -218,7 +218,7 @@ inline double rounding_tolerance(std::span<const double> tensor, std::size_t rou
   return 8 * std::sqrt(static_cast<double>(roundings)) * 0x1p-24 * size;
 }
 
-/// What a tensor that must be the same on all ranks is instead, where that can be told; `at` is where it begins.
+/// Says what a tensor that must be the same on all ranks is instead, where that can be told; `at` is where it begins.
 inline std::string explain_whole(const Outcome& outcome, const Part& part, std::size_t at,
                                  std::span<const double> exact, double tolerance) {
   const std::size_t p = outcome.values.size();
@@ -237,7 +237,7 @@ inline std::string explain_whole(const Outcome& outcome, const Part& part, std::
   return times_p ? fmt::format(". It is {} times too large: what was the same on every rank was summed", p) : "";
 }
 
-/// What a tensor that ranks must hold in parts is instead, where that can be told; `at` is where it begins.
+/// Says what a tensor that ranks must hold in parts is instead, where that can be told; `at` is where it begins.
 inline std::string explain_cut(const Outcome& outcome, const Part& part, std::size_t at) {
   const std::span<const double> first = std::span(outcome.values[0]).subspan(at, part.own);
   if (std::all_of(first.begin(), first.end(), [&](double value) { return value == first[0]; })) return "";
@@ -247,8 +247,8 @@ inline std::string explain_cut(const Outcome& outcome, const Part& part, std::si
          "each has a part of its own: is the layer before it column-parallel?";
 }
 
-/// What ranks returned, part after part, against the serial run's. Ranks add in another order than one matrix product:
-/// `roundings` is how many there are, at most, between the inputs and a result.
+/// Compares what ranks returned, part after part, with the serial run's. Ranks add in another order than one matrix
+/// product: `roundings` is how many there are, at most, between the inputs and a result.
 inline std::string differs(const Outcome& outcome, const std::vector<Part>& parts, const Values& serial,
                            std::size_t roundings) {
   std::size_t at = 0, whole = 0;

@@ -1,4 +1,4 @@
-// What the tests of this week share about what is sent and held: sums of the right size at the right place and no
+// Shared by the tests of this week about what is sent and held: sums of the right size at the right place and no
 // others, memory that is not asked for, and sums that arithmetic hides.
 #pragma once
 
@@ -67,7 +67,7 @@ inline std::string not_two_sums(const Outcome& outcome, const std::string& forwa
   return more_than_sums(outcome, 2 * bytes);
 }
 
-/// Of a forward pass alone: its one sum has its own name, not the backward pass's.
+/// For a forward pass alone: its one sum has its own name, not the backward pass's.
 inline std::string not_the_forward_sum(const Outcome& outcome, const std::string& forward, const std::string& backward,
                                        std::uint64_t bytes) {
   for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank)
@@ -86,7 +86,7 @@ inline std::string wrong_traffic(const Outcome& outcome, const std::string& what
   return "";
 }
 
-/// What a rank holds at this moment.
+/// Bytes that a rank holds at this moment.
 inline std::uint64_t live_bytes(Rank me) {
   std::uint64_t sum = 0;
   for (const std::uint64_t live : ledger_of(me).memory.live) sum += live;
@@ -105,8 +105,8 @@ inline std::string more_memory_than(const Outcome& outcome, const Program& fruga
   return "";
 }
 
-/// What main waits, and how long messages are on their way on whichever queue, while `work` runs: to be returned by the
-/// rank, for too_exposed.
+/// Seconds that main waits, and that messages are in flight on whichever queue, while `work` runs: to be returned by
+/// the rank, for too_exposed.
 template <class Work>
 Values exposed_by(Rank me, const Work& work) {
   const auto seconds = [&] {

@@ -46,7 +46,7 @@ HostMatrix own_rows(const HostMatrix& whole, std::size_t first, std::size_t coun
   return own;
 }
 
-/// What a run does: both passes, the first alone, or neither, and only the two sums: memory that the passes may have.
+/// The passes of a run: both, the first alone, or neither, and only the two sums: memory that the passes may have.
 enum class Passes { both, forward, sums };
 
 testing::CaseProgram parallel_attention(bool overlap, Passes passes = Passes::both) {
@@ -114,7 +114,7 @@ Part cut_by_heads(std::string name, const Case& c, std::size_t columns) {
           }};
 }
 
-/// Of every position q, k and v of a rank's heads.
+/// For every position: q, k and v of a rank's heads.
 Part positions_by_heads(std::string name, const Case& c) {
   const std::size_t third = channels(c), own = c.size * kHeadSize;
   return {std::move(name), kRows * 3 * own, kRows * 3 * third, [=](std::size_t rank, std::size_t i) {
@@ -122,7 +122,7 @@ Part positions_by_heads(std::string name, const Case& c) {
             return row * 3 * third + part * third + rank * own + i % own;
           }};
 }
-/// Of every sequence the statistics of a rank's heads.
+/// For every sequence: the statistics of a rank's heads.
 Part statistics_by_heads(std::string name, const Case& c) {
   const AttentionShape shape = shape_of(all_heads(c));
   const std::size_t own = c.size * shape.positions, all = shape.heads * shape.positions;

@@ -1,4 +1,4 @@
-// What the tests of 23.4 share: tokens of a small vocabulary, and tables of which each rank has some rows.
+// Shared by the tests of 23.4: tokens of a small vocabulary, and tables of which each rank has some rows.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What the tests of the whole model share: a small GPT on one rank and on p, and the comparison of every gradient.
+// Shared by the tests of the whole model: a small GPT on one rank and on p, and the comparison of every gradient.
 #pragma once
 
 #include <fmt/format.h>

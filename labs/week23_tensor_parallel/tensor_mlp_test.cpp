@@ -32,7 +32,7 @@ HostMatrix down_bias() { return eighths(4, 1, kChannels); }
 HostMatrix input() { return numbers(5, kRows, kChannels); }
 HostMatrix output_gradient() { return numbers(6, kRows, kChannels); }
 
-/// What a run does: both passes, the first alone, or neither, and only the two sums: memory that the passes may have.
+/// The passes of a run: both, the first alone, or neither, and only the two sums: memory that the passes may have.
 enum class Passes { both, forward, sums };
 
 testing::CaseProgram parallel_mlp(bool overlap, Passes passes = Passes::both) {
@@ -168,7 +168,7 @@ struct Heads {
   int ranks;
 };
 
-/// What is wrong with a rank's rows; "" when they are its heads' q, k and v, in this order.
+/// Says what is wrong with a rank's rows; "" when they are its heads' q, k and v, in this order.
 std::string wrong_rows(const Heads& all, int rank) {
   const std::array<RowRange, 3> rows = qkv_rows(all.heads, all.head_size, rank, all.ranks);
   const std::size_t third = all.heads * all.head_size, own = third / static_cast<std::size_t>(all.ranks);

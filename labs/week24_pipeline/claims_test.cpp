@@ -1,4 +1,4 @@
-// What the course texts say about pipelines, measured: docs/learn/claims.md has the verdicts. Prints a line for each.
+// Measures what the course texts say about pipelines: docs/learn/claims.md has the verdicts. Prints a line for each.
 //
 //   ./lab test --all -R suite.claims.week24 -V
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST(ClaimsWeek24, ThePictureOfFourStagesAndFourMicrobatches) {
   EXPECT_NEAR(1 - bubble.of_total, 4.0 / 7, 1e-9);
 }
 
-/// What the texts draw before GPipe, as the problem that GPipe solves, is GPipe with four microbatches.
+/// The picture that the texts draw before GPipe, as the problem that GPipe solves, is GPipe with four microbatches.
 TEST(ClaimsWeek24, TheNaivePictureIsGPipe) {
   const Drawn picture =
       read_picture({"F1 F2 F3 F4 . . . . B4 B3 B2 B1", ". F1 F2 F3 F4 . . B4 B3 B2 B1", ". . F1 F2 F3 F4 B4 B3 B2 B1"});

@@ -78,8 +78,8 @@ class CountingStage final : public StageModel {
     }
   }
 
-  /// What came back to the first part for each microbatch (first stage; −1 where nothing did), then the gradients of
-  /// all chunks: element 0 of each.
+  /// The values that came back to the first part for each microbatch (first stage; −1 where nothing did), then the
+  /// gradients of all chunks: element 0 of each.
   Values seen() {
     Values values;
     for (int m = 0; me_.rank() == 0 && m < shape_.microbatches; ++m)
@@ -91,7 +91,7 @@ class CountingStage final : public StageModel {
 
  private:
   int parts() const { return shape_.stages * shape_.chunks; }
-  /// Whether another stage gives what goes from part − 1 to part; at the bottom of a V the stage hands it to itself.
+  /// True if another stage gives what goes from part − 1 to part; at the bottom of a V the stage hands it to itself.
   bool comes(int part) const {
     return part > 0 && part < parts() && chunk_of_part(shape_, part - 1).stage != chunk_of_part(shape_, part).stage;
   }
@@ -128,7 +128,7 @@ class CountingStage final : public StageModel {
   HandOver handed_;
 };
 
-/// What every rank of a CountingStage must have seen.
+/// Checks the counts that every rank of a CountingStage must have seen.
 inline std::string wrong_counts(const PipelineShape& shape, const Outcome& outcome) {
   const int parts = shape.stages * shape.chunks;
   const double all = parts * (parts + 1) / 2.0;  // 1 + 2 + … + parts

@@ -64,7 +64,7 @@ TEST(Lab24_2a, TheNaiveScheduleUsesOneStageAtATime) {
       << "GPipe must be faster than one stage at a time";
 }
 
-/// What is probably wrong with bubble_of_ideal({4, 8}), as an end of the sentence before; "" where nothing is known.
+/// The likely fault of bubble_of_ideal({4, 8}), as an end of the sentence before; "" where nothing is known.
 std::string likely_cause(double ideal) {
   if (ideal == 0) return ". A ratio of two ints is rounded down in C++";
   return near(ideal, 3.0 / 11) ? ". Yours counts the idle turns in the denominator too, which is of_total" : "";

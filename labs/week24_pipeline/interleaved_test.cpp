@@ -28,7 +28,7 @@ StageSchedule in_groups(const PipelineShape& shape, Work work) {
   return steps;
 }
 
-/// What is wrong with the order of forwards, or of backwards; "" when nothing is.
+/// Says what is wrong with the order of forwards, or of backwards; "" when nothing is.
 std::string wrong_order(const PipelineShape& shape, Work work) {
   const auto number = work == Work::forward ? forward_number : backward_number;
   const StageSchedule exact = in_groups(shape, work);

@@ -40,7 +40,7 @@ Schedule one_f_one_b_of(const OpenPipeline& pipeline) {
   return limited_one_f_one_b(pipeline.shape, std::vector<int>(pipeline.stages.size(), pipeline.most_in_flight));
 }
 
-/// What no schedule is shorter than.
+/// The seconds that no schedule is shorter than.
 double least_seconds(const OpenPipeline& pipeline) {
   std::vector<std::vector<StepTimes>> by_chunk;
   for (const StepTimes& stage : pipeline.stages) by_chunk.push_back({stage});

@@ -1,4 +1,4 @@
-// What the tests of schedules share: every stage's steps, the checker, and the time of a run.
+// Shared by the tests of schedules: every stage's steps, the checker, and the time of a run.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,7 @@ inline std::string counted(int count, const char* noun) {
 
 inline std::string microbatches(int count) { return fmt::format("{} microbatch{}", count, count == 1 ? "" : "es"); }
 
-/// What is wrong with the order of a stage's forwards among its backwards: microbatches in order, and `before(i)`
+/// Says what is wrong with the order of a stage's forwards among its backwards: microbatches in order, and `before(i)`
 /// forwards before the i-th step of kind `back`. "" when nothing is.
 inline std::string wrong_turns(const StageSchedule& steps, Work back, const std::function<int(int i)>& before) {
   int forwards = 0, backwards = 0;
@@ -82,8 +82,8 @@ inline std::string wrong_turns(const StageSchedule& steps, Work back, const std:
   return "";
 }
 
-/// Of a run in virtual time, without 24.6: the end of the last stage, and the longest time from a stage's own begin to
-/// its own end.
+/// A run in virtual time, without 24.6: the end of the last stage, and the longest time from a stage's own begin to its
+/// own end.
 struct Spans {
   double makespan = 0, longest = 0, busiest = 0;
   double rate() const { return (longest - busiest) / longest; }

@@ -48,7 +48,7 @@ Schedule within_memory(const PipelineShape& shape) {
 /// With one chunk a stage: 24.3's 1F1B; with `halves` 24.5's ZB-H1.
 Schedule others(int p, int m, bool halves) { return all_stages(halves ? zb_h1 : one_f_one_b, {p, m}); }
 
-/// Of stages whose times are of all their chunks together, by arithmetic.
+/// The seconds of stages whose times are of all their chunks together, by arithmetic.
 double seconds_of(const Schedule& schedule, const PipelineShape& shape, std::vector<StepTimes> stages) {
   for (StepTimes& times : stages)
     for (double* part : {&times.forward, &times.input_gradient, &times.weight_gradient}) *part /= shape.chunks;

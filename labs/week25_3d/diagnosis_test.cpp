@@ -170,7 +170,7 @@ TEST(Lab25_4b, LossesAreWhatGoesBeyondTheShare) {
   expect_seconds(weak.most, 4e-3) << "most: 4 ms of messages are exposed, and one rank has none";
 }
 
-/// What one rank has too, as much of every cost in turn, is no loss: 5 s of another cost are.
+/// A cost that one rank has too is no loss: with each cost in turn, 5 s of another cost are.
 TEST(Lab25_4b, EveryCostIsComparedWithItsShare) {
   struct Cost {
     double Decomposition::*seconds;

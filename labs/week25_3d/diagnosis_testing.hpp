@@ -54,7 +54,7 @@ inline Plant planted(Limit kind, unsigned seed) {
     case Limit::launch: plant.launch = between(0.4, 3) * own / plant.operations; break;
     case Limit::repeated: plant.repeated = between(0.3, 2) * own; break;
   }
-  // Of two ranks a slow one raises the mean by as much as it is above it.
+  // With two ranks a slow one raises the mean by as much as it is above it.
   if (kind == Limit::bubble || kind == Limit::imbalance) plant.ranks = std::max(plant.ranks, 3);
   return plant;
 }
@@ -97,7 +97,7 @@ class PlantedRank {
   }
 
  private:
-  /// Of all ranks' arithmetic: the serial step has it all.
+  /// All ranks' arithmetic: the serial step has it all.
   double share() const {
     if (me_.size() == 1) return plant_.ranks - 1 + plant_.slow;
     return me_.rank() == plant_.slow_rank ? plant_.slow : 1;

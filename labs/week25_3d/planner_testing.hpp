@@ -1,4 +1,4 @@
-// What the tests of 25.3 and 25.6 share: pipelines to judge, stages with easy numbers, week 24's clock.
+// Shared by the tests of 25.3 and 25.6: pipelines to judge, stages with easy numbers, week 24's clock.
 #pragma once
 
 #include <fmt/format.h>

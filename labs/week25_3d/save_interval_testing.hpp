@@ -1,5 +1,5 @@
-// What the tests of exercise 25.5 compare with: the expected waste and its least place in long double, and a run that
-// is added up failure by failure and not step by step.
+// Shared by the tests of exercise 25.5, which compare with these: the expected waste and its least place in long
+// double, and a run that is added up failure by failure and not step by step.
 #pragma once
 
 #include <algorithm>

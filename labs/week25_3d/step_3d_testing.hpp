@@ -1,4 +1,4 @@
-// What the tests of 25.2 share: a small model on any mesh, the same run by the serial oracle, and the comparison.
+// Shared by the tests of 25.2: a small model on any mesh, the same run by the serial oracle, and the comparison.
 #pragma once
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ struct Compared {
   bool spoil = false;  // in the second step one gradient of the last rank becomes infinite
 };
 
-/// What update is called with: no step is like the one before.
+/// Options of update: no step is like the one before.
 inline StepOptions options_of(const Compared& what, int step) {
   return {.learning_rate = step % 2 == 0 ? 0.02f : 0.03f,
           .max_norm = step % 2 == 0 ? what.max_norm : what.max_norm / 2};
@@ -202,7 +202,7 @@ inline std::string whose_gradient(const std::string& wrong, const Options3d& o) 
   return "";
 }
 
-/// What makes a squared norm so many times the serial one; gradients are scaled by `scale`.
+/// Says what makes a squared norm so many times the serial one; gradients are scaled by `scale`.
 inline std::string why_not_the_norm(double times, float scale) {
   if (scale != 1 && std::abs(times / (scale * scale) - 1) < 0.1)
     return "it is that of the scaled gradients, and becomes the true ones' (22.5's unscale)";
@@ -210,7 +210,7 @@ inline std::string why_not_the_norm(double times, float scale) {
                      times > 1 ? "count on several ranks" : "count on none");
 }
 
-/// What differs from the serial run first: a loss, a norm, a loss scale, or a tensor; "" when nothing does.
+/// Finds what differs from the serial run first: a loss, a norm, a loss scale, or a tensor; "" when nothing does.
 inline std::string first_difference(const Outcome& outcome, const Options3d& o, const Compared& what) {
   const Values serial =
       run({.ranks = 1, .threads = 1}, Program([&](Rank me) { return train_serially(me, o, what); })).check().values[0];

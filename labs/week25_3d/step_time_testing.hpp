@@ -1,4 +1,4 @@
-// What the tests of 25.6 compare: the tasks, and orders of strategies.
+// Shared by the tests of 25.6: the tasks, and orders of strategies.
 #pragma once
 
 #include <algorithm>

@@ -61,7 +61,7 @@ std::string wrong_elements(const Values& seen, std::size_t at, ChunkRange range,
   return "";
 }
 
-/// What the ranks have sent and started since.
+/// Counts what the ranks have sent and started since.
 struct Sent {
   explicit Sent(Rank me) : me(me), before(ledger_of(me)) {}
   void append(Values& seen) const {

@@ -143,7 +143,7 @@ TEST(Lab25_8d, GoodputByHand) {
       << "no failures: 90 of each 100 s are work";
   ExpectNear(goodput({.ranks = 8, .mtbf = forever, .interval = 100, .repair = forever}), 0.5)
       << "a repair takes as long as a rank lives: half of the ranks are there";
-  // Of 4 ranks one fails every 1/ln 2 seconds, so that e^(t/M) = 2^t.
+  // With 4 ranks one fails every 1/ln 2 seconds, so that e^(t/M) = 2^t.
   const double m = 1 / std::log(2.0);
   const SurvivorCosts costs{.ranks = 4, .mtbf = 4 * m, .interval = 2, .snapshot = 1, .resume = 0.25, .join = 0.75};
   ExpectNear(goodput(costs), 1 / (m * 7)) << "2 s of work and 1 s of snapshot take (2³ − 1)·M, and resume and join, "

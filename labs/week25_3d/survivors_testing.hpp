@@ -1,4 +1,4 @@
-// What the tests of exercise 25.8 share: groups that change, and who holds what in them.
+// Shared by the tests of exercise 25.8: groups that change, and who holds what in them.
 #pragma once
 
 #include <fmt/format.h>
@@ -51,13 +51,13 @@ inline std::vector<Change> changes() {
   return all;
 }
 
-/// Whether member `member` holds shard `shard`, in its own snapshot or in that of the rank before it.
+/// True if member `member` holds shard `shard`, in its own snapshot or in that of the rank before it.
 inline bool holds(const Change& change, int member, int shard, bool previous) {
   const int was = change.was[static_cast<std::size_t>(member)];
   return was >= 0 && (previous ? (was + change.ranks - 1) % change.ranks : was) == shard;
 }
 
-/// Which member gives shard `shard` to member `to`; −1: nobody can.
+/// The member that gives shard `shard` to member `to`; −1: nobody can.
 inline int giver_of(const Change& change, int shard, int to) {
   for (const bool previous : {false, true})
     if (holds(change, to, shard, previous)) return to;
@@ -83,7 +83,7 @@ inline std::string words(const Move& x) {
                      x.previous ? "'s copy of its neighbour's shard" : "");
 }
 
-/// What is wrong with a move that begins where it should.
+/// Says what is wrong with a move that begins where it should.
 inline std::string wrong_move(const Change& change, std::size_t n, const Move& x) {
   const int members = static_cast<int>(change.was.size());
   if (x.size == 0 || x.offset + x.size > n) return "it is empty, or reaches beyond the array";
