@@ -77,7 +77,7 @@ class Slice {
     return part;
   }
 
-  /// Whether both are parts of one allocation; and where in it this slice begins.
+  /// True if both are parts of one allocation; and where in it this slice begins.
   bool shares_memory_with(const Slice& other) const { return block_ == other.block_; }
   std::size_t offset_bytes() const { return offset_ * bytes_of(dtype()); }
 

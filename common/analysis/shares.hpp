@@ -1,4 +1,4 @@
-// How each rank's main spent its time, as recorded: arithmetic, waiting while the rank's messages were in flight,
+// Splits the time of each rank's main, as recorded: arithmetic, waiting while the rank's messages were in flight,
 // waiting while nothing of the rank was active. The first equals the ledger's busy time, the sum of the others its
 // waiting.
 #pragma once

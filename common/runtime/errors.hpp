@@ -41,7 +41,7 @@ std::string ends_differ(const char* what, const std::string& sent, const std::st
 /// are not neighbours, and for groups of two, where each rank is the other's neighbour on both sides.
 std::string which_way(int from, int to, int ranks);
 
-/// What to throw where a rank's memory has no room: names the size, the category and the line.
+/// The error where a rank's memory has no room: names the size, the category and the line.
 Error out_of_memory(std::size_t bytes, Category category, Location where);
 
 /// Thrown through the fibers or threads of a failed run. Not a std::exception, so the program's handlers do not catch
@@ -53,8 +53,8 @@ struct Caught {
   Verdict verdict = Verdict::fail;
   std::string what;
 };
-/// Of another exception than an Error, its type and its text. `last_call`: where its rank last called the runtime,
-/// which is said of those, as they name no place; line 0: nowhere.
+/// Another exception than an Error is described by its type and its text, which name no place. So `last_call` says
+/// where its rank last called the runtime; line 0: nowhere.
 Caught caught(Location last_call);
 /// The thrower: "rank 1, in the closure run at … on queue "comm": ", or "rank 1: " without a closure.
 std::string thrower(int rank, std::string_view queue, const Location* closure);

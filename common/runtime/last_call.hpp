@@ -1,5 +1,5 @@
-// What the rank of this process that runs, or ran last, last asked of the runtime, for a signal handler: only it may
-// look while a rank computes.
+// The last request of the rank of this process that runs, or ran last, to the runtime, for a signal handler: only it
+// may look while a rank computes.
 #pragma once
 
 #include "common/error.hpp"
@@ -11,8 +11,8 @@ struct LastCall {
   Location where{};  ///< line 0: it has made none
 };
 
-/// Of the rank that runs or, between ranks, ran last; null outside of a run. Set by backends whose ranks share a
-/// process.
+/// The last call of the rank that runs or, between ranks, ran last; null outside of a run. Set by backends whose ranks
+/// share a process.
 inline const LastCall* volatile running_call = nullptr;
 
 }  // namespace lockstep

@@ -135,7 +135,7 @@ class Gpt {
 /// Returns the table of a GPT's parameters on this rank without allocating memory: for calculators and other layouts.
 std::vector<Parameter> gpt_parameter_table(const GptConfig& config);
 
-/// What a tensor is in a mixture of experts: nothing, a router, which every rank has, or experts.
+/// The part of a tensor in a mixture of experts: none, a router, which every rank has, or experts.
 enum class MixturePart : std::uint8_t { none, router, expert };
 MixturePart mixture_part(const Parameter& tensor);
 

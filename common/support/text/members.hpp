@@ -16,7 +16,7 @@ struct AnyMember {
   operator T() const;
 };
 
-/// How many members an aggregate has; 7 of one with more than 6.
+/// The number of members that an aggregate has; 7 of one with more than 6.
 template <class T, class... Known>
 constexpr std::size_t members_of() {
   if constexpr (sizeof...(Known) < 7 && requires { T{Known{}..., AnyMember{}}; })
