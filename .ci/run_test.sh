@@ -76,7 +76,7 @@ ends 1 handout cmake_page clean
 says 'left$'
 says '^== clean: FAILED'
 
-# Stopped: nothing that it started goes on.
+# Stopped: nothing that it started continues.
 stages << S
 handout echo so far; sh -c 'echo \$\$ > $folder/at.child; exec sleep 100'
 cmake_page touch $folder/at.second; sleep 100

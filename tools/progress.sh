@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Sourced: on a terminal what is going on is one line, overwritten by the next; elsewhere, and with NO_COLOR, a line now
+# Sourced: on a terminal the progress is one line, overwritten by the next; elsewhere, and with NO_COLOR, a line now
 # and then. All of it goes to stderr.
 overwrites=''
 [ ! -t 2 ] || [ -n "${NO_COLOR:-}" ] || overwrites=yes

@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2317 # text of scripts, and names for those that are sourced
 # report_test.sh SOURCE: how many steps ./lab report says that it has, how long they take, and that it is never silent; in a
-# tree that is made up, with programs and steps of our own. Its clock goes on by five seconds whenever somebody looks.
+# tree that is made up, with programs and steps of our own. Its clock advances by five seconds whenever somebody looks.
 set -eu
 source=$1
 # shellcheck source=tools/tests/testing.sh
@@ -159,7 +159,7 @@ short=$(cost '')
 [ "$short" -le 1500 ] || fail "the default costs $short tenths of seconds; the build, figures and page come on top"
 [ "$(cost --full)" -gt "$short" ] || fail 'more steps should cost more'
 
-# The time left, by itself: what the costs say; slower as soon as the clock has shown it; and less as a step goes on.
+# The time left, by itself: what the costs say; slower as soon as the clock has shown it; and less as a step advances.
 left() { # left BEGAN AT FINISHED COST NOW: of 4 minutes in all
   (
     # shellcheck source=bench/report/steps.sh

@@ -44,7 +44,7 @@ void find_place(int& argc, char**& argv) {
   MPI_Comm_free(&node);
 }
 
-// 2. Sums over all ranks, one bucket at a time, while the host goes on.
+// 2. Sums over all ranks, one bucket at a time, while the host continues.
 #ifdef __CUDACC__
 void check(ncclResult_t status) {
   if (status != ncclSuccess) throw std::runtime_error(ncclGetErrorString(status));
@@ -111,7 +111,7 @@ std::vector<long> order_of(long epoch, long samples) {
   return order;
 }
 
-// 5. What is saved: enough to go on in the middle of an epoch, on any number of ranks.
+// 5. What is saved: enough to resume in the middle of an epoch, on any number of ranks.
 struct State {
   long step = 0, epoch = 0, position = 0;  // position: samples of the epoch that all ranks together have used
   float *parameters = allocate(kParameters), *momentum = allocate(kParameters);

@@ -1,4 +1,4 @@
-// Tests of exercise 21.14: the newest complete checkpoint, meeting with a time-out, going on after a restart, and the
+// Tests of exercise 21.14: the newest complete checkpoint, meeting with a time-out, resuming after a restart, and the
 // end of a job one of whose processes dies. Time, the store and the processes are made up.
 #include <cctype>
 #include <cmath>

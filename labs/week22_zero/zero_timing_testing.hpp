@@ -24,7 +24,7 @@ inline constexpr std::size_t kTimedSide = 512;                       // of the m
 /// A rank's measurements, in virtual seconds.
 struct Timed {
   double waiting = 0;        // of main
-  double communication = 0;  // with messages on their way, summed over the queues
+  double communication = 0;  // with messages in flight, summed over the queues
   double seconds = 0;
 };
 

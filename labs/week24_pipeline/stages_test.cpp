@@ -163,7 +163,7 @@ TEST(Lab24_1b, TransfersRunBesideTheWork) {
     }
 }
 
-/// A link that needs longer for a boundary than a stage for a step: main goes on while two sends are under way.
+/// A link that needs longer for a boundary than a stage for a step: main continues while two sends are in flight.
 TEST(Lab24_1b, MainWaitsForNoSendThatHasJustBegun) {
   if (outside_simulator()) GTEST_SKIP() << "it checks virtual time, which only the simulator has";
   const PipelineShape shape{2, 3};
@@ -207,7 +207,7 @@ TEST(Lab24_1b, NoMoreThanOneReceiveAhead) {
       program,
       [](const Case&, const Outcome& outcome) -> std::string {
         for (int rank = 0; rank < 2; ++rank)
-          // This model keeps nothing: what lives is on its way.
+          // This model keeps nothing: what lives is in flight.
           if (const auto held = outcome.ledgers[rank].memory.peak_of(Category::activation); held > 5 * 4000)
             return fmt::format(
                 "stage {} held {} boundaries at once: two received, one computed and two in transit are enough; main "

@@ -253,7 +253,7 @@ TEST(Lab25_2c, EveryParameterCountsOnce) {
           what);
     }
 }
-/// A scale that overflows at first: all ranks skip the same steps, and go on alike. One rank alone sees the overflow.
+/// A scale that overflows at first: all ranks skip the same steps, and stay alike. One rank alone sees the overflow.
 TEST(Lab25_2d, AnOverflowAnywhereSkipsTheStepEverywhere) {
   Compared what{.norm = false, .values = false, .steps = 4, .spoil = true};
   equals_the_serial_run(

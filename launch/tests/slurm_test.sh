@@ -106,7 +106,7 @@ says "ranks 1: $out/ranks-1.json" "ranks 8: SKIPPED, the allocation has 4"
 sbatch --nodes=1 --ntasks-per-node=2 "$source/launch/scaling.sbatch" bench ddp --backend mpi > "$work/said" 2>&1 && fail "two studies in one folder"
 says "holds: ./lab bench all_reduce" "Choose another OUT"
 
-# The other template: ranks are the allocation's, and training goes on where it stopped.
+# The other template: ranks are the allocation's, and training resumes where it stopped.
 : > "$CALLS"
 mkdir -p saved/step-00000010
 sbatch --nodes=2 --ntasks-per-node=4 "$source/launch/job.sbatch" train --checkpoint saved > "$work/said" 2>&1

@@ -12,7 +12,7 @@
 #   sanitizer   memory errors and races of the kernels, where compute-sanitizer is
 #   pytorch     a larger model's step in PyTorch
 # Without --stages all of them. What does not fit into the budget (570 s) is SKIPPED, and said; another call with
-# --stages goes on there: build and results are kept.
+# --stages continues there: build and results are kept.
 #
 # Needs nvcc, cuBLASLt and the CUDA runtime (the toolkit's, or those that PyTorch brought), CMake 3.25, a C++20 compiler,
 # and Ninja or make. Nothing is installed, and nothing is written outside this folder, the results (default: results/

@@ -130,7 +130,7 @@ configure() {
   fi
 }
 
-# compile NAME SECONDS [PATTERN]: the targets that match, or everything; goes on where one fails. Nothing, if done before.
+# compile NAME SECONDS [PATTERN]: the targets that match, or everything, even if one fails. Nothing if done before.
 compile() {
   [ ! -e "$build/compiled.$1" ] || return 0
   keep_going=-k

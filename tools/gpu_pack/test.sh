@@ -168,7 +168,7 @@ else
   says "$work/report.log" 'no python3'
 fi
 
-# Another call goes on: nothing is configured or compiled again, and what was found stays.
+# Another call continues: nothing is configured or compiled again, and what was found stays.
 check 1 --stages labs
 [ "$(cat "$doubles/configured" "$doubles/builds" | wc -l)" -eq 3 ] || fail 'it was built again'
 says "$table" '^arithmetic_tests +passed' '^labs_tests +FAILED'

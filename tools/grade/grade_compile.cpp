@@ -39,7 +39,7 @@ std::vector<fs::path> headers_for_answers(const Paths& paths) {
   return headers;
 }
 
-/// One answer on its way.
+/// One answer that is being compiled.
 class Compilation {
  public:
   Compilation(const Paths& paths, const Exercise& exercise, const fs::path& scratch,

@@ -250,7 +250,7 @@ class Checkpoints::Impl {
   bool saves() const { return !plan_.checkpoint.empty(); }
   bool saves_to(const std::string& path) const { return saves() && is_same_path(path, plan_.checkpoint); }
   int steps() const { return held_.front().optimizer->steps(); }
-  /// A run that has diverged has nothing to go on for.
+  /// A run that has diverged has nothing to continue for.
   bool stops(const std::string& failure) const {
     return failure == checkpoint::kNotFinite || plan_.request.on_save_error == "stop";
   }
@@ -442,7 +442,7 @@ class Checkpoints::Impl {
   std::vector<checkpoint::Tensor> tensors_;  // of the serial model
   std::unique_ptr<checkpoint::Lock> lock_;   // rank 0's, of the directory that is saved to
   checkpoint::Saver saver_;
-  int resumed_ = 0;      // the step this run goes on from
+  int resumed_ = 0;      // the step this run resumes from
   int step_ = 0;         // of the last save
   bool began_ = false;   // a save, in this run
   double stopped_ = 0;   // seconds that the save under way has held up training

@@ -1,5 +1,5 @@
 // A training run's checkpoints: what of AdamW's state this rank has, told as parts of the serial model, so that any
-// other layout of ranks can go on from it; and when ranks agree that all is written, or that a checkpoint is no good.
+// other layout of ranks can resume from it; and when ranks agree that all is written, or that a checkpoint is no good.
 // The files are common/gpt/checkpoint's; docs/use/checkpoints.md says what they hold and what is promised.
 #pragma once
 
@@ -69,7 +69,7 @@ class Checkpoints {
   bool resume();
   /// Before the first step: the serial model's values, of which each rank takes its part.
   void begin_with(const std::vector<float>& values);
-  /// Takes the state as it is, and returns; it is written while training goes on. Waits for the save before.
+  /// Takes the state as it is, and returns; it is written while training continues. Waits for the save before.
   void save();
   /// True if `mine` is true on any rank.
   bool anybody(bool mine);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A real disk that is really full: room for two checkpoints, of which a third never fits. The run goes on or stops as
+# A real disk that is really full: room for two checkpoints, of which a third never fits. The run continues or stops as
 # asked, what was saved stays whole, and from it a run elsewhere ends as if nothing had happened.
 #   full_disk_test.sh LAUNCHER TRAIN        exit code 77 where nobody may mount a file system in memory
 set -u

@@ -25,7 +25,7 @@ import time
 
 PHASES = ["start", "step", "save", "commit"]
 STEPS, EVERY = 400, 10
-HANG_SECONDS = 60  # for which a job may go on after a kill, or undisturbed
+HANG_SECONDS = 60  # for which a job may continue after a kill, or undisturbed
 
 # Each layout's name, its number of processes (0: the simulator), and its options.
 LAYOUTS = [

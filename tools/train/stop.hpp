@@ -18,8 +18,8 @@ class StopSignals {
   int received() const;
   /// From now on signals have their usual effect, unless one has come.
   void leave();
-  /// For ranks that share this object, each after each of its steps: whether to end after `done` steps. No rank goes on
-  /// where another ends.
+  /// For ranks that share this object, each after each of its steps: whether to end after `done` steps. No rank
+  /// continues where another ends.
   bool end_after(int done);
 
  private:

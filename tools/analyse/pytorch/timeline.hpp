@@ -23,7 +23,7 @@ struct Timeline {
 
 /// Main computes, and each process group is a queue of its own, to which main gives collectives. `matched` must outlive
 /// the result. In a collective that all ranks of a group have, each sends to the one that arrives last, and is answered
-/// by it: so nobody goes on before all have arrived. How the bytes move is not known, so these messages have none.
+/// by it: so nobody continues before all have arrived. How the bytes move is not known, so these messages have none.
 Timeline timeline(const Matched& matched, Needed needed = Needed::late);
 
 }  // namespace lockstep::pytorch

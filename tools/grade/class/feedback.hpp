@@ -1,5 +1,5 @@
-// A page for each student, to be sent: verdicts, messages, points, and where to go on. It has no seed, and nothing of
-// the reference but the hints of the first level.
+// A page for each student, to be sent: verdicts, messages, points, and where to continue. It has no seed, and nothing
+// of the reference but the hints of the first level.
 #pragma once
 
 #include <filesystem>
