@@ -266,12 +266,12 @@ void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::
   const auto bytes = static_cast<double>(size);
   row.set("bytes", size);
   if (machine_ && machine_->library) row.set("library_seconds", library_all_reduce_seconds(*machine_, ranks_, bytes));
-  const bool yardstick = i == contenders_.size();
-  const std::string taken = yardstick ? group[i].contender : at_size(contenders_[i], bytes).name;
+  const bool baseline = i == contenders_.size();
+  const std::string taken = baseline ? group[i].contender : at_size(contenders_[i], bytes).name;
   if (shares_memory()) set_bounds(row, group, i, taken, ranks_, bytes);
   if (measured_processes_) set_comparisons(row, group, i);
   if (group[i].apart) row.set("waiting_cpu_share", group[i].waiting_cpu_share);
-  if (yardstick && shares_memory()) return;
+  if (baseline && shares_memory()) return;
   const double seconds = group[i].seconds.value;
   if (taken != group[i].contender)
     row.set("chosen", taken);

@@ -106,7 +106,7 @@ class Collectives {
     if (ranks == 1) throw Error(Verdict::usage, "--ranks 1: at least 2 ranks are needed to send anything");
     const RunOptions run = bench.run_options(ranks);
     machine_ = bench.machine_of_links(run);
-    yardstick_ = on_own_cores(run);
+    measured_processes_ = on_own_cores(run);
     if (!shares_memory()) prices_ = {bench.prices(ranks), machine_};
   }
 
@@ -126,7 +126,7 @@ class Collectives {
     if (chosen.empty()) return false;
     std::vector<Contender> contenders;
     for (const Priced& priced : chosen) contenders.push_back(contender(collective, priced, elements));
-    if (yardstick_) {
+    if (measured_processes_) {
       const double copied = static_cast<double>(elements) * bus_factor(name_of(collective), ranks_);
       contenders.push_back(copying("memory_copy", static_cast<std::size_t>(copied)));
     }
@@ -162,14 +162,14 @@ class Collectives {
     row.set("algbw_gb_per_s", bandwidth / 1e9);
     row.set("busbw_gb_per_s", bandwidth * bus_factor(name_of(collective), ranks_) / 1e9);
     if (floor > 0 && i < chosen.size()) row.set("floor_seconds", floor);
-    if (yardstick_) set_comparisons(row, group, i);
+    if (measured_processes_) set_comparisons(row, group, i);
     if (i < chosen.size() && chosen[i].segments > 0) row.set("segments", chosen[i].segments);
   }
 
   CollectiveOptions o_;
   int ranks_;
   std::shared_ptr<const Machine> machine_;  // for prices per link; null if tables or a ping-pong give the prices
-  bool yardstick_ = false;                  // wall-clock time of processes that share memory
+  bool measured_processes_ = false;         // wall-clock time of processes that share memory
   CollectivePrices prices_;
 };
 

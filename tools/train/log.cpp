@@ -312,7 +312,7 @@ std::string TrainLog::loading_line() const {
 }
 
 Rate TrainLog::rate() const {
-  return rate_of(plan_, median_step_seconds(), yardstick_of(plan_, backend_name(), virtual_time_ || plan_.run.emulate));
+  return rate_of(plan_, median_step_seconds(), baseline_of(plan_, backend_name(), virtual_time_ || plan_.run.emulate));
 }
 
 void TrainLog::summary(const Outcome& outcome) const {

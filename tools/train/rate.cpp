@@ -99,7 +99,7 @@ std::optional<Machine> machine_of(const TrainPlan& plan, const std::string& back
 
 }  // namespace
 
-Yardstick yardstick_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
+Baseline baseline_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
   const std::optional<Machine> machine = machine_of(plan, backend, modelled, root);
   if (!machine) return {};
   if (modelled || has_gpus(backend)) return {.peak = sheet_peak(*machine, plan.step.model.storage)};
@@ -113,9 +113,9 @@ Roofs roofs_of(const TrainPlan& plan, const std::string& backend, bool modelled,
   return {modelled || has_gpus(backend) ? peak : fastest_product(*machine), machine->memory_bytes_per_second};
 }
 
-Rate rate_of(const TrainPlan& plan, double seconds, const Yardstick& yardstick) {
+Rate rate_of(const TrainPlan& plan, double seconds, const Baseline& baseline) {
   const double flop = week25::published_flop(plan.step) / plan.run.ranks / seconds;
-  return {flop, flop / yardstick.peak, flop / yardstick.product};
+  return {flop, flop / baseline.peak, flop / baseline.product};
 }
 
 std::string rate_line(const Rate& rate) {

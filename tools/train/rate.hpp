@@ -17,7 +17,7 @@ struct Rate {
 };
 
 /// The speed that a run is compared with. At most one of the two is known.
-struct Yardstick {
+struct Baseline {
   double peak = NAN;     ///< FLOP a second of a GPU, by data sheet, in the type that the run computes in
   double product = NAN;  ///< FLOP a second of the fastest product, measured
 };
@@ -25,7 +25,7 @@ struct Yardstick {
 /// The machine's of a run that is priced or emulated; of real GPUs that of their model; else what is in the file that
 /// ./lab calibrate has left for this computer. `backend` is that of the run, `modelled` whether its time is a
 /// machine's. `root` is put before /proc, for tests.
-Yardstick yardstick_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root = "");
+Baseline baseline_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root = "");
 
 /// The roofs of a roofline: what one rank's arithmetic can reach at most. NaN where it is not known.
 struct Roofs {
@@ -33,11 +33,11 @@ struct Roofs {
   double bytes_per_second = NAN;  ///< of its memory
 };
 
-/// From the same machine as yardstick_of(). Unlike its peak, a modelled processor's counts too.
+/// From the same machine as baseline_of(). Unlike its peak, a modelled processor's counts too.
 Roofs roofs_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root = "");
 
 /// A step of `seconds`.
-Rate rate_of(const TrainPlan& plan, double seconds, const Yardstick& yardstick);
+Rate rate_of(const TrainPlan& plan, double seconds, const Baseline& baseline);
 
 /// The line of the summary; "" where there is no rate.
 std::string rate_line(const Rate& rate);

@@ -110,20 +110,20 @@ TEST(TrainRate, IsAShareOfTheGpusPeakOrOfTheMeasuredProductAndNotOfBoth) {
   EXPECT_EQ(rate_line(rate_of(plan, 0.5, {})).find('%'), std::string::npos) << "nothing to compare with";
 }
 
-class TrainYardstick : public Folder {
+class TrainBaseline : public Folder {
  protected:
-  ~TrainYardstick() override { unsetenv("LOCKSTEP_MACHINES"); }
+  ~TrainBaseline() override { unsetenv("LOCKSTEP_MACHINES"); }
   void gpu(const std::string& bus, const std::string& model) const {
     const fs::path folder = folder_ / "proc/driver/nvidia/gpus" / bus;
     fs::create_directories(folder);
     std::ofstream(folder / "information") << "Model: \t\t " << model << "\nIRQ:   \t\t 133\n";
   }
-  double peak() const { return yardstick_of(plan_, "cuda", false, folder_.string()).peak; }
+  double peak() const { return baseline_of(plan_, "cuda", false, folder_.string()).peak; }
 
   TrainPlan plan_ = make_plan(small_run(), 0);  // fp32
 };
 
-TEST_F(TrainYardstick, PeakOfTheGpusThatTheDriverNames) {
+TEST_F(TrainBaseline, PeakOfTheGpusThatTheDriverNames) {
   EXPECT_TRUE(std::isnan(peak())) << "no driver";
   gpu("0000:01:00.0", "NVIDIA H200");
   EXPECT_EQ(peak(), 67e12);
@@ -140,15 +140,15 @@ TEST_F(TrainYardstick, PeakOfTheGpusThatTheDriverNames) {
   }
 }
 
-TEST_F(TrainYardstick, OfAProcessorIsTheProductThatWasMeasured) {
+TEST_F(TrainBaseline, OfAProcessorIsTheProductThatWasMeasured) {
   setenv("LOCKSTEP_MACHINES", folder_.c_str(), 1);
-  EXPECT_TRUE(std::isnan(yardstick_of(plan_, "mpi", false).product)) << "nothing was measured";
-  EXPECT_TRUE(std::isnan(yardstick_of(plan_, "sim", false).peak)) << "a processor has no MFU";
+  EXPECT_TRUE(std::isnan(baseline_of(plan_, "mpi", false).product)) << "nothing was measured";
+  EXPECT_TRUE(std::isnan(baseline_of(plan_, "sim", false).peak)) << "a processor has no MFU";
   const std::string place = path(machine_file_of_host("mpi"));
   std::ifstream laptop(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json");
   std::string file{std::istreambuf_iterator<char>(laptop), {}};
   std::ofstream(place) << file;
-  EXPECT_NEAR(yardstick_of(plan_, "mpi", false).product, 0.9 * 96e9, 1) << "without tables: peak and efficiency";
+  EXPECT_NEAR(baseline_of(plan_, "mpi", false).product, 0.9 * 96e9, 1) << "without tables: peak and efficiency";
   const std::string memory = "\"memory_bytes\": 2e9";
   file.replace(file.find(memory), memory.size(), memory + R"(, "tables": {
     "exchanges": [{"bytes": 8, "seconds": 1e-6, "cold_seconds": 1e-6}], "one_way": [{"bytes": 8, "seconds": 1e-6, "cold_seconds": 1e-6}],
@@ -156,15 +156,15 @@ TEST_F(TrainYardstick, OfAProcessorIsTheProductThatWasMeasured) {
     "products": [{"m": 16, "nk": 4096, "seconds": 1e-6}, {"m": 16, "nk": 1e6, "seconds": 4e-4}],
     "operations_flop_per_second": {}, "cache_bytes": 1e6})");
   std::ofstream(place) << file;
-  EXPECT_NEAR(yardstick_of(plan_, "mpi", false).product, 131.072e9, 1) << "2 · 16 · 4,096 FLOP in 1 µs, the fastest";
-  EXPECT_TRUE(std::isnan(yardstick_of(plan_, "cuda", false, folder_.string()).product)) << "of processors only";
+  EXPECT_NEAR(baseline_of(plan_, "mpi", false).product, 131.072e9, 1) << "2 · 16 · 4,096 FLOP in 1 µs, the fastest";
+  EXPECT_TRUE(std::isnan(baseline_of(plan_, "cuda", false, folder_.string()).product)) << "of processors only";
   plan_.run.machine.peak_flop_per_second.fill(1e11);
-  EXPECT_TRUE(std::isnan(yardstick_of(plan_, "sim", true).peak)) << "a machine file of processors: the same";
+  EXPECT_TRUE(std::isnan(baseline_of(plan_, "sim", true).peak)) << "a machine file of processors: the same";
   plan_.run.machine.peak_flop_per_second.fill(312e12);
-  EXPECT_EQ(yardstick_of(plan_, "sim", true).peak, 312e12);
+  EXPECT_EQ(baseline_of(plan_, "sim", true).peak, 312e12);
 }
 
-TEST_F(TrainYardstick, RoofsAreOfTheMachineThatTheTimesAreOf) {
+TEST_F(TrainBaseline, RoofsAreOfTheMachineThatTheTimesAreOf) {
   setenv("LOCKSTEP_MACHINES", folder_.c_str(), 1);
   plan_.run.machine = read_machine(LOCKSTEP_SOURCE_DIR "/bench/machines/dgx-a100.json");
   const Roofs modelled = roofs_of(plan_, "sim", true), unknown = roofs_of(plan_, "mpi", false);
