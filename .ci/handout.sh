@@ -1,5 +1,5 @@
 #!/bin/sh
-# What students are handed out, and what becomes of what they hand in. A handout of each week, and of all, is made from
+# Makes handouts, and follows what becomes of what students hand in. A handout of each week, and of all, is made from
 # this clone, unpacked elsewhere, built and checked: an exercise's skeleton is NOT IMPLEMENTED, its right answer PASSes,
 # with what it needs borrowed. Week 21's, from nothing and with more: other answers, GitHub Classroom, training, what is
 # not in it. Then three students hand in, and their instructor grades them and makes the class's page.

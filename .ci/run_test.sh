@@ -1,6 +1,6 @@
 #!/bin/sh
-# Of .ci/run, in a repository with stages that are made up: two run at a time, each in a clone of its own; one that fails
-# is said, and nothing begins after it; and what is stopped leaves nothing that runs.
+# Tests .ci/run in a repository with stages that are made up: two run at a time, each in a clone of its own; one that
+# fails is named, and nothing begins after it; and a run that is stopped leaves nothing that runs.
 # shellcheck disable=SC2016 # text of scripts
 set -eu
 run=$PWD/.ci/run

@@ -173,7 +173,7 @@ class Collectives {
   CollectivePrices prices_;
 };
 
-/// What NCCL is expected to take; of an all-to-all, which it leaves to sends and receives, the floor.
+/// The times to expect of NCCL; for an all-to-all, which it leaves to sends and receives, the floor.
 std::vector<NcclTable> nccl_tables(const Bench& bench, const CollectiveOptions& o) {
   std::vector<NcclTable> all;
   for (const int ranks : bench.ranks())

@@ -144,8 +144,8 @@ grep -A1 '^21.2a .* DOES NOT COMPILE' "$work/out" | grep -q '^       .*21.2 does
   fail 'mixed: the report does not say why'
 grep -q '<testcase .*name="21.1 .*/>' "$work/junit.xml" || fail 'mixed: junit.xml'
 
-# Of an exercise of which only one part is not written, the others wait for it. One that throws what the skeleton of
-# another exercise throws does not: what an answer needs is the reference's.
+# If only one part of an exercise is not written, the others wait for it. One that throws what the skeleton of another
+# exercise throws does not: what an answer needs is the reference's.
 mkdir "$work/blocked"
 reference ddp | sed '/lab 21.7a begin/,/lab end/c\  todo("21.7a", "the average");' > "$work/blocked/ddp.cpp"
 reference accumulation | sed '/lab 21.6 begin/,/lab end/c\  todo("21.7a", "the average");' > "$work/blocked/accumulation.cpp"
@@ -178,7 +178,7 @@ reference naive_all_reduce > "$work/anna/naive_all_reduce.cpp"
 grade 'bare files' "$work/anna.zip" --only 21.1
 row 21.1 5/5 PASS
 
-# Of what does not count, lab files elsewhere are told from files that are no lab's.
+# Files that do not count are of two kinds: lab files elsewhere, and files that are no lab's.
 mkdir -p "$work/beside/old/one/$week" "$work/beside/$week/__MACOSX"
 cp "$work/anna/naive_all_reduce.cpp" "$work/beside/"
 echo > "$work/beside/old/one/$week/ddp.cpp" && echo > "$work/beside/$week/my_ddp.cpp" && echo > "$work/beside/$week/__MACOSX/._my_ddp.cpp"
@@ -215,7 +215,7 @@ long=$(printf '%0251d' 7).zip
 latin=$work/$(printf 'caf\351').zip
 cp "$work/anna.zip" "$work/$long" && cp "$work/anna.zip" "$latin"
 "$lab" grade "$work/bob.zip" --only 21.1 --out "$work/grades" > "$work/out" 2>&1 || fail 'late: not graded'
-# What was not asked for keeps its row, what changed is said, and the folder keeps its seed.
+# An exercise that was not asked for keeps its row, what changed is said, and the folder keeps its seed.
 for words in 'submissions that were graded before and are not in 21.1 keep their points' \
   '^bob .* 5 of 15  it had 0 points: 21.1 NOT SUBMITTED → PASS$'; do
   grep -q "$words" "$work/out" || fail "late: the output does not say $words"
@@ -233,7 +233,7 @@ name='a class of one'
 grep -q 'seed' "$work/out" && fail "$name: --hide-seed"
 "$lab" class "$work/one" >> "$work/out" 2>&1 || fail "$name: no page"
 grep -q '^"anna",5,5,' "$work/one/summary.csv" || fail "$name: no row"
-# Whatever else is in it. What was handed in is no place for results, and NAME.json is one submission's.
+# Anything else may be in it. A folder that was handed in is no place for results, and NAME.json is one submission's.
 name='a folder of other things'
 mkdir "$work/other" && echo mine > "$work/other/notes.txt"
 "$lab" grade "$work/anna.zip" --only 21.1 --out "$work/other" > "$work/out" 2>&1 || fail "$name: not graded"
@@ -324,7 +324,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 TERMINAL
 python3 "$work/terminal.py" "$lab" grade "$work/anna" --only 21.1 --out "$work/results.json" > "$work/out" || fail "$name: exit code $?"
 grep -aEq '(^|K)21\.1 .{1,72}PASS$' "$work/out" || fail "$name: the row is longer"
-# What this commit has graded already, and did not change, stays as it is.
+# A submission that this commit has graded already, and that did not change, stays as it is.
 name=resumed
 resume() { "$lab" grade "$work/bob.zip" "$work/anna.zip" --only 21.1 --out "$work/again" --resume > "$work/out" 2>&1 || fail "$name"; }
 resume
@@ -376,7 +376,7 @@ says 'still running after 12 s' 'still running after 10 s' 'rank [0-9] last call
 grep -q '^\[1/1\] hangs: 21.2' "$work/out" || fail 'hangs: nothing was said for 12 s'
 [ "$(grep -n '^21' "$work/out" | sed 's/^[0-9]*:\([^ ]*\).*/\1/' | tr '\n' ' ')" = '21.1 21.2a 21.2b 21.2 ' ] || fail 'hangs: the rows are not in order'
 
-# What dies says where, in its own words.
+# An answer that dies says where, in its own words.
 mkdir "$work/dies"
 reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  if (me.size() / (me.rank() - me.rank()) > 5) return;|' > "$work/dies/naive_all_reduce.cpp"
 grade 'dies' "$work/dies" --only 21.1

@@ -36,7 +36,7 @@ idle() { [ ! -e "$folder/ran" ] || fail "it should build nothing: $(cat "$folder
 out_of_date() { rm -f "$folder/build/default/mine/current/lab_tool"; }
 ends_with() { [ "$status" -eq "$1" ] || fail "the exit code is $status, not $1"; }
 
-# How far a build is: without a terminal a line now and then, of Ninja's lines those that count.
+# Prints how far a build is: without a terminal a line now and then, of Ninja's lines those that count.
 printf '[1/4] one\nremark\n[2/4] two\n[3/4] three\n[4/4] four\n' > "$folder/prints"
 lab 0 list
 ends_with 0
@@ -117,7 +117,7 @@ for code in 0 1; do
 done
 ran "cmake --build $folder/build/default --target a b"
 
-# What does not compile costs its own tests: the others run, and the end is not good.
+# A test that does not compile costs its own tests: the others run, and the end is not good.
 lab 1 test -R suite.x
 ends_with 1
 says 'something does not compile'

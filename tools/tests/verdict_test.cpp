@@ -351,7 +351,7 @@ TEST(Nearest, AnOptionIsFoundByItsNameOrByItsHelp) {
   EXPECT_EQ(unknown_option("--", {}), "unknown option '--'; --help lists them all.");
 }
 
-/// Whether labs/ has a test of this exercise or part.
+/// True if labs/ has a test of this exercise or part.
 bool has_tests(const Exercise& exercise, const std::string& id) {
   const auto folder = fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / exercise.folder;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -410,7 +410,7 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   for (const Exercise& exercise : course.select("").exercises) {
     EXPECT_GT(exercise.minutes, 0) << exercise.id;
     for (const Exercise& need : course.all_needs(exercise.id)) EXPECT_NE(need.id, exercise.id);
-    // Whatever has tests has points, and nothing else has.
+    // Parts with tests have points, and nothing else has.
     for (const std::string& id : exercise.ids())
       EXPECT_EQ(exercise.points_of(id) > 0, exercise.graded && has_tests(exercise, id)) << id;
     // A ladder of three levels: on the exercise, or on each part.

@@ -1,4 +1,4 @@
-// What is trained on one rank: the serial program, or its part of the 3D step (25.2).
+// Trains one rank: the serial program, or its part of the 3D step (25.2).
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@ class Trainer {
   /// Sequences of the global batch that this rank's replica works on, and where their tokens go.
   virtual ChunkRange shard() const = 0;
   virtual const std::vector<Batch>& batches() const = 0;
-  /// What of these sequences' positions this rank has.
+  /// This rank's part of these sequences' positions.
   virtual week23::ContextShare context() const { return {}; }
   /// One optimizer step on the batches.
   virtual void step(float learning_rate, float max_norm) = 0;
   /// After the last one.
   virtual void end_steps() {}
-  /// Of the last step: the loss of the ranks together is Σ loss · loss_share().
+  /// Scalars of the last step: the loss of the ranks together is Σ loss · loss_share().
   virtual const StepScalars& scalars() const = 0;
   virtual float loss_share() const = 0;
   /// loss[0] += this rank's part of the batches' loss, one of `batches` global batches, by a forward pass alone.
@@ -39,7 +39,7 @@ class Trainer {
   virtual std::vector<Optimizer*> optimizers() = 0;
   virtual week22::LossScaler* scaler() { return nullptr; }
   virtual week21::LocalSgd* outer() { return nullptr; }
-  /// What of the serial model each optimizer has, for checkpoints.
+  /// The part of the serial model that each optimizer has, for checkpoints.
   virtual std::vector<Held> held() = 0;
   /// After the state of the optimizers, and the outer one's, was read from a checkpoint.
   virtual void restored() {}
@@ -54,9 +54,9 @@ class Trainer {
 /// Collective over the run, at set-up.
 std::unique_ptr<Trainer> make_trainer(Rank me, const TrainPlan& plan);
 
-/// What a rank of this stage holds as it trains, by the ledger of a dry run: no rank of the stage has more, since the
-/// first replica has the longest shards. Two steps, since the second begins with the activations' memory of the first,
-/// and a validation; more does not happen later.
+/// Memory that a rank of this stage holds as it trains, by the ledger of a dry run. No rank of the stage has more,
+/// since the first replica has the longest shards. Two steps, since the second begins with the activations' memory of
+/// the first, and a validation; more does not happen later.
 Memory dry_run_memory(const TrainPlan& plan, int stage);
 
 }  // namespace lockstep::train
