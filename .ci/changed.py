@@ -8,9 +8,10 @@ What is skipped has been checked once, and `.ci/run long` skips nothing.
     python3 .ci/changed.py handouts     handouts, and other pages with outputs, that changed or have such an exercise
     python3 .ci/changed.py gpu          nothing, or `all` where something changed that is compiled for GPUs
 
-For exercises and handouts, a header or a test of which only words in comments changed has not changed. Prints `all`
-where everything counts: the commit is not known here, or what all of them share has changed. Where that is only the
-runtime, whose own tests run each time, every fourth exercise and page is run besides, by the commit's hash.
+A file of which only words in comments changed has not changed: for exercises and handouts if it is a header or a test,
+for files any. Prints `all` where everything counts: the commit is not known here, or what all of them share has
+changed. Where that is only the runtime, whose own tests run each time, every fourth exercise and page is run besides,
+by the commit's hash.
 """
 
 import json
@@ -64,24 +65,35 @@ def changed_files(base):
 
 
 def code_of(text):
-    """The lines without their comments; a line that is one is empty, since outputs name lines by their numbers."""
-    code = PIECE.sub(lambda m: "\n" * m[0].count("\n") if m[0].startswith(("//", "/*")) else m[0], text)
-    return [line.strip() for line in code.splitlines()]
+    """The lines without their comments; a line that is one is empty, since outputs name lines by their numbers. What
+    clang-tidy reads stays: NOLINT, and the names of arguments between /* and =*/."""
+
+    def without(match):
+        read = "NOLINT" in match[0] or match[0].endswith("=*/")
+        return "\n" * match[0].count("\n") if match[0].startswith(("//", "/*")) and not read else match[0]
+
+    return [line.strip() for line in PIECE.sub(without, text).splitlines()]
 
 
-def with_other_code(changed, base):
-    """Without the headers and tests in which nothing but words in comments has changed since `base`. Answers stay: a
-    skeleton has their comments, and planted mistakes are found in their text."""
+def with_other_code(changed, base, what):
+    """Without the files in which nothing but words in comments has changed since `base`. For clang-tidy, line numbers
+    do not count. Otherwise only headers and tests are left out: a skeleton has the comments of an answer, and planted
+    mistakes are found in its text."""
+    files = what == "files"
 
     def text_at(commit, path):
         ran = subprocess.run(["git", "show", f"{commit}:{path}"], capture_output=True, text=True)
         return ran.stdout if ran.returncode == 0 else None
 
     def differs(path):
-        if path.startswith(("solutions/", "tools/")) or not re.search(r"(\.hpp|_test\.cpp)$", path):
+        may_skip = r"\.[ch]pp$" if files else r"^(?!solutions/|tools/).*(\.hpp|_test\.cpp)$"
+        if not re.search(may_skip, path):
             return True
         before, after = text_at(base, path), text_at("HEAD", path)
-        return before is None or after is None or code_of(before) != code_of(after)
+        if before is None or after is None:
+            return True
+        lines = [[line for line in code_of(text) if line or not files] for text in (before, after)]
+        return lines[0] != lines[1]
 
     return {path for path in changed if differs(path)}
 
@@ -133,8 +145,8 @@ def main():
     what = sys.argv[1]
     base = landed()[what]
     changed = changed_files(base)
-    if what in ("exercises", "handouts") and changed:
-        changed = with_other_code(changed, base)
+    if what != "gpu" and changed:
+        changed = with_other_code(changed, base, what)
     shared = [path for path in changed or () if SHARED[what].match(path)]
     only_runtime = what in ("exercises", "handouts") and all(RUNTIME.match(path) for path in shared)
     if changed is None or (shared and not only_runtime):

@@ -48,6 +48,8 @@ class Changed(unittest.TestCase):
         self.assertNotEqual(code_of(code), code_of(code.replace("return", "// return")))
         self.assertEqual(code_of(code), code_of(code.replace("one", "1, with 'quotes\" in it")))
         self.assertNotEqual(code_of('s = "// a";'), code_of('s = "// b";'))
+        self.assertNotEqual(code_of(code), code_of(code.replace("// one", "// NOLINT")))
+        self.assertNotEqual(code_of("f(/*up=*/1);"), code_of("f(/*down=*/1);"))
         text = 'auto s = R"(\n// a\n)";'
         self.assertNotEqual(code_of(text), code_of(text.replace("// a", "// b")))
         self.assertNotEqual(code_of("// a \\\nf();\n"), code_of("// a\nf();\n"))

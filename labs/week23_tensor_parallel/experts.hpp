@@ -75,7 +75,7 @@ struct ExpertParallel {
   std::size_t own() const { return experts / static_cast<std::size_t>(group.size()); }
 };
 
-/// The way of the rows. On the way there: from slots to `sent.order`, which has each rank's rows together; to the rank
+/// Route of the rows. On the way there: from slots to `sent.order`, which has each rank's rows together; to the rank
 /// of the expert, where they arrive one rank's after the other's; then to `received.order`, which has each expert's
 /// rows together. On the way back, all of it backwards.
 struct RowPlan {
