@@ -131,7 +131,8 @@ inline Slice places_in(const ExpertParallel& ep, const Slice& slots, const std::
   upload(me, index, places);
   return index;
 }
-/// Given: row i of `to` = the row of `from` at order[i]. An embedding whose table is `from`.
+/// Given: row i of `to` = the row of `from` at order[i]; if it has a row for each token, that of the slot's token. An
+/// embedding whose table is `from`.
 inline void take_rows(const ExpertParallel& ep, Slice to, Slice from, const std::vector<std::int32_t>& order,
                       Location where = Location::current()) {
   embedding(ep.group, to, places_in(ep, from, order, to), from, {}, 1, where);
