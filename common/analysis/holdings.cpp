@@ -29,7 +29,7 @@ struct Sum {
 using Array = std::vector<Sum>;
 
 /// An operation of a rank that reads or changes its memory, in the rank's order.
-struct Deed {
+struct MemoryEvent {
   enum class Kind : unsigned char { received, computed, sent };  // the order at the same time
   long long time;  // whole nanoseconds, as in files: an operation that follows immediately has the same time
   Kind kind;
@@ -43,7 +43,7 @@ class Follower {
 
   Holdings follow() {
     if (!find_arrays()) return std::move(result_);
-    list_deeds();
+    list_memory_events();
     for (int rank = 0; rank < result_.ranks; ++rank) snapshot(rank, 0);
     play_all();
     for (int rank = 0; rank < result_.ranks; ++rank) snapshot(rank, step_[rank]);
@@ -93,22 +93,23 @@ class Follower {
 
   Sum nothing() const { return {std::vector<int>(static_cast<std::size_t>(result_.ranks)), false}; }
 
-  void list_deeds() {
+  void list_memory_events() {
     for (std::size_t i = 0; i < flights_.size(); ++i) {
       const Flight& f = flights_[i];
       const int index = static_cast<int>(i);
       if (f.from >= 0)
-        deeds_[event(f.from).rank].push_back(
-            {nanoseconds(event(f.from).begin), Deed::Kind::sent, event(f.from).first, index});
+        memory_events_[event(f.from).rank].push_back(
+            {nanoseconds(event(f.from).begin), MemoryEvent::Kind::sent, event(f.from).first, index});
       if (f.to >= 0)
-        deeds_[event(f.to).rank].push_back(
-            {nanoseconds(event(f.to).end), Deed::Kind::received, event(f.to).first, index});
+        memory_events_[event(f.to).rank].push_back(
+            {nanoseconds(event(f.to).end), MemoryEvent::Kind::received, event(f.to).first, index});
     }
     for (std::size_t i = 0; i < trace_.events.size(); ++i)
       if (const TraceEvent& e = trace_.events[i]; e.kind == EventOf::compute)
-        deeds_[e.rank].push_back({nanoseconds(e.end), Deed::Kind::computed, e.first, static_cast<int>(i)});
-    for (auto& [rank, deeds] : deeds_)
-      std::sort(deeds.begin(), deeds.end(), [](const Deed& a, const Deed& b) {
+        memory_events_[e.rank].push_back(
+            {nanoseconds(e.end), MemoryEvent::Kind::computed, e.first, static_cast<int>(i)});
+    for (auto& [rank, events] : memory_events_)
+      std::sort(events.begin(), events.end(), [](const MemoryEvent& a, const MemoryEvent& b) {
         return std::tie(a.time, a.kind, a.position, a.index) < std::tie(b.time, b.kind, b.position, b.index);
       });
   }
@@ -116,37 +117,37 @@ class Follower {
   /// Plays each rank in its own order, and no receive before its send. Clocks of different processes are not compared.
   void play_all() {
     std::map<int, std::size_t> next;
-    const auto can_go = [&](const Deed& deed) {
-      return deed.kind != Deed::Kind::received || flights_[static_cast<std::size_t>(deed.index)].from < 0 ||
-             on_their_way_.contains(deed.index);
+    const auto can_go = [&](const MemoryEvent& e) {
+      return e.kind != MemoryEvent::Kind::received || flights_[static_cast<std::size_t>(e.index)].from < 0 ||
+             in_flight_.contains(e.index);
     };
     while (true) {
       bool moved = false;
-      const Deed* earliest = nullptr;
+      const MemoryEvent* earliest = nullptr;
       int held_up = 0;
-      for (const auto& [rank, deeds] : deeds_) {
+      for (const auto& [rank, events] : memory_events_) {
         std::size_t& at = next[rank];
-        for (; at < deeds.size() && can_go(deeds[at]); ++at, moved = true) play(deeds[at]);
-        if (at < deeds.size() && (!earliest || deeds[at].time < earliest->time)) earliest = &deeds[at], held_up = rank;
+        for (; at < events.size() && can_go(events[at]); ++at, moved = true) play(events[at]);
+        if (at < events.size() && (!earliest || events[at].time < earliest->time))
+          earliest = &events[at], held_up = rank;
       }
       if (!earliest) return;
       if (!moved) play(*earliest), ++next[held_up];  // all take no time
     }
   }
 
-  void play(const Deed& deed) {
-    if (deed.kind == Deed::Kind::computed) return compute(event(deed.index));
-    const Flight& f = flights_[static_cast<std::size_t>(deed.index)];
-    if (deed.kind == Deed::Kind::sent) {
+  void play(const MemoryEvent& e) {
+    if (e.kind == MemoryEvent::Kind::computed) return compute(event(e.index));
+    const Flight& f = flights_[static_cast<std::size_t>(e.index)];
+    if (e.kind == MemoryEvent::Kind::sent) {
       begin_batch(f.from);
       const TraceMessage& m = event(f.from).messages[f.which_from];
-      on_their_way_[deed.index] = part(event(f.from).rank, m.block, m.offset, m.bytes);
+      in_flight_[e.index] = part(event(f.from).rank, m.block, m.offset, m.bytes);
       return;
     }
     begin_batch(f.to);
     const TraceMessage& m = event(f.to).messages[f.which_to];
-    put(event(f.to).rank, m.block, m.offset,
-        f.from < 0 ? Array(m.bytes / kWidth, nothing()) : on_their_way_[deed.index]);
+    put(event(f.to).rank, m.block, m.offset, f.from < 0 ? Array(m.bytes / kWidth, nothing()) : in_flight_[e.index]);
   }
 
   /// Starts a batch: the rank holds the result of its previous one.
@@ -275,8 +276,8 @@ class Follower {
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> bytes_;  // by (rank, block)
   std::map<std::pair<int, std::uint64_t>, Array> arrays_;         // likewise
   std::map<int, std::uint64_t> shown_;                            // block, by rank
-  std::map<int, std::vector<Deed>> deeds_;                        // by rank
-  std::map<int, Array> on_their_way_;                             // by flight
+  std::map<int, std::vector<MemoryEvent>> memory_events_;         // by rank
+  std::map<int, Array> in_flight_;                                // by flight
   std::set<int> begun_;                                           // batches
   std::map<int, std::size_t> step_;                               // by rank: number of batches begun
   std::map<std::pair<std::size_t, int>, double> time_;            // by (step, rank)
