@@ -42,7 +42,7 @@ struct PlanOptions {
   double imbalance = 1;
   std::string cp = "1";
   int shard_group = 0;
-  std::string explain, score, json, csv, table, price;
+  std::string explain, score, json, csv, table, price, without;
   std::string card, answer;
   bool validate = false, fast = false, overlap_scatter = false, overlap_gather = false, fp32_gradients = false;
 };
@@ -390,7 +390,8 @@ void run(const PlanOptions& o) {
   for (const std::string& path : {o.json, o.csv})
     if (!path.empty()) check_writable(path);
   if (!o.table.empty() && !o.validate) refuse("--table is for ./lab validate");
-  if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.table, o.json, o.csv);
+  if (!o.without.empty() && !o.validate) refuse("--without is for ./lab validate");
+  if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.table, o.without, o.json, o.csv);
   const double price = price_of(o.price);  // before anything is planned
   if (o.top < 1) refuse("--top: at least 1");
   if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
@@ -475,6 +476,7 @@ int main(int argc, char** argv) {
   line.add("--fast", o.fast, "formulas only; otherwise the best plans are simulated, and ranked by the result");
   line.add("--validate", o.validate, "only compare predictions with published runs, curves and bubbles");
   line.add("--table", o.table, "with --validate: only this file's rows, in the format of bench/published/predict");
+  line.add("--without", o.without, "with --validate: predict without a term, or several with commas; list: names them");
   line.add("--card", o.card, "a design card of week 25; without --answer or --explain: print its task (./lab card)");
   line.add("--answer", o.answer, "with --card: a file with an answer to check");
   line.add("--price", o.price, "of one GPU for an hour, in any currency (2.50): what the training costs");

@@ -96,7 +96,8 @@ double simple_seconds(const PublishedRun& run, const Machine& machine, double ut
 /// arXiv 2401.08156, abstract). And what nvidia-smi shows of a process that only began (pytorch/pytorch issue 34323).
 constexpr double kFragmentation = 0.15, kContextBytes = 781 << 20;
 
-Validated validate_run(const PublishedRun& run, const std::string& machines, double utilisation) {
+Validated validate_run(PublishedRun run, const std::string& machines, double utilisation, const Without& without) {
+  without.from(run);
   Task task = task_of(run, machines);
   const std::vector<Strategy> all = ways(run, task);
   if (all.empty()) {
@@ -107,14 +108,16 @@ Validated validate_run(const PublishedRun& run, const std::string& machines, dou
   row.simple = simple_seconds(run, task.cluster.machine, utilisation);
   row.file = predict(task, all).seconds;
   task.cluster.machine = task.cluster.machine.as_library(run.attention, run.kernel);
-  wait_for_slowest(task.cluster.machine, run.gpus);
+  without.from(task.cluster.machine);
+  if (!without.has("slowest-card")) wait_for_slowest(task.cluster.machine, run.gpus);
   task.cluster.machine.library->host = run.host;
   task.unfused = unfused(run.unfused, run.model);
   if (!run.fp8.empty()) use_fp8(task, run.fp8, run.fp8_gather);
   const Predicted library = predict(task, all);
   row.library = library.seconds;
-  row.library += update_bytes(run.unfused) * library.state.optimizer_bytes / 12 /  // fp32 parameter, m and v
-                 task.cluster.machine.library->memory_bytes_per_second;
+  if (!without.has("update"))
+    row.library += update_bytes(run.unfused) * library.state.optimizer_bytes / 12 /  // fp32 parameter, m and v
+                   task.cluster.machine.library->memory_bytes_per_second;
   if (run.any_microbatch || run.any_schedule)
     row.chosen = fmt::format("microbatch {}, {} chunk{}", library.strategy.microbatch, library.strategy.chunks,
                              library.strategy.chunks == 1 ? "" : "s");
@@ -147,8 +150,9 @@ Fit fit_of(const std::vector<PublishedSum>& points) {
   return {(wnn * wt - wn * wnt) / determinant, (w * wnt - wn * wt) / determinant};
 }
 
-Validated validate_sum(const PublishedSum& sum, const std::string& machines, const Fit& line) {
+Validated validate_sum(const PublishedSum& sum, const std::string& machines, const Fit& line, const Without& without) {
   Machine machine = find_machine(sum.machine, machines);
+  without.from(machine);
   use_ports(machine, sum.node_ports);
   Validated row{.name = fmt::format("{} ranks, {:.0f} KiB", sum.ranks, sum.bytes / 1024), .published = sum.seconds};
   row.file = week21::ring_all_reduce_seconds(week21::cost_model(machine, sum.ranks), sum.ranks, sum.bytes);
@@ -189,7 +193,7 @@ double layer_utilisation(const std::string& root) {
   return flop / seconds / machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
 }
 
-std::vector<ValidatedTable> validate(const std::string& root, const std::string& table) {
+std::vector<ValidatedTable> validate(const std::string& root, const std::string& table, const Without& without) {
   const std::string machines = root + "/bench/machines", folder = root + "/bench/published/";
   const double utilisation = layer_utilisation(root);
   const std::vector<PublishedTable> calibrate = read_all_published(folder + "calibrate");
@@ -203,9 +207,9 @@ std::vector<ValidatedTable> validate(const std::string& root, const std::string&
                           .doubt = each.doubt,
                           .overlap_assumed = each.overlap_assumed};
     for (const PublishedRun& run : each.runs) {
-      Validated row = validate_run(run, machines, utilisation);
+      Validated row = validate_run(run, machines, utilisation, without);
       for (const PublishedRun& other : run.others) {
-        const double seconds = validate_run(other, machines, utilisation).library;
+        const double seconds = validate_run(other, machines, utilisation, without).library;
         if (std::abs(seconds - row.library) > std::abs(row.other - row.library) || row.other == 0) row.other = seconds;
       }
       result.rows.push_back(row);
@@ -213,7 +217,7 @@ std::vector<ValidatedTable> validate(const std::string& root, const std::string&
     const auto same = std::find_if(calibrate.begin(), calibrate.end(),
                                    [&](const PublishedTable& other) { return other.name == each.name; });
     const Fit line = same != calibrate.end() ? fit_of(same->sums) : Fit{};
-    for (const PublishedSum& sum : each.sums) result.rows.push_back(validate_sum(sum, machines, line));
+    for (const PublishedSum& sum : each.sums) result.rows.push_back(validate_sum(sum, machines, line, without));
     for (const PublishedBubble& bubble : each.bubbles) result.rows.push_back(validate_bubble(bubble));
     all.push_back(std::move(result));
   }

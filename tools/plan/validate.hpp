@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/plan/published_runs.hpp"
+#include "tools/plan/terms.hpp"
 
 namespace lockstep::plan {
 
@@ -37,8 +38,10 @@ struct ValidatedTable {
   std::vector<Validated> rows;
 };
 
-/// `root`: the folder that has bench/. `table`: a file; "": all that are to be predicted.
-std::vector<ValidatedTable> validate(const std::string& root, const std::string& table = "");
+/// `root`: the folder that has bench/. `table`: a file; "": all that are to be predicted. `without`: terms of `library`
+/// that are left out.
+std::vector<ValidatedTable> validate(const std::string& root, const std::string& table = "",
+                                     const Without& without = {});
 
 /// Of |predicted / published − 1|.
 struct Deviation {

@@ -112,8 +112,15 @@ Row row_of(const ValidatedTable& table, const Validated& point) {
 
 }  // namespace
 
-void validate_all(const std::string& root, const std::string& only, const std::string& json, const std::string& csv) {
-  const std::vector<ValidatedTable> tables = validate(root, only);
+void validate_all(const std::string& root, const std::string& only, const std::string& left_out,
+                  const std::string& json, const std::string& csv) {
+  if (left_out == "list") {
+    for (const Term& term : terms()) fmt::print("{:<15} without: {}\n", term.name, term.words);
+    return;
+  }
+  const Without lacking = without(left_out);
+  const std::vector<ValidatedTable> tables = validate(root, only, lacking);
+  for (const Term* term : lacking.left_out) fmt::print("Without {}: {}.\n", term->name, term->words);
   std::vector<Row> rows;
   for (const ValidatedTable& table : tables) {
     print_table(table);
@@ -124,6 +131,7 @@ void validate_all(const std::string& root, const std::string& only, const std::s
   print_memory(tables);
   Context context = Context::here();
   context.more.set("command", "validate");
+  if (!left_out.empty()) context.more.set("without", left_out);
   if (!json.empty()) write_results(json, context, rows);
   if (!csv.empty()) write_csv(csv, rows);
 }

@@ -1,0 +1,34 @@
+// Terms of the predictions of published runs, each of which ./lab validate --without leaves out, to show what it does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/runtime/machine/machine.hpp"
+#include "tools/plan/published_runs.hpp"
+
+namespace lockstep::plan {
+
+struct Term {
+  const char* name;
+  const char* words;                        ///< what is predicted instead
+  void (*of_run)(PublishedRun&) = nullptr;  ///< the run without it; nullptr: nothing changes there
+  void (*of_machine)(Machine&) = nullptr;   ///< the machine's library without it; nullptr: likewise
+};
+
+/// All terms, in the order of docs/use/validation.md. Those without a function are left out by validate() itself.
+const std::vector<Term>& terms();
+/// The term of that name; unknown: Error(usage).
+const Term& find_term(const std::string& name);
+
+/// Some terms, which a prediction lacks.
+struct Without {
+  std::vector<const Term*> left_out;
+  bool has(const std::string& name) const;
+  void from(PublishedRun& run) const;
+  void from(Machine& machine) const;
+};
+/// "host,trees"; "": none.
+Without without(const std::string& names);
+
+}  // namespace lockstep::plan
