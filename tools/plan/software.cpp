@@ -66,6 +66,17 @@ Unfused llama(const GptConfig& config, double rotation, double logit_bytes) {
           logit_bytes};
 }
 
+// A mixture in NVIDIA/Megatron-LM in spring 2025, megatron/core/transformer/moe/moe_utils.py, permute and unpermute
+// without --moe-permute-fusion. Per token and expert it meets: results are multiplied by the router's weights (4) and
+// added to zeros (6: read, and the sum read and written); ours are read once (2). Backward: gradients are taken by
+// expert (4), multiplied by weights (4), and by results, and summed (8); ours are 6. index_select's are added to zeros
+// (6), ours summed (2).
+Unfused mixture(const GptConfig& config) {
+  if (config.architecture.experts == 0) throw Error(Verdict::usage, "megatron-core: its passes are a mixture's");
+  const auto met = static_cast<double>(config.architecture.top_k);
+  return {{{8 * met, kSharded}}, {{14 * met, kSharded}}, 0};
+}
+
 }  // namespace
 
 Unfused unfused(const std::string& software, const GptConfig& config) {
@@ -77,6 +88,7 @@ Unfused unfused(const std::string& software, const GptConfig& config) {
       // 2 × 2 matrices and sums them, 36 bytes each way, ours are 4; the loss is in 16 bits, 12 bytes, ours are 4.
       {"fms", [](const GptConfig& config) { return llama(config, 32, 8); }},
       {"megatron", [](const GptConfig&) { return kMegatron; }},
+      {"megatron-core", mixture},
       // pytorch/torchtitan at 0413364, torchtitan/models: complex products, 20 bytes; the loss is in 32 bits, 36.
       {"torchtitan", [](const GptConfig& config) { return llama(config, 16, 32); }},
       // The same at 9dec370 with --training.compile: its blocks are compiled, and the loss is not (train.py, line 137).

@@ -11,7 +11,8 @@ namespace lockstep::plan {
 
 /// What software does in a block of `config`. GPT-2: "megatron", Megatron-LM of 2021 and 2022; "eager", PyTorch with
 /// everything in 16 bits; "autocast", PyTorch's mixed precision with fp32 parameters. Llama: "fms", IBM's of March
-/// 2024; "torchtitan", of April 2024; "torchtitan-compiled", of December 2024. "": nothing. Otherwise Error(usage).
+/// 2024; "torchtitan", of April 2024; "torchtitan-compiled", of December 2024. A mixture: "megatron-core", of spring
+/// 2025. "": nothing. Otherwise Error(usage).
 Unfused unfused(const std::string& software, const GptConfig& config);
 
 /// What its optimizer reads and writes per element besides ours.

@@ -240,5 +240,20 @@ TEST(StopsEarly, SavesTheLastProductInFormulasAndSimulator) {
   }
 }
 
+TEST(Unfused, MegatronsMixtureMovesRowsOncePerExpert) {
+  const Machine machine = find_machine("dgx-h100", kMachines).as_library();
+  GptConfig config{.layers = 1, .heads = 48, .d_model = 6144, .vocabulary = 32000, .context = 4096};
+  config.architecture = {NormKind::rms_norm, PositionKind::rotary, MlpKind::swiglu, false, 8, 2048};
+  config.architecture.experts = 64, config.architecture.top_k = 8;
+  config.tensor = {0, 4, true};
+  Pieces added;
+  add_unfused(machine, unfused("megatron-core", config), config, 4096, added);
+  const double rows = 4096 / 4 * 8, rate = machine.library->memory_bytes_per_second;
+  EXPECT_NEAR(added.block.seconds - machine.launch, 8 * rows * 6144 / rate, 1e-12);
+  EXPECT_NEAR(added.block_back.seconds - machine.launch, 14 * rows * 6144 / rate, 1e-12);
+  config.architecture.experts = 0;
+  EXPECT_TRUE(contains(refusal([&] { (void)unfused("megatron-core", config); }), "a mixture's"));
+}
+
 }  // namespace
 }  // namespace lockstep::plan
