@@ -314,6 +314,7 @@ Row Bench::row_of(const RunOptions& options, const Measurement& measurement) con
   row.set("verified", measurement.verified);
   if (std::string_view(backend_name()) == "mpi" && !options.emulate)
     set_quiet(row, has_machine_ ? options.machine.measured : MeasuredPrices{}, options, measurement.probes);
+  if (options.emulate) set_quiet(row, measurement.seconds);
   if (simulated()) row.set("wall_seconds", measurement.wall_seconds).set("peak_rss_bytes", peak_rss_bytes());
   return row;
 }

@@ -45,9 +45,14 @@ void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& opt
   row.set("fits_cores", has_cores(options));
 }
 
+void set_quiet(Row& row, const Median& emulated) {
+  const double width = emulated.high / emulated.low - 1;
+  row.set("spread", width).set("quiet", width <= 2 * Probes::kSame);
+}
+
 std::string what_was_not_quiet(const std::vector<Row>& rows) {
   int noisy = 0;
-  double drift = 0, links = 0, additions = 0;
+  double drift = 0, links = 0, additions = 0, spread = 0;
   for (const Row& row : rows) {
     const Row::Value* quiet = find(row, "quiet");
     if (!quiet || std::get<bool>(*quiet)) continue;
@@ -55,8 +60,14 @@ std::string what_was_not_quiet(const std::vector<Row>& rows) {
     drift = larger(drift, number(row, "drift"));
     links = larger(links, number(row, "links_against_calibration"));
     additions = larger(additions, number(row, "additions_against_calibration"));
+    spread = larger(spread, number(row, "spread"));
   }
   if (noisy == 0) return "";
+  if (spread > 0)
+    return fmt::format(
+        "not quiet in {} of {} rows: emulated times, which are the same each time on an idle computer, have 95% "
+        "intervals up to {:.0f}% wide. Stop other programs, or make times longer by a larger --scale\n",
+        noisy, rows.size(), 100 * spread);
   std::string text = fmt::format("not quiet in {} of {} rows: within a run, probes changed by up to {:+.0f}%", noisy,
                                  rows.size(), 100 * drift);
   if (links != 0 || additions != 0)

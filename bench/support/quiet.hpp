@@ -8,6 +8,7 @@
 
 #include "bench/support/measure.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {
 
@@ -33,7 +34,12 @@ bool is_quiet(const MeasuredPrices& calibrated, const Probes& probes);
 /// calibration's tables (which may be empty), and whether these are small.
 void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& options, const Probes& probes);
 
-/// Returns a sentence about the rows that were not quiet; empty if there are none.
+/// The same for emulated times, which are slept through and so are the same each time: adds whether the median's 95%
+/// interval is narrow.
+void set_quiet(Row& row, const Median& emulated);
+
+/// Returns a sentence about the rows that were not quiet; empty if there are none. Rows of one run are all emulated, or
+/// none is.
 std::string what_was_not_quiet(const std::vector<Row>& rows);
 
 }  // namespace lockstep::bench

@@ -177,6 +177,16 @@ TEST(Probes, SayWhichRowsWereNotQuiet) {
   EXPECT_NE(words.find("messages of 64 KiB by up to +50%"), words.npos) << words;
 }
 
+TEST(Probes, EmulatedTimesAreTheSameOnAQuietComputer) {
+  Row steady, uneven;
+  set_quiet(steady, Median{.value = 1e-3, .low = 0.98e-3, .high = 1.04e-3});
+  set_quiet(uneven, Median{.value = 1e-3, .low = 0.8e-3, .high = 1.2e-3});
+  EXPECT_EQ(what_was_not_quiet({steady}), "");
+  const std::string words = what_was_not_quiet({steady, uneven});
+  EXPECT_NE(words.find("not quiet in 1 of 2 rows: emulated times"), words.npos) << words;
+  EXPECT_NE(words.find("up to 50% wide"), words.npos) << words;
+}
+
 TEST(LinkStates, AreMeasuredOnceAndRecognised) {
   RunOptions near{.ranks = 4, .phantom = true};
   near.machine = Machine::uniform(1e-6, 1e-10, 0);
