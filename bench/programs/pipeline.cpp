@@ -26,7 +26,7 @@ bool simulated() { return std::string_view(backend_name()) == "sim"; }
 
 struct PipelineOptions {
   std::vector<std::string> stages, microbatches{"1", "2", "4", "8", "16", "32"};
-  std::vector<std::string> schedules{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
+  std::vector<std::string> schedules{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev"};
   std::vector<std::string> comm_ms{"0", "0.1"};
   std::vector<std::string> last_stage{"1"};
   double forward_ms = 1, backward_ms = 1, weight_ms = 1;
@@ -58,16 +58,20 @@ double predicted_of_ideal(const Case& c) {
   return std::nan("");
 }
 /// Idle fraction of the longest span. That is the first stage's, which contains the whole bubble. With zero bubble it
-/// is (p − 1)(F + B − W) and (p − 1)(F + B − 2W), for m ≥ 2p − 1; in a V it is zero if F = B = W.
+/// is (p − 1)(F + B − W) and (p − 1)(F + B − 2W), for m ≥ 2p − 1; in a V, if F = B = W, zero, and for DualPipeV and m ≥
+/// 2p half a forward per stage after the first.
 double predicted_of_span(const Case& c) {
   const double work = c.shape.microbatches * c.turn() * std::max(1.0, c.last_stage);
   double idle = predicted_of_ideal(c) * work;
   const StepTimes& t = c.times;
   const bool vee = c.shape.placement == Placement::vee,
              equal = t.forward == t.input_gradient && t.forward == t.weight_gradient;
-  if (c.halves() && c.last_stage == 1 && c.shape.microbatches >= 2 * c.shape.stages - 1 && (!vee || equal))
+  const bool pairs = c.name == "dualpipev";
+  if (c.halves() && c.last_stage == 1 && c.shape.microbatches >= 2 * c.shape.stages - (pairs ? 0 : 1) &&
+      (!vee || equal))
     idle = (c.shape.stages - 1) *
-           std::max(0.0, t.forward + t.input_gradient - (c.name == "zb-h1" ? 1 : 2) * t.weight_gradient);
+           (pairs ? t.forward / 2
+                  : std::max(0.0, t.forward + t.input_gradient - (c.name == "zb-h1" ? 1 : 2) * t.weight_gradient));
   return idle / (work + idle);
 }
 
@@ -174,7 +178,7 @@ std::vector<int> stages_of(const Bench& bench, const PipelineOptions& o) {
 /// interleaving and a V require another stage to send to.
 std::optional<PipelineShape> shape_on(const PipelineOptions& o, const std::string& name, int p, int m) {
   const bool interleaves = name == "interleaved";
-  if ((interleaves && m % p != 0) || (p == 1 && (interleaves || name == "zb-v"))) return std::nullopt;
+  if ((interleaves && m % p != 0) || (p == 1 && (interleaves || week24::in_a_vee(name)))) return std::nullopt;
   return week24::shape_of(name, p, m, interleaves ? o.chunks : 0);
 }
 
@@ -236,7 +240,8 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--stages", o.stages, "simulator: stages (p); separate several with commas; default: 2,4,8");
     line.add("--microbatches", o.microbatches, "microbatches per step (m); separate several with commas");
-    line.add("--schedule", o.schedules, "naive, gpipe, 1f1b, interleaved (where p divides m), zb-h1, zb-h2, zb-v");
+    line.add("--schedule", o.schedules,
+             "naive, gpipe, 1f1b, interleaved (where p divides m), zb-h1, zb-h2, zb-v, dualpipev");
     line.add("--comm-ms", o.comm_ms, "a hop from stage to stage; separate several with commas");
     line.add("--forward-ms", o.forward_ms, "a stage's forward of a microbatch");
     line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");

@@ -205,11 +205,13 @@ TEST_F(BenchProgram, StagesMayBeUnequalAndHaveLimits) {
 }
 
 TEST_F(BenchProgram, ChunksInAVWaitForNobody) {
-  for (const Json& row : rows_of("--stages 4 --microbatches 8 --schedule 1f1b,zb-h2,zb-v --no-chart", "schedule")) {
+  for (const Json& row :
+       rows_of("--stages 4 --microbatches 8 --schedule 1f1b,zb-h2,zb-v,dualpipev --no-chart", "schedule")) {
     const std::string name = row.at("schedule");
     EXPECT_NEAR(row.at("makespan_seconds"), name == "1f1b" ? 33e-3 : name == "zb-h2" ? 27e-3 : 25.5e-3, 1e-9) << name;
-    EXPECT_EQ(row.at("peak_in_flight"), name == "1f1b" ? 4 : name == "zb-h2" ? 7 : 8) << name;
-    EXPECT_EQ(row.at("messages"), name == "zb-v" ? 96 : 48) << name;
+    EXPECT_NEAR(row.at("longest_span_seconds"), name == "1f1b" ? 33e-3 : name == "dualpipev" ? 25.5e-3 : 24e-3, 1e-9);
+    EXPECT_EQ(row.at("peak_in_flight"), name == "1f1b" ? 4 : name == "zb-h2" ? 7 : name == "zb-v" ? 8 : 9) << name;
+    EXPECT_EQ(row.at("messages"), row.at("chunks") == 2 ? 96 : 48) << name;
     EXPECT_LE(row.at("lower_bound_seconds"), row.at("makespan_seconds")) << name;
   }
   EXPECT_EQ(start("--schedule zb-v --stages 1", "schedule"), 2);

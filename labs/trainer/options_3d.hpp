@@ -31,7 +31,7 @@ struct Options3d : EngineOptions {
   std::size_t batch = 1;     ///< sequences of the global batch, on any mesh
   std::size_t sequence = 0;  ///< tokens per sequence
   std::string schedule = "1f1b";
-  int chunks = 1;  ///< per stage, for interleaved; 2 for zb-v
+  int chunks = 1;  ///< per stage, for interleaved; 2 in a V
 
   bool sequence_parallel = false;  ///< requires tp > 1
   bool overlap_scatter = false;    ///< with sequence parallelism: scatter input gradients behind weight gradients

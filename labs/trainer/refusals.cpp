@@ -28,10 +28,10 @@ std::optional<Refusal> wrong_shape(const GptConfig& model, std::size_t sequence,
 }
 
 std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
-  const bool halves = week24::splits_backwards(s.schedule), vee = s.schedule == "zb-v";
+  const bool halves = week24::splits_backwards(s.schedule), vee = week24::in_a_vee(s.schedule);
   if (vee && s.chunks != 2)
     return Refusal{"a V without two chunks",
-                   fmt::format("zb-v has two chunks per stage, one on each leg of the V, not {}", s.chunks)};
+                   fmt::format("{} has two chunks per stage, one on each leg of the V, not {}", s.schedule, s.chunks)};
   if (s.chunks > 1 && s.schedule != "interleaved" && !vee)
     return Refusal{"chunks without interleaving",
                    fmt::format("{} has one chunk per stage, not {}", s.schedule, s.chunks),

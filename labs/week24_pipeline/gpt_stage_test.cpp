@@ -109,7 +109,7 @@ TEST(GptOnStages, LossesAndGradientsEqualTheSerialModels) {
     std::size_t parameters = 0;
     for (const Parameter& tensor : gpt_parameter_table(config)) parameters += tensor.size;
     const auto v = Placement::vee;
-    for (const char* name : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
+    for (const char* name : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev"})
       for (const PipelineShape& shape : {PipelineShape{1, 3},
                                          {2, 4},
                                          {3, 3},
@@ -120,7 +120,7 @@ TEST(GptOnStages, LossesAndGradientsEqualTheSerialModels) {
                                          {2, 5, 2, v},
                                          {4, 3, 2, v},
                                          {4, 9, 2, v}}) {
-        if ((shape.placement == v) != (std::string(name) == "zb-v")) continue;
+        if ((shape.placement == v) != in_a_vee(name)) continue;
         if (shape.placement != v && (shape.chunks > 1) != (std::string(name) == "interleaved")) continue;
         const Found found = pipelined(name, shape, config);
         // Sums in another order: of microbatches (GPipe goes back from the last), and of the tied embedding's two

@@ -22,8 +22,8 @@ namespace lockstep::week25 {
 struct Strategy {
   int dp = 1, tp = 1, pp = 1;
   int microbatch = 1;             ///< sequences of one microbatch of one replica
-  std::string schedule = "1f1b";  ///< of week 24: gpipe, 1f1b, interleaved, zb-h1, zb-v
-  int chunks = 1;                 ///< v, of interleaved; of zb-v 2
+  std::string schedule = "1f1b";  ///< of week 24: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipev
+  int chunks = 1;                 ///< v, of interleaved; in a V 2
   int zero = 0;                   ///< stage: 0 and 1, and with pp = 1 also 2 and 3
   bool recompute = false;         ///< full: each block is recomputed from its input
   bool sequence_parallel = false;
@@ -40,7 +40,7 @@ struct StageWork {
   // Seconds.
   double forward = 0;
   double backward = 0;      ///< all of it: gradients of the input and of the weights, and recomputation
-  double weights = 0;       ///< of that, gradients of the weights, which zb-h1 and zb-v do later
+  double weights = 0;       ///< of that, gradients of the weights, which zero bubble does later
   double recomputed = 0;    ///< of backward, the forward's repetition
   double tensor = 0;        ///< of forward and backward, waiting for tensor-parallel all-reduces
   double hop = 0;           ///< a boundary's message from here to the next stage, or from the last one to the first

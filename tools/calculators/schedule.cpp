@@ -287,7 +287,7 @@ int main(int argc, char** argv) {
     line.add("--stages", o.stages, "stages (p; default: 4, or the lines of --schedule-file)");
     line.add("--microbatches", o.microbatches, "microbatches per step (m)");
     line.add("--schedule", o.schedules,
-             "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v; separate several with commas");
+             "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipev; separate several with commas");
     line.add("--chunks", o.chunks, "chunks per stage (v), for interleaved; 0: 2");
     line.add("--schedule-file", o.files,
              "instead: a file with one line per stage, F0 F1 B0 B1; I0 and W0 are B0's halves. Several files, "

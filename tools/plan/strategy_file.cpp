@@ -10,6 +10,7 @@
 #include "common/support/text/files.hpp"
 #include "common/support/text/nearest.hpp"
 #include "labs/trainer/plan/search.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
 
 namespace lockstep::plan {
 
@@ -20,7 +21,7 @@ namespace {
 const std::vector<std::string> kFields{
     "dp", "cp", "tp", "pp", "ep", "microbatch", "schedule", "chunks", "zero", "recompute", "sequence_parallel"};
 constexpr const char* kExample = R"({"dp": 8, "tp": 8, "pp": 16, "microbatch": 1})";
-const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"};
+const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev"};
 
 int* whole_number(Strategy& s, const std::string& field) {
   if (field == "dp") return &s.dp;
@@ -94,7 +95,7 @@ Strategy parse_strategy(const std::string& text, const std::string& name) {
   if (!file.is_object()) refuse(name, fmt::format("is not a JSON object such as {}", kExample));
   Strategy strategy;
   for (const auto& [field, value] : file.items()) set(strategy, name, field, value);
-  if (strategy.schedule == "zb-v" && !file.contains("chunks")) strategy.chunks = 2;  // a V has no other number
+  if (week24::in_a_vee(strategy.schedule) && !file.contains("chunks")) strategy.chunks = 2;  // a V has no other number
   strategy.dp *= strategy.cp;
   return strategy;
 }

@@ -180,6 +180,11 @@ TEST(ExplainAs, WhatHasNoEquivalentIsSaid) {
   expect_all(text_of("deepspeed", options), {"PipelineModule(layers, num_stages=2"});
   options.schedule = "zb-v";
   expect_none(text_of("megatron", options), {"--num-layers-per-virtual-pipeline-stage", "CUDA_DEVICE_MAX_CONNECTIONS"});
+  options.schedule = "dualpipev", options.microbatches = 4;
+  expect_all(text_of("torchrun", options), {"ScheduleDualPipeV(stages", "mine = [stage, parts - 1 - stage]"});
+  expect_none(text_of("torchrun", options), {"as many microbatches as there are parts"});
+  options.microbatches = 3;
+  expect_all(text_of("torchrun", options), {"as many microbatches as there are parts"});
   options = meshed(1, 2, 1);
   options.sequence_parallel = true;
   expect_all(text_of("megatron", options), {"Without --overlap-scatter: "});

@@ -7,6 +7,7 @@
 
 #include "common/support/json/document.hpp"
 #include "common/support/text/counted.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/train/explain_parts.hpp"
 
 namespace lockstep::train {
@@ -17,6 +18,7 @@ std::string schedule_class(const week25::Options3d& o) {
   if (o.schedule == "gpipe" || o.schedule == "naive") return "ScheduleGPipe";
   if (o.schedule == "interleaved") return "ScheduleInterleaved1F1B";
   if (o.schedule == "zb-v") return "ScheduleZBVZeroBubble";
+  if (o.schedule == "dualpipev") return "ScheduleDualPipeV";
   return o.schedule.starts_with("zb") ? "ScheduleInterleavedZeroBubble" : "Schedule1F1B";
 }
 
@@ -135,8 +137,8 @@ std::string model_lines(const Facts& f) {
   } else {
     const int pp = o.mesh.pp, parts = pp * o.chunks;
     text += fmt::format("stage, parts = mesh[\"pp\"].get_local_rank(), {}\n", parts);
-    text += o.schedule == "zb-v" ? "mine = [stage, parts - 1 - stage]\n"
-                                 : fmt::format("mine = list(range(stage, parts, {}))\n", pp);
+    text += week24::in_a_vee(o.schedule) ? "mine = [stage, parts - 1 - stage]\n"
+                                         : fmt::format("mine = list(range(stage, parts, {}))\n", pp);
     text +=
         R"py(cuts = [gpt.LAYERS * i // parts for i in range(parts + 1)]
 model = torch.nn.ModuleDict({f"part{i}": parallel(gpt.Model(cuts[i], cuts[i + 1])) for i in mine})
@@ -371,6 +373,8 @@ rank = dist.get_rank()
       "--schedule naive: PyTorch has no such schedule; GPipe with one microbatch does the same.");
   say(o.mesh.pp > 1 && o.schedule == "zb-h2",
       "--schedule zb-h2: torch.distributed.pipelining has the first zero-bubble schedule only.");
+  say(o.mesh.pp > 1 && o.schedule == "dualpipev" && o.microbatches < 2 * o.mesh.pp,
+      "--schedule dualpipev: ScheduleDualPipeV needs at least as many microbatches as there are parts, two per stage.");
   say(o.zero < 2 && with_fsdp(f),
       "--zero 0 with --tp, and 1 with --tp or --pp: DistributedDataParallel and ZeroRedundancyOptimizer are not for "
       "DTensors, or for several modules, so this is fully_shard, which shards gradients as well.");

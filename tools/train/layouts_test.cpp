@@ -74,7 +74,7 @@ Drawn draw(Draws& draws) {
   if (pp > 1) say(layout, "--pp", pp);
   if (microbatches > 1 || draws.one_in(2)) say(layout, "--microbatches", microbatches);
   if (pp > 1 && draws.one_in(2))
-    say(layout, "--schedule", draws.of({"naive", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v"}));
+    say(layout, "--schedule", draws.of({"naive", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev"}));
   const int zero = draws.of({0, 0, 1, 1, 2, 3, 3});
   if (zero > 0) say(layout, "--zero", zero);
   if (zero > 1 && draws.one_in(2)) say(layout, "--wrap", draws.of({"model", "layer", "3000"}));

@@ -45,7 +45,7 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
       {3, 1, 1, [](TrainRequest& o) { o.compress = "topk:0.02"; }},
       {2, 1, 1, [](TrainRequest& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
       {2, 1, 1, [](TrainRequest& o) { o.compress = "int8-two-step"; }}};
-  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev"})
     for (const std::size_t microbatches : {4, 6})  // of 9 sequences: 3, 2, 2, 2; 2, 2, 2, 1, 1, 1
       rows.push_back({1, 1, 2, [=](TrainRequest& o) { o.schedule = schedule, o.microbatches = microbatches; }});
   for (const int zero : {2, 3})
@@ -174,7 +174,7 @@ TEST(Train, TheBubblesFormulaIsOfWholeBackwards) {
   };
   EXPECT_NE(report_of("1f1b").find("of the whole; by formula 37.5 and 27.3%"), std::string::npos);
   EXPECT_NE(report_of("interleaved").find("of the whole; by formula 18.8 and 15.8%"), std::string::npos);
-  for (const char* halves : {"zb-h1", "zb-h2", "zb-v"})
+  for (const char* halves : {"zb-h1", "zb-h2", "zb-v", "dualpipev"})
     EXPECT_NE(report_of(halves).find("of the whole\n"), std::string::npos) << halves;
 }
 

@@ -20,6 +20,7 @@
 #include "labs/trainer/worker.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "labs/week22_zero/sharding_policy.hpp"
+#include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/train/choices.hpp"
 #include "tools/train/expert_layers.hpp"
 #include "tools/train/phantom.hpp"
@@ -103,7 +104,7 @@ int microbatches_of(const TrainRequest& r, int replicas) {
 }
 
 int chunks_of(const TrainRequest& r) {
-  const bool several = r.schedule == "interleaved" || r.schedule == "zb-v";
+  const bool several = r.schedule == "interleaved" || week24::in_a_vee(r.schedule);
   return r.chunks ? r.chunks : several && r.pp > 1 ? 2 : 1;
 }
 

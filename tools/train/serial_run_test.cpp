@@ -214,7 +214,8 @@ TEST(Train, PipelinesAndMeshesAreTheSerialRun) {
   for (const Row& row :
        {Row{1, 1, 2, "1f1b"}, Row{1, 1, 3, "naive"}, Row{1, 1, 4, "gpipe"}, Row{1, 1, 2, "interleaved"},
         Row{1, 1, 2, "zb-h1", 0, 5}, Row{1, 1, 2, "zb-h2", 0, 5}, Row{1, 1, 2, "zb-v", 0, 5}, Row{2, 1, 2, "zb-v", 1},
-        Row{2, 1, 2, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2}, Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, 0}}) {
+        Row{1, 1, 2, "dualpipev", 0, 5}, Row{2, 1, 2, "dualpipev", 1}, Row{2, 1, 2, "1f1b", 1}, Row{2, 2, 1, "1f1b", 2},
+        Row{2, 2, 1, "1f1b", 3}, Row{2, 2, 2, "1f1b", 1, 0}}) {
     TrainRequest options = serial;
     set_mesh(options, row.dp, row.tp, row.pp);
     options.schedule = row.schedule;

@@ -90,7 +90,7 @@ double kept_bytes(const Strategy& strategy, const Pieces& pieces) {
 
 /// The stage with the model's last part.
 std::size_t head_stage(const Strategy& strategy) {
-  return strategy.schedule == "zb-v" ? 0 : static_cast<std::size_t>(strategy.pp) - 1;
+  return week24::in_a_vee(strategy.schedule) ? 0 : static_cast<std::size_t>(strategy.pp) - 1;
 }
 
 /// Adds pieces [begin, end) of the model, one part, to a stage.
@@ -215,7 +215,8 @@ double hidden_gather(const Strategy& strategy, const week25::Workload& work, std
   const double late = stage.late > 0 ? week25::gather_seconds(strategy, work, stage.late) : 0;
   const double first = week25::gather_seconds(strategy, work, std::min(unit, others));
   const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward / v : 0;
-  const double ahead = strategy.schedule == "zb-v" ? 2 * (strategy.pp - static_cast<double>(s)) - 1 : strategy.pp;
+  const double ahead =
+      week24::in_a_vee(strategy.schedule) ? 2 * (strategy.pp - static_cast<double>(s)) - 1 : strategy.pp;
   const double turn = ahead * stage.forward / v;
   double exposed = late + std::max({first, all / v - forward, all - (v - 1) * turn - forward});
   for (std::size_t before = 0; before < s; ++before)
