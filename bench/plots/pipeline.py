@@ -157,6 +157,8 @@ WORDS = {
     "zb-h1": "the backward split, so that weight gradients fill the bubble; 1F1B’s memory",
     "zb-h2": "the same with a longer warm-up: except for hops no stage waits, for nearly twice the memory",
     "zb-v": "two chunks per stage, placed in a V: no stage waits if F, B and W are equal, in 1F1B’s memory",
+    "dualpipev": "the same V in DualPipe’s order, each forward beside a backward of the other chunk: half of ZB-H1’s"
+    " bubble",
 }
 
 

@@ -3,7 +3,7 @@
 from results import by, load, load_csv
 from style import HATCHES, doubling_axis, figure_legend, label_ends, look, losses_figure, subplots, title
 
-SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v")
+SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev")
 
 
 def of_schedule(name):
@@ -48,6 +48,8 @@ def pipeline_bubble(data):
             style = of_schedule(schedule)
             formula = curve(rows, schedule, "microbatches", "predicted_bubble_of_total")
             measured = [(m, 100 * b) for m, b in curve(rows, schedule, "microbatches", "bubble_of_total")]
+            if not measured:
+                continue
             if formula:
                 axis.plot([m for m, _ in formula], [100 * b for _, b in formula], **{**style, "marker": None})
             axis.plot(*zip(*measured), **{**style, "linestyle": "none" if formula else style["linestyle"]})
@@ -88,6 +90,8 @@ def pipeline_memory(data):
     ends = {}
     for schedule in SCHEDULES:
         mine = by(rows, schedule=schedule)
+        if not mine:
+            continue
         x, y = [r["microbatches"] for r in mine], [r["activation_bytes_peak"] / 2**20 for r in mine]
         axes[0][0].plot(x, y, **of_schedule(schedule))
         axes[0][0].plot(

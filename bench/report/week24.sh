@@ -25,7 +25,7 @@ if has train_sim; then
       --json "$data/train_pp_${run%:*}.json" --csv "$data/train_pp_${run%:*}.csv"
   done
 fi
-for schedule in naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v; do
+for schedule in naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v dualpipev; do
   step "schedule_$schedule" "timeline of $schedule, simulated" "$programs/bench_schedule_sim" --stages 4 --microbatches 8 --comm-ms 0.1 --schedule $schedule \
     --trace "$data/schedule_$schedule.trace" --json "$data/schedule_$schedule.json"
 done

@@ -1,6 +1,6 @@
 // Pipelines: every schedule at one scale, and one of your own.
 
-const kNames = { naive: 'naive', gpipe: 'GPipe', '1f1b': '1F1B', interleaved: 'interleaved 1F1B', 'zb-h1': 'ZB-H1', 'zb-h2': 'ZB-H2', 'zb-v': 'ZB-V' };
+const kNames = { naive: 'naive', gpipe: 'GPipe', '1f1b': '1F1B', interleaved: 'interleaved 1F1B', 'zb-h1': 'ZB-H1', 'zb-h2': 'ZB-H2', 'zb-v': 'ZB-V', dualpipev: 'DualPipeV' };
 const kKind = { F: 'f', B: 'b', I: 'i', W: 'w' };
 
 /** A row for each stage; `longest` is the time that the whole width stands for. */
@@ -36,11 +36,12 @@ const kWhat = {
   'zb-h1': '1F1B with a split backward: the stage before waits only for I, and W fills gaps. No stage holds more than the fullest of 1F1B.',
   'zb-h2': 'As ZB-H1, but stage 0 does up to 2p − 1 whole forwards before its first backward. That is the memory that it needs more. It pays where hops or unequal times would make a stage wait; the slanted start and end count as bubble here.',
   'zb-v': 'Two chunks per stage, placed in a V: stage 0 has the first and the last. It also does up to 2p − 1 forwards ahead, but of half a stage each, and a chunk 1 is released at once.',
+  dualpipev: 'The same placement in another order: each steady forward is paired with a whole backward of the other chunk. DeepSeek runs a pair as one step, to hide experts\' messages; here it is two steps, one after the other.',
 };
 
 const kSplit = ', whose W steps, which no other stage waits for, fill gaps';
 /** What makes a schedule the shortest. */
-const kWhy = { interleaved: ', whose short chunks reach the last stage sooner', 'zb-h1': kSplit, 'zb-h2': kSplit, 'zb-v': kSplit };
+const kWhy = { interleaved: ', whose short chunks reach the last stage sooner', 'zb-h1': kSplit, 'zb-h2': kSplit, 'zb-v': kSplit, dualpipev: kSplit };
 
 /** Why there is no such schedule. */
 const lacksWhy = s => s.error.replace(/^interleaving: /, '') + (s.name === 'interleaved' && state.m % state.p ? ', and they go through its chunks in groups of p' : '');
@@ -121,7 +122,7 @@ views.pipeline = {
       $('from').addEventListener('change', () => {
         const s = (this.answer().schedules || []).find(each => each.name === $('from').value);
         if (!s || s.error) return;
-        text.value = (s.name === 'zb-v' ? 'placement v\n' : '') + s.steps.map(steps => steps.map(([step]) => step).join(' ')).join('\n');
+        text.value = (s.name === 'zb-v' || s.name === 'dualpipev' ? 'placement v\n' : '') + s.steps.map(steps => steps.map(([step]) => step).join(' ')).join('\n');
         text.rows = Math.min(18, s.stages + 2);
         changed();
       });
