@@ -1,9 +1,9 @@
 // Sums of compressed gradients compared with the ring: bytes and seconds over the number of ranks, and where
 // compression loses.
 //
-// In addition to exercise 21.9's methods there is topk+int8: the largest elements exactly, the rest with int8 in two
-// steps. `relative_error` shows the error of each on a gradient with few large elements, since bytes alone do not
-// decide. With --bf16 there are also sums of gradients rounded to bf16: 21.2's ring, and exercise 22.11's.
+// The methods are exercise 21.9's; topk+int8 is part f's, without error feedback. `relative_error` shows the error of
+// each on a gradient with few large elements, since bytes alone do not decide. With --bf16 there are also sums of
+// gradients rounded to bf16: 21.2's ring, and exercise 22.11's.
 //
 //   ./lab bench compression --machine pcie-box-10gbe --ranks 2,4,8,16,32,64 --bytes 25MiB --phantom
 //   ./lab bench compression --backend mpi --ranks 2 --bytes 4MiB --density 0.01
@@ -16,7 +16,7 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/programs/mixed_compression.hpp"
+#include "bench/programs/heavy_tails.hpp"
 #include "bench/support/bench.hpp"
 #include "common/runtime/convert.hpp"
 #include "common/support/text/numbers.hpp"
@@ -47,7 +47,6 @@ enum class Rounded { no, ring, once };
 struct Named {
   std::string name;
   Compression how;
-  bool mixed = false;  // the largest elements by top-k, the rest by `how.method`, int8 in two steps
   Rounded rounded = Rounded::no;
 };
 
@@ -63,11 +62,11 @@ std::vector<Named> methods_of(const CompressionOptions& o) {
   for (const std::string& density : o.densities) {
     const double share = number_in("--density", density, 1e-9, 1);
     methods.push_back(
-        {"topk+int8:" + density, {.method = Method::int8_two_step, .density = share, .block = block}, true});
+        {"topk+int8:" + density, {.method = Method::mixed, .density = share, .feedback = false, .block = block}});
   }
   if (o.bf16) {
-    methods.push_back({"bf16", {}, false, Rounded::ring});
-    methods.push_back({"bf16-fp32-sums", {}, false, Rounded::once});
+    methods.push_back({"bf16", {}, Rounded::ring});
+    methods.push_back({"bf16-fp32-sums", {}, Rounded::once});
   }
   return methods;
 }
@@ -82,7 +81,8 @@ std::vector<float> input(const Named& method, std::size_t elements) {
   for (std::size_t i = 0; i < filled; ++i) values[i] = i % 3 == 0 ? -127.0f : 127.0f;
   for (float& value : values)
     if (method.rounded != Rounded::no) value /= 127;
-  for (std::size_t i = 0; method.mixed && i < kept(method.how, elements); ++i) values[i] *= 100;
+  const bool mixed = method.how.method == Method::mixed;
+  for (std::size_t i = 0; mixed && i < kept(method.how, elements); ++i) values[i] *= 100;
   return values;
 }
 
@@ -97,10 +97,7 @@ week21::AllReduce sum_of(const Named& method, Rank me, const Parameters& paramet
       sum(group, rounded);
       cast(group, data, rounded);
     };
-  if (!method.mixed) return week21::compressed_all_reduce(me, parameters, how);
-  return [=](Rank group, const Slice& data) {
-    mixed_all_reduce(group, data, kept(how, data.size()), how.block, {.seed = how.seed});
-  };
+  return week21::compressed_all_reduce(me, parameters, how);
 }
 
 /// Every rank's gradients, with few large elements; in bf16, rounded.
@@ -240,7 +237,7 @@ double compute_seconds(RunOptions options, const Named& method, std::size_t elem
         compute(me, method.how, data, ranks);
       else
         compute_rounded(me, method.rounded, data, ranks);
-      if (method.mixed) compute_largest(me, method.how, data, ranks);
+      if (method.how.method == Method::mixed) compute_largest(me, method.how, data, ranks);
       samples.push_back(me.now() - begin);
     }
     return {median(samples).value};
@@ -250,12 +247,12 @@ double compute_seconds(RunOptions options, const Named& method, std::size_t elem
 
 double bytes_sent(const Named& method, int ranks, double elements) {
   if (method.rounded != Rounded::no) elements /= 2;  // each of half the bytes
-  return method.mixed ? mixed_bytes_sent(method.how, ranks, elements) : week21::bytes_sent(method.how, ranks, elements);
+  return week21::bytes_sent(method.how, ranks, elements);
 }
 
 double ranks_to_break_even(const Named& method) {
   if (method.rounded != Rounded::no) return std::numeric_limits<double>::infinity();
-  return method.mixed ? mixed_ranks_to_break_even(method.how) : week21::ranks_to_break_even(method.how);
+  return week21::ranks_to_break_even(method.how);
 }
 
 /// Predicts the arithmetic and two all-gathers of p − 1 messages each; in two steps, first a batch to all peers; for
@@ -271,8 +268,9 @@ double predicted_seconds(const Named& method, const LinkPrices& prices, int rank
     return compute +
            week21::ring_all_reduce_seconds({prices.alpha, prices.beta, prices.gamma, prices.launch}, ranks, ring_bytes);
   const double bytes = bytes_sent(method, ranks, n) * prices.beta;
-  const double gathers = method.rounded == Rounded::once ? 1 : method.mixed ? 4 : 2;  // of p − 1 messages
-  const bool batch = how.method == Method::int8_two_step || method.rounded == Rounded::once;
+  const bool mixed = how.method == Method::mixed, once = method.rounded == Rounded::once;
+  const double gathers = once ? 1 : mixed ? 4 : 2;  // of p − 1 messages
+  const bool batch = how.method == Method::int8_two_step || mixed || once;
   const double steps = gathers * (ranks - 1) + (batch ? 1 : 0);
   return compute + bytes + (ranks > 1 ? steps * prices.alpha : 0);
 }

@@ -83,7 +83,9 @@ struct Rounded {
   void round(Rank me, int c, const Slice& from, Random key) const {
     quantise(me, numbers_of(c), scales_of(c), from, block, key);
   }
-  void add_to(Rank me, const Slice& sum, int c) const { add_dequantised(me, sum, numbers_of(c), scales_of(c), block); }
+  void add_to(Rank me, const Slice& sum, int c, float factor = 1) const {
+    add_dequantised(me, sum, numbers_of(c), scales_of(c), block, factor);
+  }
 };
 
 /// Memory for one of `elements`, whose longest chunk has `longest`.
@@ -102,9 +104,9 @@ std::vector<Transfer> all_to_all(Rank me, const Slice& outgoing, const Slice& in
   return batch;
 }
 
-}  // namespace
-
-void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
+/// int8_two_step_all_reduce. An `error` that is not empty becomes what is owed: what rounding took from this rank's
+/// array in the first half, and from its chunk of the sum in the second.
+void int8_in_two_steps(Rank me, Slice data, Slice error, std::size_t block, Random key) {
   Scope scope = me.region("int8_two_step_all_reduce", data.bytes());
   const int p = me.size(), self = me.rank();
   const std::size_t longest = chunk_range(data.size(), 0, p).size;
@@ -114,18 +116,47 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
   fill(me, mine.scales, 0);  // also those that a shorter chunk does not use, which are sent too
   for (int c = 0; c < p; ++c)
     mine.round(me, c, chunk(data, c, p), drawn_by(key, self, chunk_range(data.size(), c, p).offset));
+  if (!error.empty()) {
+    todo("21.9f", "`error` becomes `data` less what `mine` says of it, chunk by chunk");
+  }
   std::vector<Transfer> batch = all_to_all(me, mine.numbers, parts.numbers);
   for (const Transfer& transfer : all_to_all(me, mine.scales, parts.scales)) batch.push_back(transfer);
   me.exchange(batch);
-  const Slice sum = chunk(data, self, p);
+  const Slice sum = error.empty() ? chunk(data, self, p) : scratch(me, own.size, DType::f32);
   todo("21.9d",
        "`mine` becomes all ranks' chunks of the sum, each added in rank order and rounded again, with drawn_by(key, "
        "p + rank, own.offset); `data` is what it says. My own chunk too, since no other rank has seen the sum before "
        "it was rounded");
+  if (!error.empty()) {
+    todo("21.9f",
+         "my chunk of the sum was rounded as well, and no other rank has seen `sum` itself: I owe what is missing, "
+         "in addition to what I owe already");
+  }
+}
+
+}  // namespace
+
+void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
+  int8_in_two_steps(me, data, {}, block, key);
+}
+
+void mixed_all_reduce(Rank me, Slice data, Slice error, std::size_t k, std::size_t block, Random key) {
+  Scope scope = me.region("mixed_all_reduce", data.bytes());
+  Slice values = scratch(me, k, data.dtype()), indices = scratch(me, k, DType::i32);
+  Slice largest = scratch(me, data.size(), data.dtype());
+  todo("21.9f",
+       "what is to be sent is the gradient and what is owed, if there is an `error`. `data` becomes the sum of "
+       "everybody's k largest elements of that, exactly, and of all others in eight bits; `error` what is owed now");
 }
 
 double bytes_sent(const Compression& how, int ranks, double elements) {
   const double p = ranks, eight_bits = 1 + 4 / static_cast<double>(how.block);  // bytes an element, its scale included
+  if (how.method == Method::mixed) {
+    Compression largest = how, rest = how;  // it sends both
+    largest.method = Method::top_k;
+    rest.method = Method::int8_two_step;
+    return bytes_sent(largest, ranks, elements) + bytes_sent(rest, ranks, elements);
+  }
   todo("21.9e",
        "a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. How many bytes "
        "does each method send per element, and how often?");
@@ -133,6 +164,9 @@ double bytes_sent(const Compression& how, int ranks, double elements) {
 
 double ranks_to_break_even(const Compression& how) {
   const double eight_bits = 1 + 4 / static_cast<double>(how.block);
+  if (how.method == Method::mixed) {
+    todo("21.9f", "the p at which both parts together send as much as the ring");
+  }
   todo("21.9e", "the p at which bytes_sent equals the ring's: 1 for the ring itself, never for two steps");
 }
 
@@ -146,7 +180,7 @@ class Compressor {
     if (!(how.density > 0 && how.density <= 1)) usage_error("the density of top-k lies above 0 and is at most 1");
     if (how.block == 0) usage_error("a block of int8 numbers has at least one element");
     if (gradients_.dtype() != DType::f32) usage_error("compression wants gradients in f32");
-    if (how.method != Method::top_k || !how.feedback) return;
+    if (!keeps_errors(how)) return;
     errors_ = dp.allocate(gradients_.size(), DType::f32, Category::optimizer);
     fill(dp, errors_, 0);
   }
@@ -158,7 +192,9 @@ class Compressor {
     if (how_.method == Method::int8) return int8_all_reduce(me, data, how_.block, key);
     if (how_.method == Method::int8_two_step) return int8_two_step_all_reduce(me, data, how_.block, key);
     const Slice error = errors_.empty() ? Slice{} : errors_.cut(offset, data.size());
-    top_k_all_reduce(me, data, error, top_k_count(data.size(), how_.density));
+    const std::size_t k = top_k_count(data.size(), how_.density);
+    if (how_.method == Method::mixed) return mixed_all_reduce(me, data, error, k, how_.block, key);
+    top_k_all_reduce(me, data, error, k);
   }
 
  private:

@@ -1,5 +1,5 @@
-// Exercise 21.9: sums of compressed gradients. Fewer elements (top-k), or fewer bits of each (int8); and how to make up
-// for what is lost.
+// Exercise 21.9: sums of compressed gradients. Fewer elements (top-k), fewer bits of each (int8), or both; and how to
+// make up for what is lost.
 //
 // A ring cannot add what is compressed: the sum of two sparse vectors is less sparse, and the sum of two int8 numbers
 // needs more than eight bits. So every rank gets every other rank's compressed gradient, and adds them up itself: an
@@ -49,24 +49,40 @@ void int8_all_reduce(Rank me, Slice data, std::size_t block, Random key);
 /// block⌉ scales; a shorter chunk may leave the last one unused.
 void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key);
 
-enum class Method { ring, top_k, int8, int8_two_step };
+/// Part f. The k elements of largest magnitude of each rank's `data` + `error` are summed exactly, as in parts a and b,
+/// and all others in eight bits, as in part d with the same `key`; `data` becomes both together. A few large elements
+/// would set the scales of their whole blocks; without them the scales are finer.
+///
+/// `error` is as in part b, but holds what rounding took: from this rank's array in the first half, and from its chunk
+/// of the sum in the second. Nothing is lost but the last bits of f32. With an empty `error`, rounding is only right on
+/// average. Bytes and messages are those of both parts.
+void mixed_all_reduce(Rank me, Slice data, Slice error, std::size_t k, std::size_t block, Random key);
+
+enum class Method { ring, top_k, int8, int8_two_step, mixed };
 
 /// What is done to each bucket. The ring is the plain one, without compression.
 struct Compression {
   Method method = Method::ring;
-  double density = 0.01;    ///< of top-k
-  bool feedback = true;     ///< of top-k
+  double density = 0.01;    ///< of top-k and mixed
+  bool feedback = true;     ///< of top-k and mixed
   std::size_t block = 256;  ///< of int8: elements with one scale
   std::uint64_t seed = 0;   ///< of random rounding
 };
 
 /// Part e. Bytes that one rank sends in a sum of `elements` f32 (where p, the density and the blocks divide them).
+/// Mixed sums are given: those of both parts.
 double bytes_sent(const Compression& how, int ranks, double elements);
 
-/// Part e. The number of ranks from which on this method sends at least as many bytes as the ring; infinity: never.
+/// Part e, and f for mixed sums. The number of ranks from which on this method sends at least as many bytes as the
+/// ring; infinity: never.
 double ranks_to_break_even(const Compression& how);
 
-/// Given: the sum for make_ddp, with its memory for errors: 4 bytes per parameter for top-k with feedback
+/// Given: true where errors are kept between steps.
+inline bool keeps_errors(const Compression& how) {
+  return how.feedback && (how.method == Method::top_k || how.method == Method::mixed);
+}
+
+/// Given: the sum for make_ddp, with its memory for errors: 4 bytes per parameter with feedback
 /// (Category::optimizer). Gradients are compressed bucket by bucket; anything else that is summed goes round the plain
 /// ring. Made on main, at set-up. Throws Error(usage) for a density outside (0, 1], a block of 0, or gradients that are
 /// not f32.

@@ -1,5 +1,5 @@
 // Tests of exercise 21.9: part e, what is sent, and compressed averages in DDP. Parts a and b are in
-// compression_sparse_test.cpp, c and d in compression_int8_test.cpp.
+// compression_sparse_test.cpp, c and d in compression_int8_test.cpp, f in compression_mixed_test.cpp.
 #include "labs/week21_data_parallel/compression.hpp"
 
 #include <fmt/format.h>
@@ -22,9 +22,9 @@ constexpr auto ranks_to_break_even = testing::answer<week21::ranks_to_break_even
 
 // Part e --------------------------------------------------------------------------------------------------------------
 
-constexpr Method kMethods[] = {Method::ring, Method::top_k, Method::int8, Method::int8_two_step};
+constexpr Method kMethods[] = {Method::ring, Method::top_k, Method::int8, Method::int8_two_step};  // 21.9f has mixed
 const char* name_of(Method method) {
-  constexpr const char* kNames[] = {"the ring", "top-k", "int8", "int8 in two steps"};
+  constexpr const char* kNames[] = {"the ring", "top-k", "int8", "int8 in two steps", "both"};
   return kNames[static_cast<int>(method)];
 }
 
@@ -121,6 +121,7 @@ const std::vector<Compression> kTrained = {
     {.method = Method::top_k, .density = 0.02, .feedback = false},
     {.method = Method::int8, .block = 64},
     {.method = Method::int8_two_step, .block = 64},
+    {.method = Method::mixed, .density = 0.02, .block = 64},
 };
 
 TEST(Lab21_9, AGptLearnsFromWhatIsLeft) {
@@ -144,7 +145,7 @@ TEST(Lab21_9, AGptLearnsFromWhatIsLeft) {
                   name_of(kTrained[c.size].method), forgets ? " without error feedback" : "", drops[c.size], 100 * part,
                   forgets ? "less than 60%: is there error feedback after all?" : "more than 85%");
             },
-            {.ranks = {4}, .sizes = sizes_of({0, 1, 2, 3, 4}), .which = "method"});
+            {.ranks = {4}, .sizes = sizes_of({0, 1, 2, 3, 4, 5}), .which = "method"});
 }
 
 TEST(Lab21_9, OverlapChangesNoBit) {
@@ -165,7 +166,7 @@ TEST(Lab21_9, OverlapChangesNoBit) {
                 i, seen[i], seen[i + seen.size() / 2]);
         return "";
       },
-      {.ranks = {3}, .sizes = sizes_of({1, 3, 4}), .queues = true, .which = "method"});
+      {.ranks = {3}, .sizes = sizes_of({1, 3, 4, 5}), .queues = true, .which = "method"});
 }
 
 }  // namespace

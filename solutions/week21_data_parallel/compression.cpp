@@ -99,7 +99,9 @@ struct Rounded {
   void round(Rank me, int c, const Slice& from, Random key) const {
     quantise(me, numbers_of(c), scales_of(c), from, block, key);
   }
-  void add_to(Rank me, const Slice& sum, int c) const { add_dequantised(me, sum, numbers_of(c), scales_of(c), block); }
+  void add_to(Rank me, const Slice& sum, int c, float factor = 1) const {
+    add_dequantised(me, sum, numbers_of(c), scales_of(c), block, factor);
+  }
 };
 
 /// Memory for one of `elements`, whose longest chunk has `longest`.
@@ -124,9 +126,9 @@ std::vector<Transfer> all_to_all(Rank me, const Slice& outgoing, const Slice& in
   return batch;
 }
 
-}  // namespace
-
-void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
+/// int8_two_step_all_reduce. An `error` that is not empty becomes what is owed: what rounding took from this rank's
+/// array in the first half, and from its chunk of the sum in the second.
+void int8_in_two_steps(Rank me, Slice data, Slice error, std::size_t block, Random key) {
   Scope scope = me.region("int8_two_step_all_reduce", data.bytes());
   const int p = me.size(), self = me.rank();
   const std::size_t longest = chunk_range(data.size(), 0, p).size;
@@ -136,10 +138,16 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
   fill(me, mine.scales, 0);  // also those that a shorter chunk does not use, which are sent too
   for (int c = 0; c < p; ++c)
     mine.round(me, c, chunk(data, c, p), drawn_by(key, self, chunk_range(data.size(), c, p).offset));
+  if (!error.empty()) {
+    // lab 21.9f begin: `error` becomes `data` less what `mine` says of it, chunk by chunk
+    copy(me, error, data);
+    for (int c = 0; c < p; ++c) mine.add_to(me, chunk(error, c, p), c, -1);
+    // lab end
+  }
   std::vector<Transfer> batch = all_to_all(me, mine.numbers, parts.numbers);
   for (const Transfer& transfer : all_to_all(me, mine.scales, parts.scales)) batch.push_back(transfer);
   me.exchange(batch);
-  const Slice sum = chunk(data, self, p);
+  const Slice sum = error.empty() ? chunk(data, self, p) : scratch(me, own.size, DType::f32);
   // lab 21.9d begin: `mine` becomes all ranks' chunks of the sum, each added in rank order and rounded again, with
   // drawn_by(key, p + rank, own.offset); `data` is what it says. My own chunk too, since no other rank has seen the sum
   // before it was rounded
@@ -151,10 +159,44 @@ void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key
   fill(me, data, 0);
   for (int c = 0; c < p; ++c) mine.add_to(me, chunk(data, c, p), c);
   // lab end
+  if (!error.empty()) {
+    // lab 21.9f begin: my chunk of the sum was rounded as well, and no other rank has seen `sum` itself: I owe what is
+    // missing, in addition to what I owe already
+    add(me, chunk(error, self, p), sum);
+    mine.add_to(me, chunk(error, self, p), self, -1);
+    // lab end
+  }
+}
+
+}  // namespace
+
+void int8_two_step_all_reduce(Rank me, Slice data, std::size_t block, Random key) {
+  int8_in_two_steps(me, data, {}, block, key);
+}
+
+void mixed_all_reduce(Rank me, Slice data, Slice error, std::size_t k, std::size_t block, Random key) {
+  Scope scope = me.region("mixed_all_reduce", data.bytes());
+  Slice values = scratch(me, k, data.dtype()), indices = scratch(me, k, DType::i32);
+  Slice largest = scratch(me, data.size(), data.dtype());
+  // lab 21.9f begin: what is to be sent is the gradient and what is owed, if there is an `error`. `data` becomes the
+  // sum of everybody's k largest elements of that, exactly, and of all others in eight bits; `error` what is owed now
+  if (!error.empty()) add(me, data, error);
+  top_k(me, values, indices, data);
+  scatter_add(me, data, values, indices, -1);
+  sparse_sum(me, largest, values, indices);
+  int8_in_two_steps(me, data, error, block, key);
+  add(me, data, largest);
+  // lab end
 }
 
 double bytes_sent(const Compression& how, int ranks, double elements) {
   const double p = ranks, eight_bits = 1 + 4 / static_cast<double>(how.block);  // bytes an element, its scale included
+  if (how.method == Method::mixed) {
+    Compression largest = how, rest = how;  // it sends both
+    largest.method = Method::top_k;
+    rest.method = Method::int8_two_step;
+    return bytes_sent(largest, ranks, elements) + bytes_sent(rest, ranks, elements);
+  }
   // lab 21.9e begin: a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. How
   // many bytes does each method send per element, and how often?
   switch (how.method) {
@@ -162,6 +204,7 @@ double bytes_sent(const Compression& how, int ranks, double elements) {
     case Method::top_k: return (p - 1) * 8 * how.density * elements;
     case Method::int8: return (p - 1) * eight_bits * elements;
     case Method::int8_two_step: return 2 * (p - 1) / p * eight_bits * elements;
+    case Method::mixed: break;  // above
   }
   usage_error("no such method");
   // lab end
@@ -169,12 +212,18 @@ double bytes_sent(const Compression& how, int ranks, double elements) {
 
 double ranks_to_break_even(const Compression& how) {
   const double eight_bits = 1 + 4 / static_cast<double>(how.block);
+  if (how.method == Method::mixed) {
+    // lab 21.9f begin: the p at which both parts together send as much as the ring
+    return (4 - eight_bits) / (4 * how.density);
+    // lab end
+  }
   // lab 21.9e begin: the p at which bytes_sent equals the ring's: 1 for the ring itself, never for two steps
   switch (how.method) {
     case Method::ring: return 1;
     case Method::top_k: return 1 / how.density;
     case Method::int8: return 8 / eight_bits;
     case Method::int8_two_step: return std::numeric_limits<double>::infinity();
+    case Method::mixed: break;  // above
   }
   usage_error("no such method");
   // lab end
@@ -190,7 +239,7 @@ class Compressor {
     if (!(how.density > 0 && how.density <= 1)) usage_error("the density of top-k lies above 0 and is at most 1");
     if (how.block == 0) usage_error("a block of int8 numbers has at least one element");
     if (gradients_.dtype() != DType::f32) usage_error("compression wants gradients in f32");
-    if (how.method != Method::top_k || !how.feedback) return;
+    if (!keeps_errors(how)) return;
     errors_ = dp.allocate(gradients_.size(), DType::f32, Category::optimizer);
     fill(dp, errors_, 0);
   }
@@ -202,7 +251,9 @@ class Compressor {
     if (how_.method == Method::int8) return int8_all_reduce(me, data, how_.block, key);
     if (how_.method == Method::int8_two_step) return int8_two_step_all_reduce(me, data, how_.block, key);
     const Slice error = errors_.empty() ? Slice{} : errors_.cut(offset, data.size());
-    top_k_all_reduce(me, data, error, top_k_count(data.size(), how_.density));
+    const std::size_t k = top_k_count(data.size(), how_.density);
+    if (how_.method == Method::mixed) return mixed_all_reduce(me, data, error, k, how_.block, key);
+    top_k_all_reduce(me, data, error, k);
   }
 
  private:

@@ -27,14 +27,16 @@ week21::Compression compression_named(const std::string& name) {
   if (name.empty()) return {};
   if (name == "int8") return {.method = Method::int8};
   if (name == "int8-two-step") return {.method = Method::int8_two_step};
-  const std::string topk = "topk:";
-  if (!name.starts_with(topk))
-    refuse(unknown_name("--compress", name, std::array<std::string, 3>{"topk:0.01", "int8", "int8-two-step"}));
-  const char *from = name.c_str() + topk.size(), *end = from;
+  const std::string topk = "topk:", mixed = "topk+int8:";
+  const bool both = name.starts_with(mixed);
+  if (!both && !name.starts_with(topk))
+    refuse(unknown_name("--compress", name,
+                        std::array<std::string, 4>{"topk:0.01", "int8", "int8-two-step", "topk+int8:0.01"}));
+  const char *from = name.c_str() + (both ? mixed : topk).size(), *end = from;
   const double density = std::strtod(from, const_cast<char**>(&end));
   if (end == from || *end || !(density >= 1e-9 && density <= 1))
     refuse(fmt::format("--compress {}: the share of elements to send must be from 1e-9 to 1", name));
-  return {.method = Method::top_k, .density = density};
+  return {.method = both ? Method::mixed : Method::top_k, .density = density};
 }
 
 }  // namespace
@@ -95,8 +97,8 @@ week21::RateRule rate_rule_of(const std::string& name) {
 
 week21::Compression compression_of(const TrainRequest& r, int data_ranks) {
   week21::Compression compression = compression_named(r.compress);
-  if (r.no_feedback && compression.method != week21::Method::top_k)
-    refuse("--no-feedback is for --compress topk:DENSITY, the only method with error feedback");
+  if (r.no_feedback && !keeps_errors(compression))
+    refuse("--no-feedback is for --compress topk:DENSITY and topk+int8:DENSITY, the methods with error feedback");
   compression.feedback = !r.no_feedback;
   compression.seed = r.seed;
   if (r.compress.empty()) return compression;

@@ -91,7 +91,7 @@ Drawn draw(Draws& draws) {
   else if (precision != "fp32" && draws.one_in(3))
     say(layout, "--reduce", "fp32");
   if (draws.one_in(12)) {
-    say(layout, "--compress", draws.of({"topk:0.1", "int8", "int8-two-step"}));
+    say(layout, "--compress", draws.of({"topk:0.1", "int8", "int8-two-step", "topk+int8:0.1"}));
     drawn.lossy = true;
   } else if (draws.one_in(12)) {
     say(layout, "--outer-steps", draws.of({1, 2, 3}));

@@ -189,7 +189,9 @@ TEST(Train, CompressedRunsSendWhatTheFormulaSaysAndReplicasStayEqual) {
   for (const Row& row :
        {Row{"int8", false, week21::Method::int8, 0.02},
         Row{"int8-two-step", false, week21::Method::int8_two_step, 0.02},
-        Row{"topk:0.05", false, week21::Method::top_k, 1}, Row{"topk:0.05", true, week21::Method::top_k, 1}}) {
+        Row{"topk+int8:0.05", false, week21::Method::mixed, 0.02},
+        Row{"topk+int8:0.05", true, week21::Method::mixed, 0.02}, Row{"topk:0.05", false, week21::Method::top_k, 1},
+        Row{"topk:0.05", true, week21::Method::top_k, 1}}) {
     options.compress = row.compress;
     options.no_feedback = row.no_feedback;
     const Trained run = train(options);
@@ -223,6 +225,9 @@ TEST(Train, TopKSendsAnElementOfEachBucketAndSaysSo) {
   ASSERT_GT(buckets, 1u);
   EXPECT_EQ(few.said, static_cast<double>(options.steps) * 2 * 8 * static_cast<double>(buckets));
   EXPECT_EQ(many.sent - few.sent, many.said - few.said);  // all else is sent by both
+  const Bytes mixed = bytes_with("topk+int8:0.03"), rounded = bytes_with("int8-two-step");
+  EXPECT_EQ(mixed.sent - rounded.sent, many.said);  // the pairs
+  EXPECT_EQ(mixed.said - rounded.said, many.said);
 }
 
 }  // namespace

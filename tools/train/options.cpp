@@ -137,8 +137,10 @@ std::vector<Option> data_parallelism_options() {
        "Stages 1 and 2: gather new parameters during the next forward pass, not before it", "overlap_gather"},
       {"--no-overlap", &R::no_overlap, "All-reduce on the main queue"},
       {"--compress", &R::compress,
-       "Gradients: topk:0.01 (that share of a bucket's elements), int8, or int8-two-step (default: none)", "compress"},
-      {"--no-feedback", &R::no_feedback, "With --compress topk: forget what was not sent"},
+       "Gradients: topk:0.01 (that share of a bucket's elements), int8, int8-two-step, or topk+int8:0.01 (that share "
+       "exactly, the others in int8; default: none)",
+       "compress"},
+      {"--no-feedback", &R::no_feedback, "With --compress topk or topk+int8: forget what was not sent"},
       {"--outer-steps", &R::outer_steps,
        "DiLoCo: how many steps each rank takes on its own between two outer steps (default: no outer steps)",
        "outer_steps", Whole{1}},

@@ -179,6 +179,7 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"compress", [](TrainRequest& o) { o.ranks = 2, o.compress = "top-k"; }},
       {"from 1e-9 to 1", [](TrainRequest& o) { o.ranks = 2, o.compress = "topk:1.5"; }},
       {"from 1e-9 to 1", [](TrainRequest& o) { o.ranks = 2, o.compress = "topk:1e-12"; }},
+      {"from 1e-9 to 1", [](TrainRequest& o) { o.ranks = 2, o.compress = "topk+int8:2"; }},
       {"at least two ranks", [](TrainRequest& o) { o.compress = "int8"; }},
       {"plain data parallelism", [](TrainRequest& o) { o.ranks = 2, o.zero = 1, o.compress = "int8"; }},
       {"plain data parallelism", [](TrainRequest& o) { o.ranks = 2, o.zero = 3, o.compress = "topk:0.01"; }},

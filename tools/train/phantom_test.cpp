@@ -44,6 +44,7 @@ TEST(Train, PredictedMemoryIsWhatTheLedgerMeasures) {
       {3, 1, 1, [](TrainRequest& o) { o.zero = 1, o.precision = "fp16"; }},
       {3, 1, 1, [](TrainRequest& o) { o.compress = "topk:0.02"; }},
       {2, 1, 1, [](TrainRequest& o) { o.compress = "topk:0.02", o.no_feedback = true; }},
+      {3, 1, 1, [](TrainRequest& o) { o.compress = "topk+int8:0.02"; }},
       {2, 1, 1, [](TrainRequest& o) { o.compress = "int8-two-step"; }}};
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev"})
     for (const std::size_t microbatches : {4, 6})  // of 9 sequences: 3, 2, 2, 2; 2, 2, 2, 1, 1, 1

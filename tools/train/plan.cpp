@@ -348,17 +348,21 @@ std::vector<std::size_t> TrainPlan::buckets() const {
 double TrainPlan::compressed_bytes() const {
   using week21::Method;
   const double p = step.data_ranks(), block = static_cast<double>(compression.block);
-  const double arrays = compression.method == Method::int8_two_step ? p : 1;
-  week21::Compression all_that_is_chosen = compression;
-  all_that_is_chosen.density = 1;
+  const bool mixed = compression.method == Method::mixed, chooses = mixed || compression.method == Method::top_k;
+  week21::Compression chosen = compression, rounded = compression;
+  chosen.method = Method::top_k, chosen.density = 1;
+  if (mixed) rounded.method = Method::int8_two_step;
+  const double arrays = rounded.method == Method::int8_two_step ? p : 1;
   double bytes = 0;
   for (const std::size_t elements : buckets()) {
-    const bool chooses = compression.method == Method::top_k;
-    const auto sent = static_cast<double>(chooses ? week21::top_k_count(elements, compression.density) : elements);
-    bytes += week21::bytes_sent(all_that_is_chosen, step.data_ranks(), sent);
-    if (chooses) continue;
+    const auto all = static_cast<double>(elements);
+    if (chooses)
+      bytes += week21::bytes_sent(chosen, step.data_ranks(),
+                                  static_cast<double>(week21::top_k_count(elements, compression.density)));
+    if (compression.method == Method::top_k) continue;
+    bytes += week21::bytes_sent(rounded, step.data_ranks(), all);
     // The last block of an array, or of each of p chunks in two steps, is not full, and has a scale all the same.
-    const double scales = arrays * std::ceil(std::ceil(sent / arrays) / block) - sent / block;
+    const double scales = arrays * std::ceil(std::ceil(all / arrays) / block) - all / block;
     bytes += (arrays > 1 ? 2 / p : 1) * (p - 1) * 4 * scales;
   }
   return bytes;

@@ -87,7 +87,7 @@ class TrainingLoop {
     const bool resumed = checkpoints_.resume();
     if (judge() && !resumed)
       log_.note(fmt::format("begins    from step 0: {} holds no checkpoint yet", plan_.request.resume));
-    if (resumed && judge() && plan_.compression.method == week21::Method::top_k && plan_.compression.feedback)
+    if (resumed && judge() && keeps_errors(plan_.compression))
       log_.note("resumed   checkpoints do not keep what --compress had not sent: error feedback restarts from zero");
     return resumed;
   }

@@ -52,7 +52,7 @@ struct TrainRequest {
   int prefetch = 1;
   bool overlap_gather = false;
   bool no_overlap = false;
-  std::string compress;  // topk:DENSITY, int8 or int8-two-step
+  std::string compress;  // topk:DENSITY, int8, int8-two-step or topk+int8:DENSITY
   bool no_feedback = false;
   int outer_steps = 0;  // H: each rank takes so many of its own between two outer ones; 0: none, gradients are summed
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
