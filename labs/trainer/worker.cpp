@@ -284,9 +284,9 @@ std::shared_ptr<const Layers> make_layers(const week23::TensorParallel& tp, cons
 
 DpGroups dp_groups(const Mesh& mesh, const Options3d& o) {
   DpGroups groups;
-  if (o.cp > 1) groups.sharers = mesh.dp.split(mesh.here.dp / o.cp, mesh.here.dp);
+  if (o.cp > 1) groups.sharers = divide_axis(mesh.dp, o.cp).inside;
   if (o.is_hybrid()) groups.sharding = week21::split_by_node(mesh.dp, o.state_ranks());
-  if (o.has_experts()) groups.alone = mesh.dp.split(mesh.here.dp, 0);
+  if (o.has_experts()) groups.alone = divide_axis(mesh.dp, mesh.dp.size()).across;
   return groups;
 }
 

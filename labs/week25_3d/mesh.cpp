@@ -48,4 +48,22 @@ int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrde
   return slowest;
 }
 
+AxisParts divide_axis(Rank axis, int size) {
+  if (size < 1 || axis.size() % size != 0)
+    usage_error("an axis of " + std::to_string(axis.size()) + " ranks does not divide into parts of " +
+                std::to_string(size));
+  todo("25.1d",
+       "two splits, which every rank makes in the same order: neighbours have the same quotient by `size`, and ranks "
+       "at the same place among their neighbours the same remainder");
+}
+
+int slowest_level_inside(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis, int size) {
+  int slowest = -1;
+  if (size == 1) return slowest;
+  todo("25.1d",
+       "as in part c, with rings that close after `size` ranks: from the last neighbour to the first of the same "
+       "ring");
+  return slowest;
+}
+
 }  // namespace lockstep::week25

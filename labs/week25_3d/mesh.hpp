@@ -59,4 +59,18 @@ Mesh make_mesh(Rank world, const MeshShape& shape, const AxisOrder& order = kMeg
 /// from the last to the first.
 int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis);
 
+// Part d: axes that have no ranks of their own. Ranks that share a sequence (cp, 23.6) or a set of experts (ep, 23.7)
+// are replicas for all the rest of the model, so these axes divide dp: `size` neighbours on it belong together.
+
+struct AxisParts {
+  Rank inside;  ///< `size` neighbours on the axis, this rank among them, in the axis's order
+  Rank across;  ///< the ranks at this rank's place among their neighbours, in the axis's order
+};
+/// Collective over `axis`, a group of make_mesh, at set-up. The axis has a multiple of `size` ranks, size ≥ 1; another
+/// size is a USAGE error that names both.
+AxisParts divide_axis(Rank axis, int size);
+
+/// slowest_level of the rings of `size` neighbours on `axis`, of which shape[axis] is a multiple; −1 for size 1.
+int slowest_level_inside(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis, int size);
+
 }  // namespace lockstep::week25

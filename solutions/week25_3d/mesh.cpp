@@ -76,4 +76,32 @@ int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrde
   return slowest;
 }
 
+AxisParts divide_axis(Rank axis, int size) {
+  if (size < 1 || axis.size() % size != 0)
+    usage_error("an axis of " + std::to_string(axis.size()) + " ranks does not divide into parts of " +
+                std::to_string(size));
+  // lab 25.1d begin: two splits, which every rank makes in the same order: neighbours have the same quotient by `size`,
+  // and ranks at the same place among their neighbours the same remainder
+  const Rank inside = axis.split(axis.rank() / size, axis.rank());
+  const Rank across = axis.split(axis.rank() % size, axis.rank());
+  return {.inside = inside, .across = across};
+  // lab end
+}
+
+int slowest_level_inside(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis, int size) {
+  int slowest = -1;
+  if (size == 1) return slowest;
+  // lab 25.1d begin: as in part c, with rings that close after `size` ranks: from the last neighbour to the first of
+  // the same ring
+  for (int here = 0; here < shape.ranks(); ++here) {
+    Coordinate next = coordinate_of(shape, order, here);
+    const int first = next[axis] - next[axis] % size;
+    next[axis] = first + (next[axis] + 1) % size;
+    const int level = machine.level_between(here, rank_of(shape, order, next));
+    slowest = std::max(slowest, level);
+  }
+  // lab end
+  return slowest;
+}
+
 }  // namespace lockstep::week25

@@ -62,4 +62,24 @@ int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrde
   return slowest;
 }
 
+AxisParts divide_axis(Rank axis, int size) {
+  if (size <= 0 || axis.size() / size * size != axis.size())
+    usage_error(std::to_string(axis.size()) + " ranks, in parts of " + std::to_string(size));
+  const int place = axis.rank() % size;
+  AxisParts parts;
+  parts.across = axis.split(place, axis.rank() / size);
+  parts.inside = axis.split(axis.rank() - place, place);
+  return parts;
+}
+
+int slowest_level_inside(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis, int size) {
+  int slowest = -1;
+  const int stride = stride_of(shape, order, axis), length = size * stride;
+  for (int rank = 0; size > 1 && rank < shape.ranks(); ++rank) {
+    const bool last = along(shape, order, axis, rank) % size == size - 1;
+    slowest = std::max(slowest, machine.level_between(rank, last ? rank + stride - length : rank + stride));
+  }
+  return slowest;
+}
+
 }  // namespace lockstep::week25

@@ -59,4 +59,25 @@ int slowest_level(const Machine& machine, const MeshShape& shape, const AxisOrde
   return *std::max_element(levels.begin(), levels.end());
 }
 
+AxisParts divide_axis(Rank axis, int size) {
+  if (size < 1 || axis.size() % size > 0)
+    usage_error("parts of " + std::to_string(size) + " of " + std::to_string(axis.size()) + " ranks");
+  // A small mesh of its own: neighbours as tp, the others as dp.
+  const Mesh mesh = make_mesh(axis, {.dp = axis.size() / size, .tp = size, .pp = 1});
+  return {mesh.tp, mesh.dp};
+}
+
+int slowest_level_inside(const Machine& machine, const MeshShape& shape, const AxisOrder& order, Axis axis, int size) {
+  std::vector<int> levels{-1};
+  for (const Coordinate& at : table(shape, order))
+    for (int other = at[axis] / size * size; other < (at[axis] / size + 1) * size; ++other) {
+      Coordinate to = at;
+      to[axis] = other;
+      const bool next = other == at[axis] + 1, closes = at[axis] % size == size - 1 && other + size == at[axis] + 1;
+      if (size > 1 && (next || closes))
+        levels.push_back(machine.level_between(rank_of(shape, order, at), rank_of(shape, order, to)));
+    }
+  return *std::max_element(levels.begin(), levels.end());
+}
+
 }  // namespace lockstep::week25
