@@ -57,6 +57,8 @@ class Maker {
 
   Graph make() {
     add_lanes();
+    for (const TraceEvent& e : trace_.events)
+      if (e.kind == Kind::region && e.name == "data") data_[{e.rank, e.queue}].push_back(&e);
     for (std::size_t i = 0; i < trace_.closures.size(); ++i) add_closure(trace_.closures[i]);
     for (int event : in_program_order(Kind::transfer)) add_batch(event);
     join_messages();
@@ -152,7 +154,11 @@ class Maker {
   }
 
   void add_closure(const TraceClosure& c) {
-    if (c.first == 0 || step_of(c.rank, c.issued) < 0) return;
+    if (c.first == 0) return;
+    const Activity loading = loading_in(c);
+    const bool loads = loading.before + loading.seconds > 0;
+    const bool ahead = loads && step_of(c.rank, c.waited) >= 0;  // maybe launched before the steps that count
+    if (step_of(c.rank, c.issued) < 0 && !ahead) return;
     const int main = lane_of_.at({c.rank, 0}), lane = lane_of_.at({c.rank, c.queue});
     const int index = static_cast<int>(graph_.closures.size());
     graph_.closures.push_back({lane});
@@ -160,7 +166,31 @@ class Maker {
     if (c.waited > 0) place(main, c.waited, 1, Action::Kind::await_closure, index);
     const bool empty = c.last < c.first;
     place(lane, c.first, 0, Action::Kind::begin_closure, index);
+    if (loads) {
+      place(lane, c.first, 0, Action::Kind::work, static_cast<int>(graph_.works.size()));
+      graph_.works.push_back(loading);
+    }
     place(lane, empty ? c.first : c.last, empty ? 0 : 3, Action::Kind::end_closure, index);
+  }
+
+  /// What a closure does in regions called "data". What it did before the first step that counts is apart.
+  Activity loading_in(const TraceClosure& c) const {
+    Activity loading{.kind = Activity::Kind::data,
+                     .lane = lane_of_.at({c.rank, c.queue}),
+                     .step = std::max(0, step_of(c.rank, c.issued))};
+    const auto regions = data_.find({c.rank, c.queue});
+    if (regions == data_.end()) return loading;
+    double counts = 0;
+    if (!steps_.empty()) counts = steps_.at(c.rank)[static_cast<std::size_t>(graph_.first_step)]->begin;
+    for (const TraceEvent* region : regions->second) {
+      const bool inside = trace_.modelled ? c.first <= region->first && region->first <= c.last
+                                          : c.begin <= region->begin && region->begin < c.end;
+      if (!inside) continue;
+      const double before = std::clamp(counts, region->begin, region->end) - region->begin;
+      loading.before += before;
+      loading.seconds += region->end - region->begin - before;
+    }
+    return loading;
   }
 
   std::vector<int> in_program_order(Kind kind) const {
@@ -252,8 +282,6 @@ class Maker {
   // Time between two recorded events of a queue (in a modelled run only data loading) --------------------------------
 
   void add_host_time() {
-    for (const TraceEvent& e : trace_.events)
-      if (e.kind == Kind::region && e.name == "data") data_.push_back(&e);
     note_ends();
     std::map<std::tuple<int, int, int>, std::vector<const TraceEvent*>> by_step;  // (rank, queue, step)
     for (const TraceEvent& e : trace_.events) {
@@ -313,16 +341,15 @@ class Maker {
   void add_gap(const TraceEvent& beside, double from, double to, int step, int order) {
     if (to <= from) return;
     double data = 0;
-    for (const TraceEvent* region : data_)
-      if (region->rank == beside.rank && region->queue == beside.queue)
-        data += std::max(0.0, std::min(region->end, to) - std::max(region->begin, from));
+    for (const TraceEvent* region : data_[{beside.rank, beside.queue}])
+      data += std::max(0.0, std::min(region->end, to) - std::max(region->begin, from));
     const int lane = lane_of_.at({beside.rank, beside.queue});
     const auto add = [&](Activity::Kind kind, double seconds) {
       if (seconds <= 0) return;
       place(lane, beside.first, order, Action::Kind::work, static_cast<int>(graph_.works.size()));
       graph_.works.push_back({.kind = kind, .lane = lane, .step = step, .seconds = seconds});
     };
-    add(Activity::Kind::data, data);
+    if (beside.queue == 0) add(Activity::Kind::data, data);  // closures have theirs already
     if (!trace_.modelled) add(Activity::Kind::host, to - from - data);
   }
 
@@ -358,11 +385,11 @@ class Maker {
   std::map<int, std::vector<const TraceEvent*>> steps_;  // by rank; empty: everything counts
   std::map<std::pair<int, int>, int> lane_of_;           // by (rank, queue)
   std::map<std::pair<int, int>, std::vector<const TraceClosure*>> closures_of_;
-  std::map<std::pair<int, std::uint32_t>, int> last_of_;               // the last batch, by (lane, group)
-  std::map<std::tuple<std::uint32_t, int, int, int>, Halves> halves_;  // by (group, queue, from, to)
-  std::vector<std::vector<Placed>> placed_;                            // by lane
-  std::vector<const TraceEvent*> data_;                                // regions
-  std::map<std::tuple<int, int, std::uint64_t>, double> ends_;         // by (rank, queue, position of the wait)
+  std::map<std::pair<int, std::uint32_t>, int> last_of_;                // the last batch, by (lane, group)
+  std::map<std::tuple<std::uint32_t, int, int, int>, Halves> halves_;   // by (group, queue, from, to)
+  std::vector<std::vector<Placed>> placed_;                             // by lane
+  std::map<std::pair<int, int>, std::vector<const TraceEvent*>> data_;  // regions, by (rank, queue)
+  std::map<std::tuple<int, int, std::uint64_t>, double> ends_;          // by (rank, queue, position of the wait)
 };
 
 }  // namespace

@@ -174,7 +174,9 @@ class Player {
     lane.work_end = lane.clock + seconds;
     lane.working = true;
     LaneState& main = lanes_[at(lane.main)];
-    if (graph_.one_engine && lane.main != index && main.working && lane.clock < main.work_end) main.work_end += seconds;
+    const bool uses_engine = graph_.works[at(work)].kind == Activity::Kind::arithmetic;
+    if (graph_.one_engine && uses_engine && lane.main != index && main.working && lane.clock < main.work_end)
+      main.work_end += seconds;
     put(lane.work_end, Event::Kind::work, index);
   }
 

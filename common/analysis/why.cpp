@@ -45,7 +45,7 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
   const auto rank_of = [&](int lane) { return graph.lanes[static_cast<std::size_t>(lane)].rank; };
   for (const Lane& lane : graph.lanes) by_rank[lane.rank];
   for (const Activity& work : graph.works) {
-    if (work.kind == Activity::Kind::data) by_rank[rank_of(work.lane)].loading += work.seconds / steps;
+    if (work.kind == Activity::Kind::data) by_rank[rank_of(work.lane)].loading += (work.before + work.seconds) / steps;
     if (work.kind == Activity::Kind::host && graph.lanes[static_cast<std::size_t>(work.lane)].queue == 0)
       by_rank[rank_of(work.lane)].host += work.seconds / steps;
     if (work.kind != Activity::Kind::arithmetic) continue;

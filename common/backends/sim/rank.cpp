@@ -156,6 +156,7 @@ void pass_host_time(Rank me, double seconds) {
   auto* rank = dynamic_cast<sim::SimRank*>(&me.backend());
   if (!rank || !(seconds >= 0) || std::isinf(seconds))
     usage_error("host time needs the simulator, and must be finite and not negative");
+  rank->recorder().position(me.queue());  // a closure that only passes time is in traces, too
   rank->queue(me.queue()).clock += seconds;
 }
 
