@@ -239,15 +239,10 @@ void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, 
       static_cast<double>(ledger.traffic.bytes_sent - logged_bytes_) / static_cast<double>(records.size());
   logged_seconds_ = seconds;
   logged_bytes_ = ledger.traffic.bytes_sent;
-  const RegionTotal* data = ledger.region("data");
-  const std::uint64_t loaded = data ? data->bytes : 0;
-  const double loaded_bytes = static_cast<double>(loaded - logged_loaded_bytes_) / static_cast<double>(records.size());
-  logged_loaded_bytes_ = loaded;
   step_seconds_.push_back(per_step);
   for (StepRecord& record : records) {
     record.seconds = per_step;
     record.bytes_sent = bytes;
-    record.loaded_bytes = loaded_bytes;
     records_.push_back(record);
   }
   const StepRecord& last = records_.back();
@@ -303,12 +298,14 @@ double TrainLog::median_loading_seconds() const {
   return seconds.empty() ? NAN : median(seconds).value;
 }
 
-/// What the loader read for rank 0, and how much of a step that took.
+/// What the loader read for rank 0, and how much of a step that took, or the wait for it.
 std::string TrainLog::loading_line() const {
   const double typical = median_loading_seconds();
-  return fmt::format("data      {} per step for rank 0, loaded in {} (median), {:.1f}% of a step\n",
-                     format_bytes(records_.back().loaded_bytes), format_seconds(typical),
-                     100 * typical / median_step_seconds());
+  const int ahead = plan_.request.load_ahead;
+  return fmt::format("data      {} per step for rank 0, {} {} (median), {:.1f}% of a step\n",
+                     format_bytes(records_.back().loaded_bytes),
+                     ahead > 0 ? fmt::format("{} ahead: a step waits", counted(ahead, "batch")) : "loaded in",
+                     format_seconds(typical), 100 * typical / median_step_seconds());
 }
 
 Rate TrainLog::rate() const {

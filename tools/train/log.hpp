@@ -21,8 +21,8 @@ struct StepRecord {
   double loss_scale = 1;       // of fp16 gradients
   double seconds = 0;          // mean since the last log line
   double bytes_sent = 0;       // by rank 0; mean since the last log line
-  double loading_seconds = 0;  // of rank 0's rows
-  double loaded_bytes = 0;     // likewise; mean since the last log line
+  double loading_seconds = 0;  // of rank 0's rows; of those loaded ahead, what the step waits for them
+  double loaded_bytes = 0;     // of the same rows
 };
 
 /// Where what a rank of a run returns has what; empty where the run ended early.
@@ -106,7 +106,7 @@ class TrainLog {
   int first_step_ = 0;
   int skipped_ = 0;
   double logged_seconds_ = 0;
-  std::uint64_t logged_bytes_ = 0, logged_loaded_bytes_ = 0;
+  std::uint64_t logged_bytes_ = 0;
   std::chrono::steady_clock::time_point began_;
 };
 

@@ -66,7 +66,9 @@ int train_text(int argc, char** argv, const Session& session) {
   if (counts) argv[1] = argv[0];
   if (const std::optional<int> code = parse(argc - counts, argv + counts, request)) return *code;
   if (counts) return report_volume(request, session.available_ranks());
-  const TrainPlan plan = make_plan(request, session.available_ranks());
+  TrainPlan made = make_plan(request, session.available_ranks());
+  made.pass_time = pass_loading_time;
+  const TrainPlan& plan = made;
   if (!request.explain_as.empty()) {
     const std::string text = explanation_text(explain_as(request.explain_as, plan));
     if (is_judge()) fmt::print("{}", text);

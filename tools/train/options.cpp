@@ -68,8 +68,14 @@ std::vector<Option> model_options() {
 }
 
 std::vector<Option> text_options() {
-  return {{"--data", &R::data, "Text, or a token file in llm.c's format (default: data/austen.txt)"},
-          {"--tokens", &R::tokens, "byte or char", "context.tokens"}};
+  return {
+      {"--data", &R::data, "Text, or a token file in llm.c's format (default: data/austen.txt)"},
+      {"--tokens", &R::tokens, "byte or char", "context.tokens"},
+      {"--load-rate", &R::load_rate,
+       "Tokens per second of a rank's loader, which then takes that long (default: 0, as read)", "load_rate",
+       Real{0, 1e15}},
+      {"--load-ahead", &R::load_ahead, "Batches that a rank loads ahead, on a queue of its own, while steps compute",
+       "load_ahead", Whole{0, 1000}}};
 }
 
 std::vector<Option> training_options() {

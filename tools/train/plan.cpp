@@ -243,6 +243,27 @@ void check_backend(const TrainRequest& r) {
   if (r.phantom && !simulator) refuse("--phantom is for the simulator: leave out --backend");
 }
 
+/// Where a loader takes time, and loads while its rank computes.
+void check_loading(const TrainPlan& plan) {
+  const TrainRequest& r = plan.request;
+  const std::string_view backend = backend_name();
+  const char* option = r.load_ahead > 0 ? "--load-ahead" : "--load-rate";
+  if (r.load_ahead == 0 && r.load_rate == 0) return;
+  if (backend != "sim" && backend != "mpi")
+    refuse(fmt::format("{} is for the simulator and MPI: on GPUs, what only loads may hold up its rank's own work",
+                       option));
+  if (backend == "sim" && plan.run.ranks == 1 && !r.phantom)
+    refuse(
+        fmt::format("{} needs virtual time or a thread of its own, which the serial program lacks: add --ranks 2, "
+                    "--phantom or --backend mpi",
+                    option));
+  if (is_folded(plan))
+    refuse(
+        fmt::format("{} with --phantom and --tp or --pp: the one step that is simulated loads nothing; add "
+                    "--every-rank",
+                    option));
+}
+
 RunOptions run_options(const TrainRequest& r, int ranks) {
   RunOptions run;
   run.ranks = ranks;
@@ -376,6 +397,7 @@ TrainPlan make_plan(const TrainRequest& r, int available_ranks) {
   check_backend(r);
   TrainPlan plan{.request = r, .run = run_options(r, mesh.ranks())};
   const std::size_t vocabulary = read_text(plan);
+  check_loading(plan);
   plan.compression = compression_of(r, mesh.dp);
   plan.outer = outer_of(r, mesh.dp);
   plan.step = step_of(plan, mesh, vocabulary);

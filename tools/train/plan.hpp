@@ -30,6 +30,11 @@ inline constexpr std::array<State, 4> kState = {{{Category::parameter, "paramete
 /// they contradict each other.
 int ranks_asked_for(const TrainRequest& request);
 
+/// Keeps the host of a rank's queue busy for so many seconds, as a slow loader does.
+using PassTime = void (*)(Rank, double);
+/// In virtual time in the simulator, elsewhere by sleeping: ./lab train's programs link one or the other.
+void pass_loading_time(Rank me, double seconds);
+
 /// Everything that can be decided, and refused, before a rank starts; never changed after make_plan.
 struct TrainPlan {
   TrainRequest request;    // as asked
@@ -42,6 +47,7 @@ struct TrainPlan {
   RunOptions run;
   week21::Compression compression;  // of gradients; the ring: none
   std::optional<week21::OuterSgd> outer;
+  PassTime pass_time = nullptr;  // with --load-rate: pass_loading_time
 
   /// The serial program: one rank, and nothing that needs the 3D step.
   bool serial() const { return run.ranks == 1 && step.zero == 0 && !step.loss_scale; }
@@ -52,6 +58,10 @@ struct TrainPlan {
   /// With --compress: what a rank sends a step for the gradients, the mean over ranks. Top-k chooses in each bucket, at
   /// least one element.
   double compressed_bytes() const;
+  /// For which --load-rate keeps a rank's host busy with `rows` sequences.
+  double loading_seconds(std::size_t rows) const {
+    return request.load_rate > 0 ? static_cast<double>(rows * step.sequence) / request.load_rate : 0;
+  }
   std::size_t tokens_per_step() const { return step.batch * step.sequence; }
   bool sample() const { return request.sample > 0 && !request.phantom; }
 

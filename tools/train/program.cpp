@@ -12,6 +12,7 @@
 
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "tools/train/choices.hpp"
+#include "tools/train/loader.hpp"
 #include "tools/train/sample.hpp"
 #include "tools/train/trainer.hpp"
 
@@ -41,6 +42,7 @@ class TrainingLoop {
     if (first_ > plan.request.steps)
       throw Error(Verdict::usage, fmt::format("checkpoint {} already has {} steps: use --steps with more than {}",
                                               plan.request.resume, first_, plan.request.steps));
+    loader_.emplace(me, plan, *trainer_);
     losses_ = scalars_of(static_cast<std::size_t>(plan.request.steps));
     squares_ = scalars_of(losses_.size());
     scales_ = scalars_of(trainer_->scaler() ? losses_.size() : 0);
@@ -106,38 +108,12 @@ class TrainingLoop {
     return log_.virtual_time() ? me_.now() : wall.count();
   }
 
-  /// This replica's rows of a global batch; none: zeros.
-  void upload_batch(const TextBatch* mine) {
-    const std::size_t length = plan_.step.sequence;
-    std::size_t first = 0;
-    for (const Batch& part : trainer_->batches()) {
-      const TextBatch text = mine ? mine->rows(first, part.sequences) : TextBatch{};
-      const auto put = [&](const Slice& slice, const std::vector<std::int32_t>& whole) {
-        upload(
-            me_, slice,
-            mine ? week23::own_positions(whole, length, trainer_->context()) : std::vector<std::int32_t>(part.rows()));
-      };
-      put(part.tokens, text.inputs);
-      put(part.targets, text.targets);
-      first += part.sequences;
-    }
-  }
-
-  void load(std::size_t step) {
-    const ChunkRange shard = trainer_->shard();
-    const std::size_t length = plan_.step.sequence;
-    const double begin = seconds();
-    auto loading = me_.region("data", plan_.corpus ? plan_.corpus->bytes_of_rows(shard.size, length) : 0);
-    std::optional<TextBatch> text;
-    if (plan_.corpus) text = plan_.corpus->batch_rows(step, shard.offset, shard.size, length, plan_.step.seed);
-    upload_batch(text ? &*text : nullptr);
-    loading_.push_back(seconds() - begin);
-  }
-
   void step(int index) {
     auto phase = me_.region("step");
     const auto at = static_cast<std::size_t>(index);
-    load(at);
+    const double begin = seconds();
+    loader_->bring(at);
+    loading_.push_back(seconds() - begin);
     if (trainer_->scaler()) copy(me_, scales_.cut(at, 1), trainer_->scaler()->scale);
     trainer_->step(optimizer_rate(index, plan_.request), static_cast<float>(plan_.request.clip));
     copy(me_, losses_.cut(at, 1), trainer_->scalars().loss);
@@ -169,6 +145,7 @@ class TrainingLoop {
 
   Values end_diverged(int done) {
     trainer_->finish();
+    loader_->finish();
     report(done);
     if (saves()) checkpoints_.finish();
     if (judge()) log_.diverged(saves() ? checkpoints_.last() : "");
@@ -193,6 +170,7 @@ class TrainingLoop {
 
   Values end_stopped(int done) {
     trainer_->finish();
+    loader_->finish();
     checkpoints_.finish();
     if (judge()) log_.stopped(done, signals_.received());
     return {};
@@ -229,6 +207,7 @@ class TrainingLoop {
       record.step = static_cast<int>(i) + 1;
       record.learning_rate = learning_rate(static_cast<int>(i), plan_.request);
       record.loading_seconds = loading_[i - static_cast<std::size_t>(first_)];
+      record.loaded_bytes = static_cast<double>(loader_->bytes());
       record.loss = read(me_, losses_.cut(i, 1), kUnknown);
       record.gradient_norm = plan_.request.clip > 0 ? std::sqrt(read(me_, squares_.cut(i, 1), kUnknown)) : kUnknown;
       if (trainer_->scaler()) record.loss_scale = read(me_, scales_.cut(i, 1), kUnknown);
@@ -261,7 +240,7 @@ class TrainingLoop {
       const ChunkRange shard = trainer_->shard();
       const TextBatch text =
           plan_.corpus->validation_batch(i, plan_.step.batch, plan_.step.sequence).rows(shard.offset, shard.size);
-      upload_batch(&text);
+      upload_text(me_, trainer_->batches(), trainer_->context(), &text);
       trainer_->add_validation_loss(validation_, kValidationBatches);
     }
     join_losses_at_judge(validation_);
@@ -285,6 +264,7 @@ class TrainingLoop {
   TrainLog& log_;
   StopSignals& signals_;
   std::unique_ptr<Trainer> trainer_;
+  std::optional<Loader> loader_;
   Checkpoints checkpoints_;
   Slice losses_, squares_, scales_;  // one f32 a step: this rank's loss, the squared gradient norm, the loss scale
   Slice received_;                   // rank 0: losses of a peer

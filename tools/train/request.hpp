@@ -22,6 +22,8 @@ struct TrainRequest {
   std::string attention = "flash";
   std::string data;
   std::string tokens = "byte";
+  double load_rate = 0;  // tokens per second that each rank's loader delivers; 0: as they are read
+  int load_ahead = 0;    // batches
   int steps = 200;
   std::size_t batch = 64;
   std::size_t sequence = 0;

@@ -43,6 +43,7 @@ overlapped() { # MESH OPTION
 overlapped "--dp 2 --zero 1" --overlap-gather
 overlapped "--dp 2 --zero 2" --overlap-gather
 overlapped "--tp 2 --sequence-parallel" --overlap-scatter
+overlapped "--dp 2" "--load-rate 1e5 --load-ahead 2"
 # An option that would be ignored is an error, reported once by all processes together.
 # shellcheck disable=SC2086  # words
 if sh "$3" -n 2 --timeout 60 "$2" $run --machine dgx-h100 >"$folder/out" 2>&1; then

@@ -48,7 +48,8 @@ struct Trained {
 inline Trained try_to_train(const TrainRequest& options, checkpoint::Files& files, std::FILE* out = nullptr) {
   TrainRequest checked = options;
   checked.check_races = true;
-  const TrainPlan plan = make_plan(checked, 0);
+  TrainPlan plan = make_plan(checked, 0);
+  plan.pass_time = pass_loading_time;
   TrainLog log(plan, out);
   Trained result;
   StopSignals signals(!options.checkpoint.empty());

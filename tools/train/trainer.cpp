@@ -9,6 +9,7 @@
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 #include "tools/train/expert_layers.hpp"
+#include "tools/train/loader.hpp"
 
 namespace lockstep::train {
 
@@ -246,6 +247,8 @@ Memory dry_run_memory(const TrainPlan& given, int stage) {
                           .tp = dry_run.rank({.ranks = shape.tp}),
                           .pp = dry_run.rank({.ranks = shape.pp, .rank = stage}, first_and_last)};
   const std::unique_ptr<Trainer> trainer = make_trainer(mesh, plan, groups);
+  std::vector<std::vector<Batch>> loaded;
+  for (int i = 0; i < plan.request.load_ahead; ++i) loaded.push_back(allocate_waiting(me, trainer->batches()));
   for (int step = 0; step < std::min(plan.request.steps, 2); ++step)
     trainer->step(0, static_cast<float>(plan.request.clip));
   if (plan.corpus) trainer->add_validation_loss(me.allocate(1, DType::f32, Category::buffer), 1);
