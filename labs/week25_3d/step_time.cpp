@@ -91,6 +91,7 @@ std::vector<Share> shares(const StepTime& time) {
                          {"pipeline hops", time.hops},        {"data parallelism", time.data},
                          {"optimizer", time.update}};
   if (time.host > 0) all.push_back({"host", time.host});
+  if (time.input > 0) all.push_back({"input", time.input});
   return all;
 }
 

@@ -44,7 +44,8 @@ struct StepTime {
   double data = 0;        ///< DP all-reduces, and those of tied embeddings
   double update = 0;      ///< the optimizer
   double host = 0;        ///< given: what ./lab plan --offload adds, otherwise 0
-  double total() const { return compute + recomputed + tensor + bubble + hops + data + update + host; }
+  double input = 0;       ///< given: what ./lab plan --load-rate adds, otherwise 0
+  double total() const { return compute + recomputed + tensor + bubble + hops + data + update + host + input; }
 };
 
 /// `pipeline`: this work's; `without_hops`: the same, if hops took no time. They give bubble and hops. data: the
@@ -71,7 +72,7 @@ struct Share {
   double seconds = 0;
 };
 /// Given: a step's seconds by name: "compute", "recomputation" (of memory), "tensor parallelism", "bubble", "pipeline
-/// hops", "data parallelism" and "optimizer"; with --offload, "host".
+/// hops", "data parallelism" and "optimizer"; with --offload, "host", and where it waits for its batch, "input".
 std::vector<Share> shares(const StepTime& time);
 /// Given. What limits a step: its largest share.
 Share limit(const StepTime& time);

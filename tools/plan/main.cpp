@@ -39,7 +39,7 @@ struct PlanOptions {
   std::string model = "gpt3-175b", cluster = "dgx-a100x128", memory, prices = "lab", units = "block",
               attention = "flash", offload = "none", precision = "bf16";
   int global_batch = 0, sequence = 0, top = 10, simulate = 0;
-  double imbalance = 1;
+  double imbalance = 1, load_rate = 0;
   std::string cp = "1";
   int shard_group = 0;
   std::string explain, score, json, csv, table, price, without;
@@ -146,6 +146,9 @@ Task task_of(const PlanOptions& o) {
     use_fp8(task, "tensorwise", /*gathered=*/true);
   }
   task.offload = offload_of(o, task.cluster.machine);
+  task.load_rate = o.load_rate;
+  if (o.load_rate > 0 && o.simulate > 0)
+    refuse(fmt::format("--simulate {}: the simulated step loads nothing; --load-rate is by formula alone", o.simulate));
   check_mixture(o, task);
   task.imbalance = o.imbalance;
   if (!o.memory.empty()) task.memory_bytes = static_cast<double>(parse_bytes(o.memory));
@@ -207,6 +210,7 @@ Row row_of(const Task& task, const Rated& rated, const char* kind, int place) {
     row.set("offload", word_of(task.offload)).set("host_seconds", rated.time.host);
     row.set("host_bytes", host.bytes).set("host_moved_bytes", host.moved);
   }
+  if (task.load_rate > 0) row.set("load_rate", task.load_rate).set("input_seconds", rated.time.input);
   row.set("step_seconds", rated.time.total()).set("mfu", f.mfu).set("days", f.days);
   row.set("compute_seconds", rated.time.compute).set("recompute_seconds", rated.time.recomputed);
   row.set("tensor_seconds", rated.time.tensor).set("bubble_seconds", rated.time.bubble);
@@ -405,10 +409,10 @@ void run(const PlanOptions& o) {
   Search found = search(predictor, all, static_cast<std::size_t>(o.top));
   if (found.best.empty()) refuse_all(task, found);
   const Rated by_formula = found.best.front();
-  const std::vector<Refined> played =
-      o.fast || o.precision == "fp8" || task.offload != Offload::none || task.model.architecture.experts > 0
-          ? std::vector<Refined>{}
-          : rank_by_simulator(task, found);
+  const std::vector<Refined> played = o.fast || o.precision == "fp8" || task.offload != Offload::none ||
+                                              task.load_rate > 0 || task.model.architecture.experts > 0
+                                          ? std::vector<Refined>{}
+                                          : rank_by_simulator(task, found);
   std::vector<double> seconds;
   for (const Refined& plan : played) seconds.push_back(plan.seconds());
   print_task(task);
@@ -469,6 +473,9 @@ int main(int argc, char** argv) {
   line.add("--offload", o.offload,
            "what is in the host's memory: none, optimizer (ZeRO-Offload: gradients and optimizer of ZeRO-2 and 3, with "
            "Adam on the host), or parameters (ZeRO-Infinity: those of ZeRO-3, too); by formula alone");
+  line.add("--load-rate", o.load_rate,
+           "tokens per second that each rank's data loader delivers, ahead of use; 0: as many as a step needs",
+           Real{0, 1e15});
   line.add("--top", o.top, "how many plans to list");
   line.add("--explain", o.explain, "the best strategy with these fields, or why not: dp=8,tp=8,pp=16");
   line.add("--score", o.score, "compare a strategy of your own, a JSON file, with the best");
@@ -483,10 +490,10 @@ int main(int argc, char** argv) {
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
   const std::vector<std::string> of_a_task{
-      "--model",     "--cluster",     "--global-batch",    "--sequence",       "--memory",
-      "--top",       "--explain",     "--score",           "--simulate",       "--fast",
-      "--prices",    "--attention",   "--overlap-scatter", "--overlap-gather", "--cp",
-      "--imbalance", "--shard-group", "--fp32-gradients",  "--offload",        "--precision"};
+      "--model",           "--cluster",        "--global-batch", "--sequence",  "--memory",      "--top",
+      "--explain",         "--score",          "--simulate",     "--fast",      "--prices",      "--attention",
+      "--overlap-scatter", "--overlap-gather", "--cp",           "--imbalance", "--shard-group", "--fp32-gradients",
+      "--offload",         "--precision",      "--load-rate"};
   line.exclude("--validate", of_a_task);
   std::vector<std::string> not_of_a_card = of_a_task;
   std::erase(not_of_a_card, "--explain");

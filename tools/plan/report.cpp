@@ -66,6 +66,8 @@ void print_task(const Task& task) {
   if (task.shard_group > 0) fmt::print("ZeRO-3 holds one copy of the state on every {} ranks.\n\n", task.shard_group);
   if (cluster.machine.by_library)
     fmt::print("Costs are those that NCCL, cuBLAS and {} reach.\n\n", cluster.machine.library->flash.front().name);
+  if (task.load_rate > 0)
+    fmt::print("Each rank's loader delivers {:.0f} tokens/s, ahead of use; by formula alone.\n\n", task.load_rate);
   if (task.overlap_gather) fmt::print("ZeRO-1 and 2 gather new parameters during the next forward pass.\n\n");
   if (task.model.fp32_gradients) fmt::print("Gradients are held and summed in fp32.\n\n");
   if (task.offload != Offload::none)
@@ -131,12 +133,22 @@ struct Line {
   double value;
 };
 
-std::vector<Line> lines_of(const StepTime& t, const char* waits) {
+std::vector<Line> lines_of(const StepTime& t, const char* waits, bool input) {
   std::vector<Line> lines{
       {"compute", t.compute},    {"recomputation", t.recomputed},       {waits, t.tensor},      {"bubble", t.bubble},
       {"pipeline hops", t.hops}, {"data-parallel collectives", t.data}, {"optimizer", t.update}};
   if (t.host > 0) lines.push_back({"host", t.host});
+  if (input) lines.push_back({"input", t.input});
   return lines;
+}
+
+/// What a rank's loader must deliver for the step that it would otherwise be, and what it does.
+std::string input_line(const Task& task, const Rated& rated) {
+  const double tokens = loaded_tokens(task, rated.strategy), needed = tokens / (rated.time.total() - rated.time.input);
+  const std::string rates =
+      fmt::format("input: each rank needs {:.0f} tokens/s and gets up to {:.0f}", needed, task.load_rate);
+  if (rated.time.input == 0) return rates + ", so loading is hidden";
+  return rates + fmt::format(", so input bounds the step: it waits {} for its batch", format_seconds(rated.time.input));
 }
 
 template <class Format>
@@ -165,7 +177,8 @@ void print_account(const Task& task, const Rated& rated, std::optional<double> p
                       : s.cp == 1 ? "tensor-parallel all-reduces"
                       : s.tp > 1  ? "all-reduces, keys, values"
                                   : "keys and values in flight";
-  print_shares(lines_of(t, waits), t.total(), format_seconds);
+  print_shares(lines_of(t, waits, t.input > 0), t.total(), format_seconds);
+  if (task.load_rate > 0) print_wrapped(input_line(task, rated));
   const week25::StageBytes& memory = rated.memory;
   fmt::print("memory of the fullest GPU {:.1f} GB of {:.4g}\n", memory.total_bytes() / 1e9, task.memory_bytes / 1e9);
   const std::array<Line, 4> bytes = {{{"parameters", memory.state.parameter_bytes},
@@ -178,7 +191,8 @@ void print_account(const Task& task, const Rated& rated, std::optional<double> p
 void print_difference(const Rated& mine, const Rated& best) {
   const bool experts = mine.strategy.ep > 1 || best.strategy.ep > 1;
   const char* waits = experts ? "all-reduces, all-to-alls" : "tensor-parallel all-reduces";
-  const auto here = lines_of(mine.time, waits), there = lines_of(best.time, waits);
+  const bool input = mine.time.input > 0 || best.time.input > 0;
+  const auto here = lines_of(mine.time, waits, input), there = lines_of(best.time, waits, input);
   for (std::size_t i = 0; i < here.size(); ++i)
     fmt::print("  {:<28} {:>9}   best {:>9}   {}{}\n", here[i].name, format_seconds(here[i].value),
                format_seconds(there[i].value), here[i].value < there[i].value ? "−" : "+",

@@ -195,11 +195,14 @@ Rated Predictor::rate(const Strategy& asked) {
     bytes.state.optimizer_bytes += more.optimizer_bytes;
     if (bytes.total_bytes() > rated.memory.total_bytes()) rated.memory = bytes;
   }
-  if (task_.offload == Offload::none) return rated;
-  rated.time.update = work.norm;
-  rated.time.host = on_host(strategy).seconds();
-  rated.memory.state.gradient_bytes = rated.memory.state.optimizer_bytes = 0;
-  if (task_.offload == Offload::parameters) rated.memory.state.parameter_bytes = 0;
+  if (task_.offload != Offload::none) {
+    rated.time.update = work.norm;
+    rated.time.host = on_host(strategy).seconds();
+    rated.memory.state.gradient_bytes = rated.memory.state.optimizer_bytes = 0;
+    if (task_.offload == Offload::parameters) rated.memory.state.parameter_bytes = 0;
+  }
+  if (task_.load_rate > 0)  // the next batch is loaded while a step computes
+    rated.time.input = std::max(0.0, loaded_tokens(task_, strategy) / task_.load_rate - rated.time.total());
   return rated;
 }
 

@@ -38,6 +38,7 @@ struct Task {
   bool keeps_products = false;  ///< as PriceOptions': PyTorch's selective checkpointing of operations
   bool one_pool = false;        ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
   Offload offload = Offload::none;  ///< what is on the hosts, which the machine file must describe
+  double load_rate = 0;  ///< tokens per second that each rank's loader delivers, ahead of use; 0: as many as are needed
 };
 
 /// GPUs that share a host.
@@ -59,6 +60,11 @@ int microbatches(const Task& task, const week25::Strategy& strategy);
 
 /// Number of replicas: dp divided by the number of ranks that share a sequence.
 inline int replicas(const week25::Strategy& strategy) { return strategy.dp / strategy.cp; }
+
+/// Tokens that each rank loads for a step: its replica's.
+inline double loaded_tokens(const Task& task, const week25::Strategy& strategy) {
+  return static_cast<double>(task.global_batch) / replicas(strategy) * static_cast<double>(task.length);
+}
 
 /// Number of ranks that hold one copy of the state.
 inline int holders(const Task& task, const week25::Strategy& strategy) {
