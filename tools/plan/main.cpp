@@ -440,6 +440,13 @@ void run(const PlanOptions& o) {
   write(o, task, found, simulated, explained, price);
 }
 
+/// What --validate and --card exclude.
+const std::vector<std::string> kOfATask{
+    "--model",           "--cluster",        "--global-batch", "--sequence",  "--memory",      "--top",
+    "--explain",         "--score",          "--simulate",     "--fast",      "--prices",      "--attention",
+    "--overlap-scatter", "--overlap-gather", "--cp",           "--imbalance", "--shard-group", "--fp32-gradients",
+    "--offload",         "--precision",      "--load-rate"};
+
 }  // namespace
 }  // namespace lockstep::plan
 
@@ -489,13 +496,8 @@ int main(int argc, char** argv) {
   line.add("--price", o.price, "of one GPU for an hour, in any currency (2.50): what the training costs");
   line.add("--json", o.json, "also into this file");
   line.add("--csv", o.csv, "also into this file");
-  const std::vector<std::string> of_a_task{
-      "--model",           "--cluster",        "--global-batch", "--sequence",  "--memory",      "--top",
-      "--explain",         "--score",          "--simulate",     "--fast",      "--prices",      "--attention",
-      "--overlap-scatter", "--overlap-gather", "--cp",           "--imbalance", "--shard-group", "--fp32-gradients",
-      "--offload",         "--precision",      "--load-rate"};
-  line.exclude("--validate", of_a_task);
-  std::vector<std::string> not_of_a_card = of_a_task;
+  line.exclude("--validate", plan::kOfATask);
+  std::vector<std::string> not_of_a_card = plan::kOfATask;
   std::erase(not_of_a_card, "--explain");
   line.exclude("--card", not_of_a_card);
   return run_program("", [&] {
