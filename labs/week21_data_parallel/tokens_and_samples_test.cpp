@@ -47,6 +47,38 @@ TEST(Lab21_15a, CountsAreExact) {
   run_cases(program, judge, plan_of(kCounts, "count"));
 }
 
+constexpr std::uint64_t kMost = (std::uint64_t{1} << 36) - 1;
+
+/// Sums in log2 p exchanges of the whole array; p is a power of two.
+void doubling_all_reduce(Rank me, const Slice& data) {
+  const Slice arrived = me.allocate(data.size(), data.dtype(), Category::buffer);
+  for (int distance = 1; distance < me.size(); distance *= 2) {
+    me.exchange({send(me.rank() ^ distance, data), receive(me.rank() ^ distance, arrived)});
+    add(me, data, arrived);
+  }
+}
+
+TEST(Lab21_15a, CountsOfHundredsOfRanksAreExact) {
+  const auto program = [](Rank me, const Case&) {
+    return Values{static_cast<double>(count_over_ranks(me, me.rank() == 0 ? kMost - 1 : kMost, doubling_all_reduce))};
+  };
+  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
+    const std::uint64_t sum = static_cast<std::uint64_t>(c.ranks) * kMost - 1;  // odd, as its lowest digit is
+    for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
+      const double seen = outcome.values[rank][0];
+      if (seen == static_cast<double>(sum)) continue;
+      return fmt::format(
+          "rank 0 has 2^36 − 2, the others 2^36 − 1, and rank {} counts {:.0f}, expected {}. A digit of b bits may "
+          "need "
+          "b + 12 as a sum of 4,096 ranks, and f32 has 24: use digits of at most 12 bits",
+          rank, seen, sum);
+    }
+    return "";
+  };
+  run_cases(program, judge,
+            {.ranks = {512}, .sizes = sizes_of({0}), .simulator_only = "it needs 512 ranks", .unit = ""});
+}
+
 // Part e --------------------------------------------------------------------------------------------------------------
 
 constexpr std::size_t kOfGradient = 5;

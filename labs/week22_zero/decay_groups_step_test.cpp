@@ -1,6 +1,7 @@
 // Tests of exercise 22.10, parts b and c: the step and the norm, with intervals that the tests have found themselves.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "common/runtime/ledger/ledger.hpp"
 #include "labs/week22_zero/decay_groups_testing.hpp"
@@ -33,22 +34,31 @@ Values steps_of_shard(Rank me, const Case& c) {
   return seen;
 }
 
+/// kGroups with another decay, or another rate, in all of them.
+Groups groups_with(std::optional<float> decay, std::optional<float> rate) {
+  Groups groups = kGroups;
+  for (DecayGroup& group : groups) group = {decay.value_or(group.weight_decay), rate.value_or(group.rate)};
+  return groups;
+}
+
 /// Says which other groups would give this value.
 std::string cause_of(const Layout& layout, std::size_t at, double seen, int group) {
+  const DecayGroup& own = kGroups[static_cast<std::size_t>(group)];
   const auto with = [&](const Groups& groups) {
     return not_sharded(layout, kSteps, groups, [](Rank me, const FlatShard&, int step) { return half(me, step); })[at];
   };
-  const float decay = options_of(0).weight_decay;
-  if (seen == with({{decay, 1}, {decay, 1}, {decay, 0.5f}}))
+  if (own.rate == 0 && at >= layout.elements && seen == 0)
+    return fmt::format(": group {} has a rate of 0, at which values stay, and m and v still change", group);
+  if (seen == with(groups_with(options_of(0).weight_decay, {})))
     return ": it decays by options.weight_decay, and not by its group's";
-  if (seen == with({{0.1f, 1}, {0, 1}, {0.05f, 1}})) return ": its group learns at another rate";
+  if (seen == with(groups_with({}, 1))) return ": its group learns at another rate";
   for (std::size_t g = 0; g < kGroups.size(); ++g)
     if (static_cast<int>(g) != group && seen == with(Groups(kGroups.size(), kGroups[g])))
       return fmt::format(": that is a step of group {}, and it is in group {}", g, group);
   if (seen == not_sharded(layout, kSteps, kGroups, [](Rank, const FlatShard&, int) { return Slice(); })[at])
     return ": that is without gradient_factor";
   if (at < layout.elements && seen == static_cast<double>(value_of(at))) return ": it was left out";
-  return "";
+  return fmt::format(". It is in group {}, of weight_decay {} and rate {}", group, own.weight_decay, own.rate);
 }
 
 TEST(Lab22_10b, EveryElementStepsAsInItsTensor) {

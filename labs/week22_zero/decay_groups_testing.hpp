@@ -25,8 +25,8 @@ using testing::sizes_of;
 using Groups = std::vector<DecayGroup>;
 using Tensors = std::vector<GroupedTensor>;
 
-/// Matrices, gains and biases, and embeddings that learn at half the rate.
-inline const Groups kGroups{{0.1f, 1}, {0, 1}, {0.05f, 0.5f}};
+/// Matrices; gains and biases; embeddings that learn at half the rate; what is frozen.
+inline const Groups kGroups{{0.1f, 1}, {0, 1}, {0.05f, 0.5f}, {0.1f, 0}};
 constexpr int kPadding = -1;
 
 struct Layout {
@@ -45,7 +45,7 @@ inline Layout layout_of(std::size_t which) {
     case 5: return {{{5, 2, 0}, {7, 2, 1}}, 20};                                      // mostly padding
     case 6: {
       Layout small;  // one element each, in turn
-      for (int i = 0; i < 12; ++i) small.tensors.push_back({static_cast<std::size_t>(i), 1, i % 3});
+      for (int i = 0; i < 12; ++i) small.tensors.push_back({static_cast<std::size_t>(i), 1, i % 4});
       small.elements = 12;
       return small;
     }
@@ -55,7 +55,7 @@ inline Layout layout_of(std::size_t which) {
         drawn.elements += (i + testing::drawn({22, 10, i, 1}, 4)) % 4 == 3 ? 2 : 0;
         const std::size_t size = 1 + (i * 5 + testing::drawn({22, 10, i, 2}, 11)) % 11;
         drawn.tensors.push_back(
-            {drawn.elements, size, static_cast<int>((i * i + testing::drawn({22, 10, i, 3}, 3)) % 3)});
+            {drawn.elements, size, static_cast<int>((i * i + testing::drawn({22, 10, i, 3}, 4)) % 4)});
         drawn.elements += size;
       }
       return drawn;

@@ -95,6 +95,12 @@ Values snapshots(Rank me, const Case& c) {
     for (const Slice& slice : *part) bytes += slice.bytes();
     seen.push_back(static_cast<double>(bytes));
   }
+  for (const std::vector<Slice>* part : {&snapshot.own, &snapshot.previous}) {
+    Category category = Category::buffer;
+    for (const Slice& slice : *part)
+      if (slice.category() != Category::buffer) category = slice.category();
+    seen.push_back(static_cast<double>(category));
+  }
   append(me, snapshot.own, seen);
   append(me, snapshot.previous, seen);
   seen.insert(seen.end(), after.begin(), after.end());
@@ -111,8 +117,15 @@ std::string wrong_snapshot(const Values& seen, std::size_t n, int rank, int rank
         seen.at(2 + i) != static_cast<double>(size * kBytes))
       return fmt::format("{} has {} bytes, expected {}: {} elements of each array", i == 0 ? "own" : "previous",
                          seen[2 + i], size * kBytes, size);
-  std::string wrong = wrong_elements(seen, 4, own, "own");
-  if (wrong.empty()) wrong = wrong_elements(seen, 4 + kArrays * own.size, previous, "previous");
+  std::string wrong = wrong_elements(seen, 6, own, "own");
+  if (wrong.empty()) wrong = wrong_elements(seen, 6 + kArrays * own.size, previous, "previous");
+  for (std::size_t i : {0, 1})
+    if (const auto category = static_cast<Category>(seen.at(4 + i));
+        wrong.empty() && category != Category::buffer && (i == 0 ? own.size : previous.size) > 0)
+      wrong = fmt::format(
+          "{} is counted as {}, expected as buffers: a copy is no part of the state that is trained, so allocate it in "
+          "Category::buffer",
+          i == 0 ? "own" : "previous", to_string(category));
   return wrong.empty() ? wrong_traffic(seen, own.size) : wrong;
 }
 
