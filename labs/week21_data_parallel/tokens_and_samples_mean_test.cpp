@@ -37,6 +37,9 @@ double gradient_of(int rank, std::size_t i, std::size_t element) {
   return static_cast<double>((static_cast<std::size_t>(rank) * 5 + i * 3 + element * 7) % 11) - 5;
 }
 
+/// Elements that may go through all_reduce.
+double most_elements(int ranks) { return static_cast<double>(kElements) + 1 + 8 * ranks; }
+
 /// Elements that went through all_reduce; how often each microbatch was run; the loss; the gradients.
 Values of_known_losses(Rank me, const Case& c) {
   const Tokens tokens = tokens_of(c.size, me.rank(), c.ranks);
@@ -73,6 +76,7 @@ Values of_known_losses(Rank me, const Case& c) {
 struct Means {
   double tokens = 0, sum = 0, size = 0;  // size: the sum without signs
   double of_microbatches = 0, of_ranks = 0, ranks_summed = 0;
+  std::vector<double> by_rank;  // of `sum`
 
   template <class F>
   Means(const Case& c, const F& value) {
@@ -87,6 +91,7 @@ struct Means {
         ++microbatches, means += value(rank, i);
       }
       tokens += own, sum += own_sum;
+      by_rank.push_back(own_sum);
       if (own > 0) ranks_summed += own_sum / own;
     }
     of_microbatches = means / microbatches;
@@ -94,11 +99,14 @@ struct Means {
   }
   double expected() const { return sum / tokens; }
   bool near(double seen, double value) const { return std::abs(seen - value) <= 2e-6 * std::max(size / tokens, 1e-3); }
-  const char* hint(double seen, int ranks) const {
+  const char* hint(double seen, int ranks, int rank) const {
     if (std::isnan(seen)) return ": what it held before is still in it, or something is 0/0";
     if (near(seen, of_ranks)) return ": that is the mean of the ranks' means. Count the tokens of all ranks";
     if (near(seen, of_microbatches))
       return ": that is the mean of the microbatches' means, in which a short one counts too much";
+    if (near(seen, expected() * ranks))
+      return ": that is p times the mean. Divide by the tokens of all ranks, and not by p: all_reduce sums";
+    if (near(seen, by_rank[static_cast<std::size_t>(rank)] / tokens)) return ": that is this rank's part of the sum";
     if (near(seen, ranks_summed)) return ": that is the sum of the ranks' means. Count the tokens of all ranks";
     if (near(seen, expected() / ranks)) return ": it was divided twice, by the tokens and by the ranks";
     if (std::abs(seen - sum) <= 2e-6 * size) return ": that is the sum, of which nothing was divided";
@@ -118,12 +126,14 @@ std::string wrong_mean(const Case& c, const Outcome& outcome) {
     const Means loss(c, loss_of);
     if (!loss.near(seen[at], loss.expected()))
       return fmt::format("rank {}: the loss is {:.7g}, expected {:.7g} = {:.0f}/{:.0f}{}", rank, seen[at],
-                         loss.expected(), loss.sum, loss.tokens, loss.hint(seen[at], c.ranks));
+                         loss.expected(), loss.sum, loss.tokens, loss.hint(seen[at], c.ranks, rank));
     for (std::size_t e = 0; e < kElements; ++e) {
       const Means mean(c, [e](int r, std::size_t i) { return gradient_of(r, i, e); });
       if (!mean.near(seen[at + 1 + e], mean.expected()))
         return fmt::format("rank {}: the loss is right, and element {} of the gradient is {:.7g}, expected {:.7g}{}",
-                           rank, e, seen[at + 1 + e], mean.expected(), mean.hint(seen[at + 1 + e], c.ranks));
+                           rank, e, seen[at + 1 + e], mean.expected(),
+                           seen[0] > most_elements(c.ranks) ? ": it went through all_reduce more than once"
+                                                            : mean.hint(seen[at + 1 + e], c.ranks, rank));
     }
   }
   return "";
@@ -136,7 +146,7 @@ TEST(Lab21_15b, GradientsTravelOnce) {
       of_known_losses,
       [](const Case& c, const Outcome& outcome) -> std::string {
         for (std::size_t rank = 0; rank < outcome.values.size(); ++rank)
-          if (outcome.values[rank][0] > static_cast<double>(kElements) + 1 + 8 * c.ranks)
+          if (outcome.values[rank][0] > most_elements(c.ranks))
             return fmt::format(
                 "rank {}: {:.0f} elements went through all_reduce, for {} of the gradients, 1 of the loss and at most "
                 "{} "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/support/text/counted.hpp"
 #include "common/testing/answered.hpp"
 #include "common/testing/drawn.hpp"
 #include "labs/week21_data_parallel/tokens_and_samples.hpp"
@@ -27,7 +28,7 @@ std::string list(const Samples& samples) {
 }
 
 std::string words(const Sampler& how, Position from) {
-  return fmt::format("{} samples on {} ranks, {}, epoch {}, {} done", how.samples, how.ranks,
+  return fmt::format("{} on {}, {}, epoch {}, {} done", counted(how.samples, "sample"), counted(how.ranks, "rank"),
                      how.drop_last ? "the last dropped" : "padded", from.epoch, from.done);
 }
 
@@ -60,7 +61,8 @@ std::string wrong_set(const Sampler& how, Position from) {
   for (int rank = 0; rank < how.ranks; ++rank) {
     const Samples mine = samples_of(how, from, rank);
     if (mine.size() != count)
-      return fmt::format("rank {} reads {} samples, expected {}, as on every rank", rank, mine.size(), count);
+      return fmt::format("rank {} reads {}, expected {}, as on every rank", rank, counted(mine.size(), "sample"),
+                         count);
     for (const std::uint64_t sample : mine) {
       if (sample >= how.samples) return fmt::format("rank {} reads sample {}, and there is none", rank, sample);
       int& reader = readers[sample];
@@ -71,8 +73,10 @@ std::string wrong_set(const Sampler& how, Position from) {
   }
   const std::uint64_t all = count * static_cast<std::uint64_t>(how.ranks), padding = all > left ? all - left : 0;
   if (twice > padding)
-    return fmt::format("{}: {} are read a second time, and {} make up for what {} ranks do not divide", overlap, twice,
-                       padding, how.ranks);
+    return fmt::format("{}. {} read a second time, expected {}: {}", overlap, counted(twice, "sample"), padding,
+                       padding > 0   ? "as many as let all ranks read equally many"
+                       : all == left ? "what is left divides evenly among the ranks"
+                                     : "what does not divide evenly is dropped");
   std::uint64_t done_again = 0;
   for (std::uint64_t i = 0; i < from.done; ++i) done_again += readers[order[i]] >= 0;
   if (done_again > padding) return fmt::format("{} samples are read that were done already", done_again);

@@ -89,13 +89,22 @@ std::vector<float> replicated_of(std::size_t layout) {
   return layout % 3 == 1 ? std::vector<float>{} : layout % 3 == 2 ? std::vector<float>{6} : std::vector<float>{3, -4};
 }
 
-/// For a small and a large limit: the sum and the factor. Then the bytes that this rank has sent.
+/// The first element that is not as it was before, or `before.size()`. NaN equals NaN.
+std::size_t first_changed(const std::vector<float>& now, const std::vector<float>& before) {
+  std::size_t i = 0;
+  while (i < before.size() && (now[i] == before[i] || (std::isnan(now[i]) && std::isnan(before[i])))) ++i;
+  return i;
+}
+
+/// For a small and a large limit: the sum and the factor. Then the bytes that this rank has sent, and the first
+/// gradient that was changed, or their number.
 Values norms(Rank dp, const Case& c) {
   const Layout layout = layout_of(c.size);
   const ChunkRange range = chunk_range(layout.elements, dp.rank(), c.ranks);
   const auto scalar = [&dp] { return dp.allocate(1, DType::f32, Category::buffer); };
   const Slice gradients = dp.allocate(range.size, DType::f32, Category::gradient), factor = scalar(), sum = scalar();
   upload_gradients(dp, layout, range, gradients, 0);
+  const std::vector<float> uploaded = to_host(dp, gradients);
   const std::vector<float> more = replicated_of(c.size);
   const Slice replicated = more.empty() ? Slice() : dp.allocate(more.size(), DType::f32, Category::gradient);
   if (!more.empty()) upload(dp, replicated, more);
@@ -108,6 +117,7 @@ Values norms(Rank dp, const Case& c) {
     append(dp, factor, seen);
   }
   seen.push_back(static_cast<double>(ledger_of(dp).traffic.bytes_sent - before));
+  seen.push_back(static_cast<double>(first_changed(to_host(dp, gradients), uploaded)));
   return seen;
 }
 
@@ -126,6 +136,11 @@ std::string wrong_norm(const Case& c, const Values& seen, int rank) {
   for (int r = 0; r < c.ranks; ++r) shards += squares_of(layout, r, c.ranks);
   for (float g : replicated_of(c.size)) more += static_cast<double>(g) * static_cast<double>(g);
   const double own = squares_of(layout, rank, c.ranks), expected = shards + more;
+  if (seen[5] < static_cast<double>(chunk_range(layout.elements, rank, c.ranks).size))
+    return fmt::format(
+        "rank {}: element {:.0f} of the gradients has changed. clip_groups only computes the factor, and part b "
+        "multiplies by it",
+        rank, seen[5]);
   for (std::size_t i = 0; i < 2; ++i) {
     const double sum = seen[2 * i], factor = seen[2 * i + 1], limit = i == 0 ? 1 : kLarge;
     if (sum != expected)

@@ -79,9 +79,10 @@ TEST(Lab22_11c, TheRingsErrorGrowsWithP) {
         const double found = seen[2 * agree + way], expected = way == 0 ? right.ring : right.once;
         if (!(std::abs(found - expected) <= 1e-6 * expected))
           return wrong_ring(seen, 4) +
-                 fmt::format("numbers that {}: the relative error of {} is {:.6g}, expected {:.6g}",
+                 fmt::format("numbers that {}: the relative error of {} is {:.6g}, expected {:.6g}{}",
                              agree == 1 ? "all ranks agree on" : "differ from rank to rank",
-                             way == 0 ? "the ring" : "sums that are rounded once", found, expected);
+                             way == 0 ? "the ring" : "sums that are rounded once", found, expected,
+                             way == 0 ? ". Element i is in chunk chunk_of(n, i, p)" : "");
       }
     }
     const char* between = differing.empty() ? "" : ", ";

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "common/arithmetic.hpp"
@@ -43,6 +44,13 @@ std::vector<float> awkward_numbers() {
   return all;
 }
 
+/// The nearest number of so many significant bits.
+double with_bits(double value, int bits) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits);
+}
+
 TEST(Lab22_11a, RoundsAsTheDeviceDoes) {
   const std::vector<float> numbers = awkward_numbers();
   const auto program = [&](Rank me, const Case&) {
@@ -57,9 +65,12 @@ TEST(Lab22_11a, RoundsAsTheDeviceDoes) {
       const double right = seen[numbers.size() + i], other = 2.0 * numbers[i] - right;
       if (seen[i] == right) continue;
       const bool middle = right != numbers[i] && in_bf16(static_cast<float>(other)) == other;
-      return fmt::format(
-          "{:.9g} is rounded to {:.9g}, expected {:.9g}{}", numbers[i], seen[i], right,
-          middle ? fmt::format(". It is in the middle of that and {:.9g}, whose last bit is 1", other) : "");
+      return fmt::format("{:.9g} is rounded to {:.9g}, expected {:.9g}{}", numbers[i], seen[i], right,
+                         seen[i] == with_bits(numbers[i], 7) ? ": you keep 7 significant bits, and bf16 has 8"
+                         : middle
+                             ? fmt::format(": it is midway between {:.9g} and {:.9g}, and the last bit of {:.9g} is 1",
+                                           std::min(right, other), std::max(right, other), other)
+                             : "");
     }
     return "";
   };
@@ -89,8 +100,24 @@ Values sums_by_chunk(Rank me, const Case& c) {
   return seen;
 }
 
+/// Says by what the sums of all chunks can be explained; "" if by neither.
+std::string cause_of(std::size_t p, const Values& seen) {
+  const std::size_t rows = p + kWithSigns;
+  bool exact = true, backward = true;
+  for (std::size_t chunk = 0; chunk < p; ++chunk)
+    for (std::size_t which = 0; which < rows; ++which) {
+      const std::vector<float> values = by_rank(which, p);
+      const double found = seen[chunk * 2 * rows + which];
+      exact = exact && found == std::accumulate(values.begin(), values.end(), 0.0);
+      backward = backward && found == in_a_ring({values.rbegin(), values.rend()}, static_cast<int>(p - 1 - chunk));
+    }
+  if (backward) return "your ring sends to the previous rank, and here it sends to the next";
+  return exact ? "each addition is rounded: this is the exact sum" : "";
+}
+
 std::string wrong_sums(const Case& c, const Outcome& outcome) {
   const std::size_t p = c.size, rows = p + kWithSigns;
+  const std::string cause = cause_of(p, outcome.values[0]);
   for (std::size_t chunk = 0; chunk < p; ++chunk)
     for (std::size_t which = 0; which < rows; ++which) {
       const double seen = outcome.values[0][chunk * 2 * rows + which],
@@ -101,9 +128,7 @@ std::string wrong_sums(const Case& c, const Outcome& outcome) {
       return fmt::format(
           "{}: chunk {} is {:.9g}, expected {:.9g}. It begins on rank {}, is complete on rank {}, and {}",
           which < p ? fmt::format("256 on rank {}, 1 on the others", which) : "numbers with signs", chunk, seen, right,
-          (chunk + 1) % p, chunk,
-          seen == exact ? "each addition is rounded: this is the exact sum"
-                        : fmt::format("the exact sum is {:.9g}", exact));
+          (chunk + 1) % p, chunk, cause.empty() ? fmt::format("the exact sum is {:.9g}", exact) : cause);
     }
   return "";
 }

@@ -9,6 +9,7 @@
 
 #include "common/arithmetic.hpp"
 #include "common/runtime/ledger/ledger.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/values.hpp"
 #include "labs/week25_3d/survivors_testing.hpp"
@@ -27,6 +28,9 @@ using testing::sizes_of;
 constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f32};
 constexpr std::size_t kArrays = std::size(kTypes);
 constexpr std::size_t kBytes = 4 + 2 + 4;  // of an element, in all arrays
+
+/// What training writes into the shards after a snapshot.
+constexpr int kTrained = -1;
 
 /// A whole number that bf16 has: no two arrays have the same, and neighbours differ.
 double value_of(std::size_t array, std::size_t element) {
@@ -55,8 +59,8 @@ std::string wrong_elements(const Values& seen, std::size_t at, ChunkRange range,
   for (std::size_t a = 0; a < kArrays; ++a)
     for (std::size_t e = range.offset; e < range.offset + range.size; ++e, ++at) {
       if (seen.at(at) == value_of(a, e)) continue;
-      return fmt::format("{}: array {}, element {} (of the whole array) is {}, expected {}", what, a, e, seen[at],
-                         value_of(a, e));
+      return fmt::format("{}: array {}, element {} (of the whole array) is {}, expected {}{}", what, a, e, seen[at],
+                         value_of(a, e), seen[at] == kTrained ? ": training wrote that into the shard, later" : "");
     }
   return "";
 }
@@ -77,7 +81,8 @@ std::string wrong_traffic(const Values& seen, std::size_t elements) {
   const double bytes = seen.at(seen.size() - 2), batches = seen.back();
   const auto right = static_cast<double>(elements * kBytes);
   if (bytes != right)
-    return fmt::format("it sent {} bytes, expected {}: {} elements of {} bytes", bytes, right, elements, kBytes);
+    return fmt::format("it sent {} bytes, expected {}: {} of {} bytes", bytes, right, counted(elements, "element"),
+                       kBytes);
   return batches <= 1 ? "" : fmt::format("it started {} batches, expected one", batches);
 }
 
@@ -88,7 +93,7 @@ Values snapshots(Rank me, const Case& c) {
   const Snapshot snapshot = snapshot_of(me, c.size, shard);
   Values after;
   sent.append(after);
-  for (const Slice& array : shard) fill(me, array, -1);  // training continues
+  for (const Slice& array : shard) fill(me, array, kTrained);  // training continues
   Values seen{static_cast<double>(snapshot.own.size()), static_cast<double>(snapshot.previous.size())};
   for (const std::vector<Slice>* part : {&snapshot.own, &snapshot.previous}) {
     std::size_t bytes = 0;
@@ -115,8 +120,8 @@ std::string wrong_snapshot(const Values& seen, std::size_t n, int rank, int rank
   for (std::size_t i : {0, 1})
     if (const std::size_t size = i == 0 ? own.size : previous.size;
         seen.at(2 + i) != static_cast<double>(size * kBytes))
-      return fmt::format("{} has {} bytes, expected {}: {} elements of each array", i == 0 ? "own" : "previous",
-                         seen[2 + i], size * kBytes, size);
+      return fmt::format("{} has {} bytes, expected {}: {} of each array", i == 0 ? "own" : "previous", seen[2 + i],
+                         size * kBytes, counted(size, "element"));
   std::string wrong = wrong_elements(seen, 6, own, "own");
   if (wrong.empty()) wrong = wrong_elements(seen, 6 + kArrays * own.size, previous, "previous");
   for (std::size_t i : {0, 1})

@@ -106,6 +106,8 @@ inline std::string wrong_move(const Change& change, std::size_t n, const Move& x
 inline std::string wrong_moves(const Change& change, std::size_t n, const std::vector<Move>& moves) {
   std::size_t at = 0;
   for (const Move& move : moves) {
+    if (move.offset != at && at == 0)
+      return fmt::format("the first move has {}, expected to begin with element 0", words(move));
     if (move.offset != at)
       return fmt::format("the moves before contain elements 0 to {}, and then come {}: each element once, in order",
                          static_cast<std::int64_t>(at) - 1, words(move));
