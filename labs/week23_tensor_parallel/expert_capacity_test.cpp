@@ -143,10 +143,21 @@ TEST(Lab23_10c, TheLoadIsThatOfAllRanks) {
       for (const std::int32_t expert : kept_by(load, rank)) ++f[static_cast<std::size_t>(expert)], ++all;
     return times(f, 1 / all);
   };
+  const auto of_first_choices = [](const Load& load) {
+    Doubles f(load.experts);
+    double all = 0;
+    for (int rank = 0; rank < load.ranks; ++rank) {
+      const std::vector<std::int32_t> slots = kept_by(load, rank);
+      for (std::size_t slot = 0; slot < slots.size(); slot += load.k) ++f[static_cast<std::size_t>(slots[slot])], ++all;
+    }
+    return times(f, 1 / all);
+  };
   const auto judge = [=](const Case& c, const Outcome& outcome) -> std::string {
     const Load load(c);
+    const double slots_of_all = static_cast<double>(load.k * load.tokens_before(c.ranks));
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Values& seen = outcome.values[static_cast<std::size_t>(rank)];
+      const double own_slots = static_cast<double>(load.k * load.tokens(rank));
       if (seen.size() != load.experts)
         return fmt::format("rank {}: {} shares, expected {}", rank, seen.size(), load.experts);
       std::size_t at = 0;
@@ -154,7 +165,12 @@ TEST(Lab23_10c, TheLoadIsThatOfAllRanks) {
           differs_from(seen, at, rank, "f", shares(load, 0, c.ranks),
                        {{[&] { return shares(load, rank, rank + 1); }, "these are the shares of its own slots"},
                         {[&] { return times(shares(load, 0, c.ranks), static_cast<double>(load.k)); },
-                         "f is a share of slots, of which each token has k"}});
+                         "f is a share of slots, of which each token has k"},
+                        {[&] { return times(shares(load, 0, c.ranks), slots_of_all / own_slots); },
+                         "the counts of all ranks were divided by the number of its own slots. Divide by that of all "
+                         "ranks' slots, so that the shares add up to 1"},
+                        {[&] { return of_first_choices(load); },
+                         "these are the shares of first choices. f counts all k choices of a token"}});
       if (!wrong.empty()) return wrong;
       const std::uint64_t most = 2 * 4 * (load.experts + static_cast<std::size_t>(c.ranks));
       if (const std::uint64_t sent = outcome.ledgers[static_cast<std::size_t>(rank)].traffic.bytes_sent; sent > most)
@@ -227,11 +243,20 @@ TEST(Lab23_10c, ItsGradientIsThatOfFiniteDifferences) {
         if (!near(is[i], factor * exact[i], 1)) return false;
       return true;
     };
+    const auto of_probabilities = [&] {
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        if (!near(is[i], b.load[i % experts] * static_cast<double>(experts) / static_cast<double>(tokens), 1))
+          return false;
+      return true;
+    };
     for (std::size_t i = 0; i < exact.size(); ++i)
       if (!near(is[i], exact[i], 1))
-        FAIL() << fmt::format("{} experts, {} tokens: the gradient of token {}'s logit {} is {:.6g}, expected {:.6g}{}",
-                              experts, tokens, i / experts, i % experts, is[i], exact[i],
-                              all_are(2) ? ": twice as much. f counts choices and has no gradient"
+        FAIL() << fmt::format("{}, {}: the gradient of token {}'s logit {} is {:.6g}, expected {:.6g}{}",
+                              counted(experts, "expert"), counted(tokens, "token"), i / experts, i % experts, is[i],
+                              exact[i],
+                              of_probabilities() ? ": that is the probability's gradient, E·f/N. The softmax has to "
+                                                   "take it to the logits, as in 23.7d"
+                              : all_are(2)       ? ": twice as much. f counts choices and has no gradient"
                               : all_are(static_cast<double>(tokens)) ? ": P is a mean over N tokens"
                                                                      : "");
   }

@@ -98,9 +98,13 @@ inline RowPlan plan_rows(const ExpertParallel& ep, Grouping sent, const std::vec
   RowPlan plan;
   plan.sent = std::move(sent);
   std::vector<std::int32_t> arriving;  // the expert of each row, in the order of arrival
+  if (const std::size_t numbers = plan.sent.counts.size(); numbers == ep.experts + 1)
+    usage_error("plan.sent.counts has " + std::to_string(numbers) + " numbers, and E is " + std::to_string(ep.experts) +
+                ": the last one counts dropped slots, which go to no rank. Remove it " +
+                "before the counts are exchanged");
   if (counts.size() != ep.experts)
-    usage_error("exchange_counts returned " + std::to_string(counts.size()) + " counts for " +
-                std::to_string(ep.experts) + " experts");
+    usage_error("exchange_counts returned " + std::to_string(counts.size()) +
+                " counts, expected one for each expert: " + std::to_string(ep.experts));
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] >= 1 << 24)
       usage_error("exchange_counts says that rank " + std::to_string(i / ep.own()) + " sends " +

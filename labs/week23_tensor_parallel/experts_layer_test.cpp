@@ -10,7 +10,7 @@ namespace {
 std::string earlier_part() {
   const Grouping grouping = group_by_expert({2, 0, 1, 0}, 3);
   if (grouping.counts != std::vector<std::size_t>{2, 1, 1} || grouping.order != std::vector<std::int32_t>{1, 3, 2, 0})
-    return "23.7a first: group_by_expert of 2 0 1 0 has counts 2 1 1 and the order 1 3 2 0";
+    return "23.7a first: group_by_expert of 2 0 1 0 should give the counts 2 1 1 and the order 1 3 2 0.";
   return "";
 }
 CasePlan layer_plan() {

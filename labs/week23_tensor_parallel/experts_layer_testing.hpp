@@ -136,6 +136,50 @@ inline std::string wrong_bytes(const Values& seen, std::size_t& at, int rank, co
   return "";
 }
 
+/// y where rows come back wrongly: take_rows in place of put_rows for those that leave an expert's rank, for those that
+/// arrive at their tokens' rank, or for both. No slot is dropped.
+inline Doubles taken_back(const Load& load, const Whole& right, bool leaving, bool arriving) {
+  const auto order_of = [](const std::vector<std::size_t>& expert_of) {
+    std::vector<std::size_t> order(expert_of.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return expert_of[a] < expert_of[b]; });
+    return order;
+  };
+  const std::size_t own = load.experts / static_cast<std::size_t>(load.ranks);
+  std::vector<std::vector<std::size_t>> rows(static_cast<std::size_t>(load.ranks));  // slots, as they come to each rank
+  std::vector<std::size_t> expert_of(right.experts.begin(), right.experts.end()), output_of(expert_of.size());
+  std::vector<std::vector<std::size_t>> sent;  // a rank's slots, as they leave
+  for (int rank = 0; rank < load.ranks; ++rank) {
+    const auto first = expert_of.begin() + static_cast<std::ptrdiff_t>(load.tokens_before(rank) * load.k);
+    sent.push_back(order_of({first, first + static_cast<std::ptrdiff_t>(load.tokens(rank) * load.k)}));
+    for (std::size_t& slot : sent.back()) {
+      slot += load.tokens_before(rank) * load.k;
+      rows[expert_of[slot] / own].push_back(slot);
+    }
+  }
+  for (const std::vector<std::size_t>& here : rows) {
+    std::vector<std::size_t> experts;
+    for (const std::size_t slot : here) experts.push_back(expert_of[slot]);
+    const std::vector<std::size_t> order = order_of(experts);
+    for (std::size_t i = 0; i < here.size(); ++i) output_of[here[i]] = here[leaving ? order[order[i]] : i];
+  }
+  const std::vector<std::size_t> arrived = output_of;
+  for (std::size_t rank = 0; arriving && rank < sent.size(); ++rank) {
+    const std::size_t first = load.tokens_before(static_cast<int>(rank)) * load.k;
+    for (std::size_t i = 0; i < sent[rank].size(); ++i)
+      output_of[first + i] = arrived[sent[rank][sent[rank][i] - first]];
+  }
+  Whole slots{1, {}, right.up, right.down, right.weights};  // each as a token of its own
+  for (const std::size_t slot : output_of) {
+    slots.experts.push_back(right.experts[slot]);
+    for (std::size_t i = 0; i < kChannels; ++i) slots.x.push_back(right.x[slot / right.k * kChannels + i]);
+  }
+  const Doubles outputs = slots.y();
+  Doubles y(right.x.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) y[i / kChannels / right.k * kChannels + i % kChannels] += outputs[i];
+  return y;
+}
+
 inline std::string wrong_forward(const Load& load, const Outcome& outcome) {
   const Exact exact(load);
   const Doubles y = exact.whole.y();
@@ -143,9 +187,16 @@ inline std::string wrong_forward(const Load& load, const Outcome& outcome) {
     const std::size_t first = load.tokens_before(rank) * kChannels, count = load.tokens(rank) * kChannels;
     std::size_t at = 0;
     const Values& seen = outcome.values[static_cast<std::size_t>(rank)];
-    std::string wrong = differs_from(seen, at, rank, "y", cut(y, first, count),
-                                     {{[&] { return cut(exact.without_weights().whole.y(), first, count); },
-                                       "the outputs are added without their weights"}});
+    std::vector<Instead> instead = {{[&] { return cut(exact.without_weights().whole.y(), first, count); },
+                                     "the outputs are added without their weights"}};
+    for (const auto& [leaving, arriving] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)})
+      if (load.factor == 0)
+        instead.push_back({[&, leaving = leaving, arriving = arriving] {
+                             return cut(taken_back(load, exact.whole, leaving, arriving), first, count);
+                           },
+                           "outputs come back to other slots. On the way back put_rows undoes what take_rows did on "
+                           "the way there; take_rows with the same order does not"});
+    std::string wrong = differs_from(seen, at, rank, "y", cut(y, first, count), instead);
     if (wrong.empty()) wrong = wrong_bytes(seen, at, rank, load, "forward");
     if (!wrong.empty()) return wrong;
   }

@@ -13,7 +13,7 @@ inline CasePlan plan_of_groups() {
     for (std::size_t p = 1; p <= static_cast<std::size_t>(ranks); p *= 2) groups.push_back(p);
     return groups;
   };
-  return {.ranks = {1, 2, 4, 8}, .sizes = sizes, .unit = "rank that shares the experts"};
+  return {.ranks = {1, 2, 4, 8}, .sizes = sizes, .unit = "sharing rank"};
 }
 
 inline constexpr std::size_t kExpertsOfAll = 8, kTokens = 4, kChoices = 2;

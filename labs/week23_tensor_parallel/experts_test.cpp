@@ -1,5 +1,6 @@
 // Tests of exercise 23.7, parts a and b, and the router's gradient of part d: the choice, rows by expert, and what
 // travels in an all-to-all.
+#include "common/support/text/counted.hpp"
 #include "labs/week23_tensor_parallel/experts_testing.hpp"
 
 namespace lockstep::week23::experts_test {
@@ -54,7 +55,7 @@ TEST(Lab23_7a, SoftmaxOverAllExpertsThenTheLargest) {
   const float ln2 = std::log(2.0f), ln3 = std::log(3.0f);
   const auto check = [](const std::vector<float>& logits, std::size_t experts, std::size_t k) {
     if (const std::string wrong = wrong_routing(logits, experts, k); !wrong.empty())
-      FAIL() << experts << " experts, " << k << " for each token: " << wrong;
+      FAIL() << counted(experts, "expert") << ", " << k << " for each token: " << wrong;
   };
   check({0, ln2, ln3}, 3, 2);
   check({0, ln2, ln3, ln3, 0, ln2}, 3, 1);
@@ -236,15 +237,27 @@ TEST(Lab23_7d, TheLogitsGradientIsThatOfFiniteDifferences) {
     const Doubles exact = gradient_by_differences(z, value);
     const std::vector<float> is = router_gradient(routing, dweights, experts, k);
     ASSERT_EQ(is.size(), exact.size());
+    const auto divides_mean = [&, experts = experts, k = k] {
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        double mean = 0;
+        for (std::size_t slot = i / experts * k; slot < (i / experts + 1) * k; ++slot)
+          mean += weights_of(routing, experts, k)[slot] * dweights[slot];
+        if (!near(is[i], exact[i] + routing.probabilities[i] * mean * (1 - 1.0 / static_cast<double>(k)), 1))
+          return false;
+      }
+      return true;
+    };
     for (std::size_t i = 0; i < exact.size(); ++i) {
       if (near(is[i], exact[i], 1)) continue;
       const auto chosen = routing.experts.begin() + static_cast<std::ptrdiff_t>(i / experts * k);
       const bool was = std::find(chosen, chosen + static_cast<std::ptrdiff_t>(k),
                                  static_cast<std::int32_t>(i % experts)) != chosen + static_cast<std::ptrdiff_t>(k);
       FAIL() << fmt::format(
-          "{} experts, {} for each token: the gradient of token {}'s logit {} is {:.6g}, expected {:.6g}{}", experts, k,
-          i / experts, i % experts, is[i], exact[i],
-          was ? "" : ": an expert that was not chosen has a logit in every probability too");
+          "{}, {} for each token: the gradient of token {}'s logit {} is {:.6g}, expected {:.6g}{}",
+          counted(experts, "expert"), k, i / experts, i % experts, is[i], exact[i],
+          divides_mean() ? ": Σ probability · g over a token's k slots was divided by k. It is a sum, as it stands"
+          : was          ? ""
+                         : ": an expert that was not chosen has a logit in every probability too");
     }
   }
 }

@@ -100,6 +100,20 @@ std::string wrong_column(const Case& c, const Outcome& outcome, bool bias) {
   return "";
 }
 
+/// Rank `rank`'s y where each rank begins with the rows of rank r + `first` and continues with those of the ranks after
+/// it, in place of those before it.
+HostMatrix mixed_sum(const SerialLinear& whole, const Case& c, int rank, int first) {
+  HostMatrix sum;
+  for (int hops = 0; hops < c.ranks; ++hops) {
+    const int from = (rank - hops + c.ranks) % c.ranks, rows = (from + first + c.ranks - 1 - hops) % c.ranks;
+    const HostMatrix part =
+        product(cut_rows(cut_columns(whole.x, number(from) * kIn, kIn), number(rows) * c.size, c.size),
+                cut_columns(whole.weight, number(from) * kIn, kIn), Transposed::b);
+    sum = hops == 0 ? part : plus(sum, part);
+  }
+  return sum;
+}
+
 std::string wrong_row(const Case& c, const Outcome& outcome, bool bias) {
   const SerialLinear whole = whole_layer(c, Half::scatter);
   const HostMatrix all = bias ? whole.y() : without_bias(whole.y(), whole.bias);
@@ -117,6 +131,12 @@ std::string wrong_row(const Case& c, const Outcome& outcome, bool bias) {
       if (other != rank)
         also.push_back({cut_rows(all, number(other) * c.size, c.size),
                         fmt::format("the rows of rank {}: the block that ends on rank r begins on rank r + 1", other)});
+    for (const int begin : {0, 1}) {
+      const HostMatrix sum = mixed_sum(whole, c, rank, begin);
+      also.push_back({bias ? plus(sum, whole.bias) : sum,
+                      "a sum of the products of different ranks' rows. In step k a rank multiplies the rows of rank r "
+                      "− 1 − k, so that a sum is of the same rows on every rank that it passes"});
+    }
     Reader reader(outcome.values[number(rank)], rank);
     reader.expect("y", y, also);
     reader.expect("x after the call", own_x);
