@@ -189,14 +189,21 @@ void mixed_all_reduce(Rank me, Slice data, Slice error, std::size_t k, std::size
   // lab end
 }
 
+namespace {
+
+/// Bytes of mixed sums: those of both parts.
+double bytes_of_both(Compression how, int ranks, double elements) {
+  how.method = Method::top_k;
+  const double largest = bytes_sent(how, ranks, elements);
+  how.method = Method::int8_two_step;
+  return largest + bytes_sent(how, ranks, elements);
+}
+
+}  // namespace
+
 double bytes_sent(const Compression& how, int ranks, double elements) {
   const double p = ranks, eight_bits = 1 + 4 / static_cast<double>(how.block);  // bytes an element, its scale included
-  if (how.method == Method::mixed) {
-    Compression largest = how, rest = how;  // it sends both
-    largest.method = Method::top_k;
-    rest.method = Method::int8_two_step;
-    return bytes_sent(largest, ranks, elements) + bytes_sent(rest, ranks, elements);
-  }
+  if (how.method == Method::mixed) return bytes_of_both(how, ranks, elements);
   // lab 21.9e begin: a ring of f32 sends each element 2(p − 1)/p times, an all-gather of whole arrays p − 1 times. How
   // many bytes does each method send per element, and how often?
   switch (how.method) {
