@@ -172,7 +172,9 @@ double bytes_sent(const Compression& how, int ranks, double elements) {
 double ranks_to_break_even(const Compression& how) {
   const double eight_bits = 1 + 4 / static_cast<double>(how.block);
   if (how.method == Method::mixed) {
-    todo("21.9f", "the p at which both parts together send as much as the ring");
+    double ranks = 0;
+    todo("21.9f", "`ranks` becomes the p at which both parts together send as much as the ring");
+    return ranks;
   }
   todo("21.9e", "the p at which bytes_sent equals the ring's: 1 for the ring itself, never for two steps");
 }

@@ -220,9 +220,11 @@ double bytes_sent(const Compression& how, int ranks, double elements) {
 double ranks_to_break_even(const Compression& how) {
   const double eight_bits = 1 + 4 / static_cast<double>(how.block);
   if (how.method == Method::mixed) {
-    // lab 21.9f begin: the p at which both parts together send as much as the ring
-    return (4 - eight_bits) / (4 * how.density);
+    double ranks = 0;
+    // lab 21.9f begin: `ranks` becomes the p at which both parts together send as much as the ring
+    ranks = (4 - eight_bits) / (4 * how.density);
     // lab end
+    return ranks;
   }
   // lab 21.9e begin: the p at which bytes_sent equals the ring's: 1 for the ring itself, never for two steps
   switch (how.method) {
