@@ -185,7 +185,7 @@ void mixed_all_reduce(Rank me, Slice data, Slice error, std::size_t k, std::size
   if (!error.empty()) add(me, largest, error);
   top_k(me, values, indices, largest);
   scatter_add(me, largest, values, indices, -1);
-  const Slice rest = largest;
+  const Slice& rest = largest;  // nothing large is left in it
   int8_in_two_steps(me, rest, error, block, key);
   sparse_sum(me, data, values, indices);
   add(me, data, rest);
