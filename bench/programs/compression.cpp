@@ -195,13 +195,13 @@ void compute(Rank me, const Compression& how, Slice data, int ranks) {
 void compute_largest(Rank me, const Compression& how, Slice data, int ranks) {
   const std::size_t k = kept(how, data.size());
   const auto buffer = [&](std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); };
-  Slice values = buffer(k, DType::f32), indices = buffer(k, DType::i32), sums = buffer(data.size(), DType::f32);
-  top_k(me, values, indices, data);
-  scatter_add(me, data, values, indices, -1);
-  copy(me, buffer(k, DType::f32), values);
-  copy(me, buffer(k, DType::i32), indices);
+  Slice largest = buffer(k, DType::f32), places = buffer(k, DType::i32), sums = buffer(data.size(), DType::f32);
+  top_k(me, largest, places, data);
+  scatter_add(me, data, largest, places, -1);
+  copy(me, buffer(k, DType::f32), largest);
+  copy(me, buffer(k, DType::i32), places);
   fill(me, sums, 0);
-  for (int r = 0; r < ranks; ++r) scatter_add(me, sums, values, indices);
+  for (int r = 0; r < ranks; ++r) scatter_add(me, sums, largest, places);
   add(me, data, sums);
 }
 
