@@ -73,13 +73,8 @@ Ticket SimRank::start(CommunicatorKey at, std::span<const Transfer> transfers, L
   if (recorder_.tracing()) members = world_.groups().members(at.group);
   batch->collective = recorder_.batch_started(at.queue, at.group, members, transfers);
   if (races()) {
-    std::vector<RaceDetector::Use> uses;
-    for (const Transfer& transfer : batch->transfers) {
-      const bool receives = transfer.kind == Transfer::Kind::receive;
-      uses.push_back({&transfer.slice, receives, receives ? "a receive started" : "a send started"});
-    }
-    batch->clock = std::make_unique<VectorClock>(
-        races()->start(queue.component, endpoint.component, uses, where, moment(queue, 0)));
+    if (!batch->clock) batch->clock = std::make_unique<VectorClock>();
+    *batch->clock = races()->start(queue.component, endpoint.component, batch->transfers, where, moment(queue, 0));
   }
   (endpoint.first ? endpoint.last->next : endpoint.first) = batch;
   endpoint.last = batch;

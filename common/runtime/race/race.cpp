@@ -27,15 +27,19 @@ void RaceDetector::access(int queue, const Slice& slice, bool write, Location wh
   touch(clock(queue), slice, write, {queue, clock(queue).of(queue), false, moment.position, moment.time, where, what});
 }
 
-VectorClock RaceDetector::start(int queue, int endpoint, const std::vector<Use>& uses, Location where, Moment moment) {
+const VectorClock& RaceDetector::start(int queue, int endpoint, std::span<const Transfer> transfers, Location where,
+                                       Moment moment) {
   // Batches of an endpoint follow one another, so its clock continues from batch to batch.
   clock(endpoint).join(clock(queue));
   clock(endpoint).tick(endpoint);
-  const VectorClock batch = clock(endpoint);
-  for (const Use& use : uses)
-    touch(batch, *use.slice, use.write,
-          {endpoint, batch.of(endpoint), true, moment.position, moment.time, where, use.what, use.slice->offset_bytes(),
-           use.slice->offset_bytes() + use.slice->bytes()});
+  const VectorClock& batch = clock(endpoint);
+  for (const auto& [kind, peer, slice] : transfers) {
+    const bool receives = kind == Transfer::Kind::receive;
+    touch(batch, slice, receives,
+          {endpoint, batch.of(endpoint), true, moment.position, moment.time, where,
+           receives ? "a receive started" : "a send started", slice.offset_bytes(),
+           slice.offset_bytes() + slice.bytes()});
+  }
   clock(queue).tick(queue);
   return batch;
 }
@@ -75,12 +79,13 @@ void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool writ
   History& history = *static_cast<History*>(block.history);
   const std::size_t begin = slice.offset_bytes(), end = begin + slice.bytes();
   auto at = split(history, begin);
-  split(history, end);
   std::size_t covered = begin;
   while (covered < end) {
     if (at == history.end() || at->first > covered) {  // never used before
       const std::size_t until = at == history.end() ? end : std::min(end, at->first);
       at = history.emplace_hint(at, covered, Segment{until, {}, {}});
+    } else if (at->second.end > end) {
+      split(history, end);
     }
     Segment& segment = at->second;
     const Again again{slice, covered, segment.end, now, write};

@@ -9,10 +9,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "common/rank.hpp"
 #include "common/runtime/trace/trace.hpp"
-#include "common/slice.hpp"
 
 namespace lockstep {
 
@@ -44,13 +45,8 @@ class RaceDetector {
   /// `queue` itself reads or writes a slice. Throws Error(race), naming both lines.
   void access(int queue, const Slice& slice, bool write, Location where, const char* what, Moment moment);
 
-  /// `queue` starts a batch on `endpoint` with these uses of memory. Returns the batch's clock.
-  struct Use {
-    const Slice* slice;
-    bool write;
-    const char* what;
-  };
-  VectorClock start(int queue, int endpoint, const std::vector<Use>& uses, Location where, Moment moment);
+  /// `queue` starts a batch of transfers on `endpoint`. Returns the batch's clock, which the next one's will replace.
+  const VectorClock& start(int queue, int endpoint, std::span<const Transfer> transfers, Location where, Moment moment);
 
   void wait(int queue, const VectorClock& finished) { clock(queue).join(finished); }
 
