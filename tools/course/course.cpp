@@ -155,8 +155,35 @@ std::string Course::id_of(std::string_view word) const {
 }
 
 namespace {
-/// "core", or with a week before it, "21:core".
-bool names_core(std::string_view word) { return word == "core" || word.ends_with(":core"); }
+/// "core" or "extra", or with a week before it, "21:core".
+bool names_group(std::string_view word) {
+  const std::string_view last = word.substr(word.find(':') == word.npos ? 0 : word.find(':') + 1);
+  return last == "core" || last == "extra";
+}
+
+bool is_digits(std::string_view word) {
+  return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// "21-23", with the hyphen of a keyboard or the dash of a text, as "21", "22" and "23"; any other word as itself.
+std::vector<std::string> weeks_in(const std::string& word) {
+  constexpr std::string_view kDash = "–";
+  const std::size_t dash = word.find(kDash), at = std::min(word.find('-'), dash);
+  if (at == word.npos) return {word};
+  const std::string first = word.substr(0, at), last = word.substr(at + (at == dash ? kDash.size() : 1));
+  if (!is_digits(first) || !is_digits(last) || std::max(first.size(), last.size()) > 2) return {word};
+  if (std::stoi(first) > std::stoi(last))
+    throw Error(Verdict::usage, fmt::format("'{}' has no weeks: the first is after the last.", word));
+  std::vector<std::string> weeks;
+  for (int week = std::stoi(first); week <= std::stoi(last); ++week) weeks.push_back(std::to_string(week));
+  return weeks;
+}
+
+/// Whether `word` means the exercise by its week, or as one of the core or the extra ones.
+bool has_in_group(std::string_view word, const Exercise& e) {
+  const std::string week = std::to_string(e.week), group = e.core ? "core" : "extra";
+  return word == week || word == group || word == week + ":" + group;
+}
 
 /// Says which parts an exercise has, where `word` is one that it has not: "21.1z".
 void refuse_part(const std::vector<Week>& weeks, std::string_view word) {
@@ -170,46 +197,80 @@ void refuse_part(const std::vector<Week>& weeks, std::string_view word) {
                   fmt::format("unknown part '{}': {} has {}.", word, exercise.id, parts.empty() ? "no parts" : parts));
     }
 }
-}  // namespace
 
-Selection Course::select(std::string_view what) const {
-  Selection selection;
+/// Says which numbers there are, where `word` is none of them: "22.12", "26".
+void refuse_number(const std::vector<Week>& weeks, std::string_view word) {
+  const std::string_view number = word.substr(0, word.find('.'));
+  if (!is_digits(number) || number.size() > 2 || weeks.empty()) return;
+  if (number == word)
+    throw Error(Verdict::usage, fmt::format("unknown week '{}': there are weeks {} to {}.", word, weeks.front().number,
+                                            weeks.back().number));
+  for (const Week& week : weeks)
+    if (number == std::to_string(week.number) && is_digits(word.substr(number.size() + 1)) && !week.exercises.empty())
+      throw Error(Verdict::usage, fmt::format("unknown exercise '{}': week {} has {} to {}.", word, week.number,
+                                              week.exercises.front().id, week.exercises.back().id));
+}
+
+/// Everything that select() knows.
+std::vector<std::string> known_words(const std::vector<Week>& weeks) {
   std::vector<std::string> known;
-  std::vector<std::string> names;
-  for (std::string_view rest = what; !rest.empty() || names.empty();) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    names.push_back(names_core(word) ? std::string(word) : id_of(word));
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-  }
-  std::vector<bool> found(names.size());
-  for (const Week& week : weeks_) {
+  for (const Week& week : weeks) {
     known.push_back(std::to_string(week.number));
-    known.push_back(known.back() + ":core");
+    for (const char* group : {":core", ":extra"}) known.push_back(std::to_string(week.number) + group);
     for (const Exercise& exercise : week.exercises) {
       const auto ids = exercise.ids();
       known.insert(known.end(), ids.begin(), ids.end());
       known.push_back(exercise.name);
+    }
+  }
+  return known;
+}
+
+/// `before`: the word before it, "22" in "22,10".
+[[noreturn]] void refuse(const std::vector<Week>& weeks, const std::string& word, const std::string& before) {
+  const std::vector<std::string> known = known_words(weeks);
+  const std::string joined = before + "." + word;
+  std::string best = nearest(word, known);
+  if (std::find(known.begin(), known.end(), joined) != known.end()) {
+    best = joined;
+  } else {
+    refuse_part(weeks, word);
+    refuse_number(weeks, word);
+    for (const std::string& id : known)  // 21.8 for 21.8x:y, which it begins with, before another exercise's part
+      if (id.find('.') != id.npos && word.starts_with(id) && (id.size() > best.size() || !word.starts_with(best)))
+        best = id;
+    if (!near(word, best)) best.clear();
+  }
+  throw Error(Verdict::usage, fmt::format("unknown exercise '{}'{} ./lab list shows all of them.", word,
+                                          best.empty() ? "." : fmt::format(": did you mean '{}'?", best)));
+}
+}  // namespace
+
+Selection Course::select(std::string_view what) const {
+  Selection selection;
+  std::vector<std::string> names;
+  for (std::string_view rest = what; !rest.empty() || names.empty();) {
+    std::string word(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    for (const std::string& name : weeks_in(word)) names.push_back(names_group(name) ? name : id_of(name));
+  }
+  std::vector<bool> found(names.size());
+  for (const Week& week : weeks_) {
+    for (const Exercise& exercise : week.exercises) {
+      const auto ids = exercise.ids();
       bool selected = false;
       for (std::size_t i = 0; i < names.size(); ++i) {
         const bool named = std::find(ids.begin(), ids.end(), names[i]) != ids.end();
-        const std::string number = std::to_string(week.number);
-        const bool of_core = exercise.core && (names[i] == "core" || names[i] == number + ":core");
-        if (!named && !what.empty() && names[i] != number && !of_core) continue;
+        if (!named && !what.empty() && !has_in_group(names[i], exercise)) continue;
         found[i] = selected = true;
         if (named && names[i] != exercise.id) selection.part = names[i];
       }
       if (selected) selection.exercises.push_back(exercise);
     }
   }
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (found[i]) continue;
-    std::string best = nearest(names[i], known);
-    for (const std::string& id : known)  // 21.8 for 21.8a, which has no such part, before another exercise's part
-      if (names[i].starts_with(id) && (id.size() > best.size() || !names[i].starts_with(best))) best = id;
-    refuse_part(weeks_, names[i]);
-    throw Error(Verdict::usage, fmt::format("unknown exercise '{}'{} ./lab list shows all of them.", names[i],
-                                            near(names[i], best) ? fmt::format(": did you mean '{}'?", best) : "."));
-  }
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!found[i]) refuse(weeks_, names[i], i == 0 ? "" : names[i - 1]);
   if (!selection.part.empty() && names.size() > 1)
     throw Error(Verdict::usage,
                 fmt::format("{} is a part, which must be the only argument; a list may have exercises ({}) and "

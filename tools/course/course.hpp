@@ -110,9 +110,9 @@ class Course {
   const std::string& changes() const { return changes_; }
 
   const std::vector<Week>& weeks() const { return weeks_; }
-  /// "21" (a week), "21:core" (its core exercises; "core": those of all weeks), "21.2" or "ring" (an exercise), "21.2a"
-  /// (a part), several weeks and exercises with commas, or "" (everything). In the course's order. Throws Error(usage)
-  /// with the nearest known id where there is none.
+  /// "21" (a week), "21-23" (several), "21:core" or "21:extra" (its core or extra exercises; "core": those of all
+  /// weeks), "21.2" or "ring" (an exercise), "21.2a" (a part), several weeks and exercises with commas, or ""
+  /// (everything). In the course's order. Throws Error(usage) with the nearest known id where there is none.
   Selection select(std::string_view what) const;
   const Exercise& exercise(std::string_view id) const;
   /// The id of the exercise whose name is `word`, begins with it or has it in it: "ring" for ring_all_reduce. `word`

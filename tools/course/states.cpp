@@ -39,11 +39,18 @@ std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Ex
   if (from)
     std::rotate(all.begin(), std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.id == from->id; }),
                 all.end());
-  for (const bool core : {true, false})
-    for (const Exercise& exercise : all)
-      if (const State state = state_of(paths, exercise); exercise.core == core)
-        if (!state.passes && !state.borrowed) return exercise;
-  return std::nullopt;
+  const auto first_open = [&](bool core, bool of_any_week) -> std::optional<Exercise> {
+    for (const Exercise& exercise : all) {
+      if (exercise.core != core || (!of_any_week && exercise.week != from->week)) continue;
+      if (const State state = state_of(paths, exercise); !state.passes && !state.borrowed) return exercise;
+    }
+    return std::nullopt;
+  };
+  std::optional<Exercise> next;
+  if (from) next = first_open(true, false);
+  if (!next && from && !from->core) next = first_open(false, false);
+  if (!next) next = first_open(true, true);
+  return next ? next : first_open(false, true);
 }
 
 namespace {

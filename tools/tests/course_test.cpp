@@ -148,6 +148,8 @@ TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_NE(printed([&] { mine_summary(paths_); }).find("1 of 2"), std::string::npos);
   write_text(log, "Start testing: Nov 27 08:11 UTC\n1/1 Testing: suite.week21\nEnd testing: Nov 27 08:11 UTC\n");
   EXPECT_EQ(printed([&] { mine_summary(paths_); }), "") << "the reference's tests say nothing of yours";
+  paths_.course.change(R"({"1.1": {"core": false, "points": 5}, "1.2": {"core": false, "points": 5}})", "changes");
+  EXPECT_EQ(next_exercise(paths_, second()).value().id, "1.1") << "extras of the week";
 }
 
 /// In a handout of its first week, whose course lists another one.

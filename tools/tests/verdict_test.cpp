@@ -386,10 +386,19 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   EXPECT_EQ(several.exercises.at(0).id, "21.3");
   EXPECT_EQ(several.exercises.at(1).id, "21.8");
   EXPECT_EQ(several.exercises.size(), 2 + course.select("22").exercises.size());
+  for (const char* weeks : {"22-23", "22–23"})
+    EXPECT_EQ(course.select(weeks).exercises.size(), course.select("22,23").exercises.size()) << weeks;
+  EXPECT_EQ(course.select("22:extra,22:core").exercises.size(), course.select("22").exercises.size());
+  EXPECT_EQ(course.select("Decay").exercises.at(0).id, "22.10");
   const auto complaint = [&](const char* what) { return refusal([&] { course.select(what); }); };
   EXPECT_EQ(complaint("21.3,21.8a"), "unknown part '21.8a': 21.8 has no parts.");
   EXPECT_EQ(complaint("22.10d"), "unknown part '22.10d': 22.10 has the parts 22.10a, 22.10b, 22.10c.");
   EXPECT_EQ(complaint("21.99a"), "unknown exercise '21.99a': did you mean '21.9'? ./lab list shows all of them.");
+  EXPECT_EQ(complaint("22.12"), "unknown exercise '22.12': week 22 has 22.1 to 22.11.");
+  EXPECT_EQ(complaint("2210"), "unknown exercise '2210': did you mean '22.10'? ./lab list shows all of them.");
+  EXPECT_EQ(complaint("22,10"), "unknown exercise '10': did you mean '22.10'? ./lab list shows all of them.");
+  EXPECT_EQ(complaint("25-26"), "unknown week '26': there are weeks 21 to 25.");
+  EXPECT_EQ(complaint("23-22"), "'23-22' has no weeks: the first is after the last.");
   EXPECT_EQ(complaint("21,,22"), "unknown exercise ''. ./lab list shows all of them.");
   EXPECT_NE(complaint("21.2a,21.3").find("21.2a is a part, which must be the only argument"), std::string::npos);
   int core_drills = 0;
