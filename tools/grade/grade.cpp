@@ -40,6 +40,7 @@ namespace fs = std::filesystem;
 using testing::Judgement;
 
 constexpr const char* kRefused = "REFUSED";
+constexpr std::size_t kMostRemarked = 20;  // files
 // A part that never ends has its whole time; the exercise's other parts are then likely to hang as well.
 constexpr double kSecondsAfterAHang = 10;
 
@@ -104,6 +105,7 @@ class Grader {
     began_ = std::chrono::steady_clock::now();
     fs::create_directory(scratch_.path() / "unpacked");
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
+    submission_.leave_out_given_files(paths_.source);
     heartbeat_.expect(2 * exercises_.size());  // each is compiled, and run
     grading.remarks = remarks();
     for (const auto& [id, text] : submission_.answers)
@@ -210,9 +212,11 @@ class Grader {
     if (!submission_.misplaced.empty() && !(submission_.empty() && submission_.misplaced.size() == 1))
       text += fmt::format("These lab files are not in a place where they count: {}.\n",
                           submission_.where_they_belong(paths_.course));
-    if (!submission_.ignored.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
-      text +=
-          fmt::format("These files are not lab files and were ignored: {}.\n", fmt::join(submission_.ignored, ", "));
+    std::vector<std::string> others = submission_.ignored;
+    std::erase_if(others, [this](const std::string& file) { return is_explained(file); });
+    others.resize(std::min(others.size(), kMostRemarked));
+    if (!others.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
+      text += fmt::format("These files are not lab files and were ignored: {}.\n", fmt::join(others, ", "));
     std::string changed = uncommitted(paths_);
     if (!changed.empty()) text += fmt::format("The suite used for grading differs from its commit: {}.\n", changed);
     if (elsewhere())
@@ -220,6 +224,13 @@ class Grader {
     std::string missing = missing_confinement();
     if (!missing.empty()) text += fmt::format("On this computer, {}.\n", missing);
     return text;
+  }
+
+  /// True for a file that needs no remark: the reason of an exercise that was not submitted says how to rename it.
+  bool is_explained(const std::string& file) const {
+    return std::any_of(exercises_.begin(), exercises_.end(), [&](const Exercise& e) {
+      return !submission_.empty() && !submission_.answers.count(e.id) && submission_.near_miss(e) == file;
+    });
   }
 
   /// Why nothing of the exercise is run; the verdict is empty where it is.
@@ -230,7 +241,9 @@ class Grader {
     } else if (!submission_.answers.count(e.id)) {
       row.verdict = "NOT SUBMITTED", row.reason = submission_.why_missing(e);
     } else if (const Compiled& compiled = compiled_.at(e.id); !compiled.verdict.empty()) {
-      row.verdict = compiled.verdict, row.reason = compiled.reason;
+      const bool names_no_file = compiled.reason.starts_with("line ");
+      row.verdict = compiled.verdict;
+      row.reason = names_no_file ? fmt::format("{}.cpp: {}", e.name, compiled.reason) : compiled.reason;
     } else if (!fs::exists(paths_.program(program(e)))) {
       row.verdict = to_string(Verdict::does_not_compile);
       row.reason = "its tests cannot be linked:\n" + build({program(e)}).output;

@@ -79,7 +79,12 @@ bool is_before(const std::string& id, const std::string& other) {
 }
 
 std::string first_sentence(const GradedRow& row) {
-  if (passed(row) || row.verdict == "NOT SUBMITTED") return "";  // the verdict says it all
+  if (passed(row)) return "";
+  // Where no file of the student's may be meant, the verdict says it all.
+  const bool absent = row.verdict == "NOT SUBMITTED";
+  if (absent && row.reason.find(": rename ") == std::string::npos &&
+      row.reason.find("; there is ") == std::string::npos)
+    return "";
   // A report opens with its test and its case, "Lab21_1.SumsAreExact: with 2 ranks and 1 element:"; the next line is
   // it.
   std::string_view rest = row.reason;

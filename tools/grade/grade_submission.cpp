@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 20'000, kMostAnswers = 500, kMostIgnored = 20,
-                      kMostFound = 20, kLongestList = std::size_t{8} << 20;
+constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 20'000, kMostAnswers = 500, kMostArchives = 20,
+                      kMostNoted = 2'000, kMostFound = 20, kLongestList = std::size_t{8} << 20;
 
 bool may_contain_a_submission(const std::string& folder) {
   constexpr std::array elsewhere{"solutions", "build", "outputs", "__MACOSX", "..", "."};
@@ -70,14 +70,14 @@ bool is_of_macos(const fs::path& inside) {
 
 /// For a person to see, where a name may have been misspelt, or a folder is in the wrong one.
 void note_ignored(Submission& result, const std::vector<Exercise>& course, const fs::path& inside) {
-  if (is_archive(inside) && result.archives.size() < kMostIgnored) result.archives.push_back(inside.string());
+  if (is_archive(inside) && result.archives.size() < kMostArchives) result.archives.push_back(inside.string());
   for (const Exercise& exercise : course)
     if (inside.filename() == exercise.name + ".cpp") {
       result.misplaced.try_emplace(exercise.id, inside.string());
       return;
     }
   const bool answer = inside.extension() == ".cpp" && !inside.stem().string().ends_with("_test");
-  if (answer && result.ignored.size() < kMostIgnored) result.ignored.push_back(inside.string());
+  if (answer && result.ignored.size() < kMostNoted) result.ignored.push_back(inside.string());
 }
 
 /// Sources before all others, in which a misspelt name is seen.
@@ -325,6 +325,18 @@ std::string Submission::where_they_belong(const Course& course) const {
                                                      folders.first.empty() ? "." : folders.first, folders.second));
   groups.resize(std::min<std::size_t>(groups.size(), 20));
   return fmt::format("{}", fmt::join(groups, ", "));
+}
+
+void Submission::leave_out_given_files(const fs::path& suite) {
+  const auto is_given = [&suite](const fs::path& file) {
+    if (file.is_absolute() || std::find(file.begin(), file.end(), "solutions") != file.end()) return false;
+    fs::path below;  // without its first folder
+    for (auto step = std::next(file.begin()); step != file.end(); ++step) below /= *step;
+    std::error_code none;
+    return fs::exists(suite / file, none) || (!below.empty() && fs::exists(suite / below, none));
+  };
+  std::erase_if(ignored, is_given);
+  std::erase_if(misplaced, [&](const auto& each) { return answers.count(each.first) || is_given(each.second); });
 }
 
 bool Submission::is_download() const {

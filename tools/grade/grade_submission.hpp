@@ -15,7 +15,7 @@ namespace lockstep::tools {
 struct Submission {
   std::map<std::string, std::string> answers;    ///< by exercise id: the file's text
   std::map<std::string, std::string> refused;    ///< by exercise id: why its file does not count
-  std::vector<std::string> ignored;              ///< C++ files that are no lab's, for a person to see; at most 20
+  std::vector<std::string> ignored;              ///< C++ files that are no lab's, for a person to see
   std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name at a place that does not count
   std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
   std::vector<std::string> found;                ///< all its files, sources first; at most 20
@@ -23,6 +23,9 @@ struct Submission {
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
   bool empty() const { return answers.empty() && refused.empty(); }
+  /// Forgets among `ignored` and `misplaced` what a whole handout has anyway: files that are in `suite` under the same
+  /// path, at the top or in one folder, and namesakes of answers that count.
+  void leave_out_given_files(const std::filesystem::path& suite);
   /// If there is nothing to grade: what was found instead, what is expected, with the file of the first of `exercises`
   /// as an example, and which files may be theirs under other names.
   std::string found_instead(const std::vector<Exercise>& exercises) const;

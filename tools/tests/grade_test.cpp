@@ -133,6 +133,22 @@ TEST_F(Submitted, WhatLiesTooDeepIsToldWithWhatIsExpected) {
           "more folder, or ring_all_reduce.cpp at the top.\n");
 }
 
+TEST_F(Submitted, AWholeHandoutHasNothingToRemarkOn) {
+  put("in/lockstep/labs/week21_data_parallel/ddp.cpp", "// hers\n");
+  put("in/lockstep/prebuilt/skeletons/ddp.cpp", "");
+  put("in/lockstep/tools/scale/diagnosis.cpp", "");
+  put("in/lockstep/common/cost.cpp", "");
+  put("in/lockstep/labs/hers.cpp", ""), put("in/mine.cpp", "");
+  put("in/old/week22_zero/zero2.cpp", ""), put("in/solutions/week22_zero/zero1.cpp", "");
+  put("suite/tools/scale/diagnosis.cpp", ""), put("suite/common/cost.cpp", "");
+  put("suite/solutions/week22_zero/zero1.cpp", "");
+  Submission found = submission(folder_ / "in");
+  found.leave_out_given_files(folder_ / "suite");
+  EXPECT_EQ(found.answers.at("21.7"), "// hers\n");
+  EXPECT_EQ(found.ignored, (std::vector<std::string>{"lockstep/labs/hers.cpp", "mine.cpp"}));
+  EXPECT_EQ(found.misplaced, (std::map<std::string, std::string>{{"22.2", "solutions/week22_zero/zero1.cpp"}}));
+}
+
 TEST_F(Submitted, WhereFilesBelongIsToldOnceForAFolder) {
   const std::string week = "week21_data_parallel", deep = "Desktop/ml/lockstep/labs/" + week;
   for (const char* name : {"ring_all_reduce", "cost_model", "ddp"})
@@ -141,6 +157,13 @@ TEST_F(Submitted, WhereFilesBelongIsToldOnceForAFolder) {
   EXPECT_EQ(
       submission(folder_ / "in").where_they_belong(the_course()),
       "3 files in " + deep + " (move them to " + week + "), old/one/backup/accumulation.cpp (move it to " + week + ")");
+}
+
+TEST(Grade, TheSummarySaysWhichFileToRename) {
+  const GradedRow absent{.verdict = "NOT SUBMITTED", .reason = "there is no labs/x/a.cpp\nFound: b.cpp"};
+  const GradedRow renamed{.verdict = "NOT SUBMITTED", .reason = "there is no x/a.cpp: rename A.cpp to a.cpp\nFound: A"};
+  EXPECT_EQ(first_sentence(absent), "");
+  EXPECT_EQ(first_sentence(renamed), "there is no x/a.cpp: rename A.cpp to a.cpp");
 }
 
 TEST_F(Submitted, AFileThatIsNamedOtherwiseIsToBeRenamed) {
