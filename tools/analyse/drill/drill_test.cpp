@@ -56,6 +56,19 @@ std::uint64_t seed_of(const Drill& drill, const std::string& kind, std::uint64_t
   return static_cast<std::uint64_t>(at - drill.kinds.begin()) + round * drill.kinds.size();
 }
 
+/// ./lab drill gives a clone such a seed for all of its weeks (tools/course/drill.cpp).
+TEST(Drill, AClonesWeeksHaveDifferentKinds) {
+  for (std::uint64_t remainder = 2; remainder < 12; ++remainder) {
+    std::set<std::string> kinds;
+    for (const std::string& id : drill_ids()) {
+      const Drill drill = find_drill(id, 1);
+      EXPECT_EQ(30 % drill.kinds.size(), 0u) << id;
+      kinds.insert(drill.kinds[remainder % drill.kinds.size()]);
+    }
+    EXPECT_EQ(kinds.size(), drill_ids().size()) << remainder;
+  }
+}
+
 class Drills : public testing::TestWithParam<std::string> {
  protected:
   Drills() : folder_((fs::temp_directory_path() / fmt::format("lockstep_drill_{}", getpid())).string()) {}

@@ -27,7 +27,7 @@ constexpr Kind kKinds[] = {
      "The profiler shows a gap without kernels in enqueuing DataLoader.__next__ on one rank, and long all-reduces on "
      "the others. Causes: too few workers, one slow disk or file server, a shard with longer samples."},
     {"same-data", "one rank trains on the sequences of another", "the one whose sequences nobody sees",
-     "data, the region that loads", "its own_loss in step 1", Unit::count, kPrinted,
+     "data, the region that loads", "its own_loss in step 1 of this run", Unit::count, kPrinted,
      "Nothing is slow, and the loss falls. But in steps.csv two ranks have the same own_loss to the last digit, in "
      "every step. The good run's first step tells which of them it belongs to: the other one has the wrong sequences.",
      "A DistributedSampler that is missing, or has the wrong rank, or a seed that every rank should have had of its "

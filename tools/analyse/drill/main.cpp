@@ -62,11 +62,14 @@ const char* advice(const std::string& field) {
   if (field == "kind")
     return "does the run stop, is it wrong, or is it slow? Compare output.txt with good/output.txt, then each table "
            "with its good one";
-  if (field == "rank") return "which rank do the others wait for, or differ from? ranks.csv, steps.csv, ./lab why";
+  if (field == "rank")
+    return "which rank do the others wait for, or differ from, or whose part is missing? ranks.csv, steps.csv, ./lab "
+           "why";
   if (field == "operation")
     return "what answer.txt asks for with this kind: look at ./lab diff of the two traces, the tables, or names in the "
            "trace";
-  return "the number that answer.txt asks for with this kind, from the table or command that shows it";
+  return "the number that answer.txt asks for with this kind, from the table or command that shows it, of this run and "
+         "not of the good one";
 }
 
 int check_answer(const Arguments& a) {
