@@ -46,7 +46,8 @@ struct Piece {
 Piece piece_of(const Activation& all, const Layout& layout, const Position& here, Split split);
 
 /// y = dropout of x, which are both the elements of `piece`: each is decided by the draw of its number in the global
-/// activation. y may be x. `key` is dropout_key's. Calls of `dropout`: one for a piece of whole rows, else one per row.
+/// activation. y may be x. `key` is dropout_key's. Calls of `dropout`: one for a piece of whole rows, else one per row,
+/// and none for an empty piece.
 void drop_piece(Rank me, Slice y, Slice x, const Activation& all, const Piece& piece, Random key, float p);
 
 // Part b: keys, and what is replicated --------------------------------------------------------------------------------
