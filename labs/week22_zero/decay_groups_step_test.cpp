@@ -77,7 +77,7 @@ TEST(Lab22_10b, EveryElementStepsAsInItsTensor) {
     }
     return "";
   };
-  run_cases(steps_of_shard, judge, plan_of(kLayouts));
+  run_layouts(steps_of_shard, judge, kLayouts);
 }
 
 // Part c --------------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ TEST(Lab22_10c, EveryElementCountsOnce) {
     }
     return "";
   };
-  run_cases(norms, judge, plan_of(kLayouts));
+  run_layouts(norms, judge, kLayouts);
 }
 
 TEST(Lab22_10c, OneNumberTravels) {
@@ -184,7 +184,7 @@ TEST(Lab22_10c, OneNumberTravels) {
     return fmt::format("{:.0f} bytes were sent in two calls, expected {:.0f}: one f32, 2(p − 1) times in each", sent,
                        most);
   };
-  run_cases(norms, judge, plan_of(1));
+  run_layouts(norms, judge, 1);
 }
 
 }  // namespace

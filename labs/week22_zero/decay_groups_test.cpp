@@ -84,7 +84,7 @@ TEST(Lab22_10a, EveryElementIsInItsGroupOnce) {
     }
     return "";
   };
-  run_cases(program, judge, plan_of(kLayouts));
+  run_layouts(program, judge, kLayouts);
 }
 
 /// A GPT's tensors: vectors do not decay.
@@ -139,7 +139,8 @@ ChunkRange shard_in(const Layout& layout, int rank, int ranks, int step) {
   return rank < shards ? chunk_range(layout.elements, rank, shards) : ChunkRange{layout.elements, 0};
 }
 
-/// This rank's shard after all steps. Halfway the last rank leaves its shard to the others.
+/// This rank's shard after all steps, and each step's squared norm. Halfway the last rank leaves its shard to the
+/// others.
 Values clipped_steps(Rank dp, const Case& c) {
   const Layout layout = layout_of(c.size);
   const FlatShard whole = begin_shard(dp, layout, {0, layout.elements});
@@ -147,6 +148,7 @@ Values clipped_steps(Rank dp, const Case& c) {
   const Slice factor = scalar(), sum = scalar(), replicated = dp.allocate(2, DType::f32, Category::gradient);
   upload(dp, replicated, kReplicated);
   FlatShard mine;
+  Values norms;
   for (int step = 0; step < kClippedSteps; ++step) {
     if (step == kResharded)
       for (const Slice& slice : {whole.values, whole.m, whole.v}) week21::ring_all_gather(dp, slice);
@@ -157,10 +159,27 @@ Values clipped_steps(Rank dp, const Case& c) {
     const std::vector<Interval> intervals = intervals_of(layout.tensors, range);
     clip_groups(dp, factor, sum, mine.gradients, intervals, replicated, kMaxNorm);
     step_groups(dp, mine, intervals, kGroups, options_of(step), factor);
+    norms.push_back(to_host(dp, sum)[0]);
   }
   Values seen;
   append(dp, mine, seen);
+  seen.insert(seen.end(), norms.begin(), norms.end());
   return seen;
+}
+
+/// "22.10c first: …" where a step's squared norm is wrong; else "".
+std::string wrong_norms(const Layout& layout, const Values& seen, int rank) {
+  const std::vector<int> groups = groups_by_element(layout);
+  for (int step = 0; step < kClippedSteps; ++step) {
+    double right = 0;
+    for (const float x : kReplicated) right += static_cast<double>(x * x);
+    for (std::size_t e = 0; e < layout.elements; ++e)
+      if (groups[e] != kPadding) right += std::pow(static_cast<double>(gradient_of(e, step)), 2);
+    if (const double norm = seen.at(seen.size() - kClippedSteps + static_cast<std::size_t>(step)); norm != right)
+      return fmt::format("22.10c first: rank {}, step {}: the squared norm is {:.9g}, expected {:.9g}", rank, step + 1,
+                         norm, right);
+  }
+  return "";
 }
 
 /// clip_groups on one rank, by the library's operations.
@@ -183,6 +202,8 @@ TEST(Lab22_10, StepsAreTheSameOnAnyNumberOfRanks) {
                                      [&](Rank me, const FlatShard& flat, int) { return clip_whole(me, layout, flat); });
     for (int rank = 0; rank < c.ranks; ++rank) {
       const ChunkRange shard = shard_in(layout, rank, c.ranks, kClippedSteps - 1);
+      const std::string norms = wrong_norms(layout, outcome.values[static_cast<std::size_t>(rank)], rank);
+      if (!norms.empty()) return norms;
       const Difference d = first_difference(layout, rank, shard, outcome.values[static_cast<std::size_t>(rank)], right);
       if (d.found)
         return fmt::format("after {} steps, {} of them with a shard less, {} is {:.9g}, on one rank {:.9g}",
@@ -190,7 +211,7 @@ TEST(Lab22_10, StepsAreTheSameOnAnyNumberOfRanks) {
     }
     return "";
   };
-  run_cases(clipped_steps, judge, plan_of(kLayouts));
+  run_layouts(clipped_steps, judge, kLayouts);
 }
 
 }  // namespace

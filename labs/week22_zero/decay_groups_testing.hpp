@@ -13,6 +13,7 @@
 #include "common/testing/cases.hpp"
 #include "common/testing/drawn.hpp"
 #include "common/testing/values.hpp"
+#include "labs/week21_data_parallel/described_cases_testing.hpp"
 #include "labs/week22_zero/decay_groups.hpp"
 
 namespace lockstep::week22::decay_groups_test {
@@ -89,10 +90,21 @@ inline std::vector<Interval> right_intervals(const Layout& layout, ChunkRange sh
   return intervals;
 }
 
-inline CasePlan plan_of(std::size_t layouts) {
+/// "Elements 0 to 5 are of group 0, 6 to 7 of group 1."
+inline std::string words(const Layout& layout) {
+  std::string text;
+  for (const GroupedTensor& tensor : layout.tensors)
+    text += fmt::format("{}{} to {} {} group {}", text.empty() ? "Elements " : ", ", tensor.offset,
+                        tensor.offset + tensor.size - 1, text.empty() ? "are of" : "of", tensor.group);
+  return text + ".";
+}
+
+/// Runs the cases with the first so many layouts.
+inline void run_layouts(const testing::CaseProgram& program, const testing::CaseJudge& judge, std::size_t layouts) {
   std::vector<std::size_t> numbers(layouts);
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  return {.sizes = sizes_of(numbers), .which = "layout"};
+  testing::run_described(program, judge, {.sizes = sizes_of(numbers), .which = "layout"},
+                         [](const Case& c) { return words(layout_of(c.size)); });
 }
 
 // Whole numbers, so that sums of squares are exact in any order.

@@ -81,25 +81,32 @@ Load limited(const Case& c) {
   return load;
 }
 ExpertsSaved saved_within(const Load& load, const ExpertParallel& ep, const Routing& routing) {
-  return make_saved_within(ep, routing,
-                           capacity_of(load.factor, routing.experts.size() / load.k, load.experts, load.k));
+  ExpertsSaved saved =
+      make_saved_within(ep, routing, capacity_of(load.factor, routing.experts.size() / load.k, load.experts, load.k));
+  const auto rank = static_cast<std::size_t>(ep.group.rank());
+  if (const std::size_t to = saved.plan.to_rank.at(rank), from = saved.plan.from_rank.at(rank); to != from)
+    throw Error(
+        Verdict::fail,
+        fmt::format("by its plan rank {} sends itself {} and receives {} from itself. Were the counts exchanged "
+                    "that plan.sent has, without what is dropped?",
+                    rank, counted(to, "row"), from));
+  return saved;
 }
 CasePlan limited_plan() {
-  CasePlan plan = plan_of_loads();
+  CasePlan plan = plan_of_loads(part_a_first);
   std::vector<std::size_t> cases(4 * kinds);
   std::iota(cases.begin(), cases.end(), std::size_t{0});
   plan.sizes = sizes_of(cases);
-  plan.cause = part_a_first;
   return plan;
 }
 testing::CaseJudge judged_within(std::string (*wrong)(const Load&, const Outcome&)) {
   return [=](const Case& c, const Outcome& outcome) { return wrong(limited(c), outcome); };
 }
 TEST(Lab23_10b, DroppedSlotsAreNoPartOfTheOutput) {
-  run_cases(layer(false, limited, saved_within), judged_within(wrong_forward), limited_plan());
+  run_loads(layer(false, limited, saved_within), judged_within(wrong_forward), limited_plan());
 }
 TEST(Lab23_10b, DroppedSlotsHaveNoGradient) {
-  run_cases(layer(true, limited, saved_within), judged_within(wrong_backward), limited_plan());
+  run_loads(layer(true, limited, saved_within), judged_within(wrong_backward), limited_plan());
 }
 
 TEST(Lab23_10b, AWideCapacityChangesNoBit) {
@@ -122,9 +129,7 @@ TEST(Lab23_10b, AWideCapacityChangesNoBit) {
     }
     return "";
   };
-  CasePlan plan = plan_of_loads();
-  plan.cause = part_a_first;
-  run_cases(program, judge, plan);
+  run_loads(program, judge, plan_of_loads(part_a_first));
 }
 
 // Part c --------------------------------------------------------------------------------------------------------------
@@ -185,7 +190,7 @@ TEST(Lab23_10c, TheLoadIsThatOfAllRanks) {
     if (ranks == 1) std::erase_if(cases, [](std::size_t which) { return which / 2 == rank_without_tokens; });
     return cases;
   };
-  run_cases(program, judge, plan);
+  run_loads(program, judge, plan);
 }
 
 struct Balance {

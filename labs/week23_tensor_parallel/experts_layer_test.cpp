@@ -13,16 +13,12 @@ std::string earlier_part() {
     return "23.7a first: group_by_expert of 2 0 1 0 should give the counts 2 1 1 and the order 1 3 2 0.";
   return "";
 }
-CasePlan layer_plan() {
-  CasePlan plan = plan_of_loads();
-  plan.cause = earlier_part;
-  return plan;
-}
+CasePlan layer_plan() { return plan_of_loads(earlier_part); }
 testing::CaseJudge judged(std::string (*wrong)(const Load&, const Outcome&)) {
   return [=](const Case& c, const Outcome& outcome) { return wrong(Load(c), outcome); };
 }
-TEST(Lab23_7c, IsTheLayerOfOneRank) { run_cases(layer(false), judged(wrong_forward), layer_plan()); }
-TEST(Lab23_7c, GradientsAreThoseOfOneRank) { run_cases(layer(true), judged(wrong_backward), layer_plan()); }
+TEST(Lab23_7c, IsTheLayerOfOneRank) { run_loads(layer(false), judged(wrong_forward), layer_plan()); }
+TEST(Lab23_7c, GradientsAreThoseOfOneRank) { run_loads(layer(true), judged(wrong_backward), layer_plan()); }
 
 // Part d --------------------------------------------------------------------------------------------------------------
 

@@ -55,6 +55,20 @@ inline ExpertsSaved without_limit(const Load&, const ExpertParallel& ep, const R
 }
 inline Load load_of_case(const Case& c) { return Load(c); }
 
+/// Calls a pass of the layer. Where rows reach outside of a slice, the error says how many go which way.
+template <class F>
+void with_the_way(const RowPlan& plan, const F& pass) {
+  try {
+    pass();
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    if (error.verdict() != Verdict::usage || said.find("reaches outside") == said.npos) throw;
+    throw Error(Verdict::usage,
+                fmt::format("{}. On the way there this rank sends {} and receives {}, and on the way back the reverse",
+                            said, counted(plan.leaving(), "row"), counted(plan.received.order.size(), "row")));
+  }
+}
+
 inline testing::CaseProgram layer(bool backward, Load (*load_of)(const Case&) = load_of_case,
                                   const MakeSaved& saved_of = without_limit) {
   return [=](Rank me, const Case& c) {
@@ -69,12 +83,12 @@ inline testing::CaseProgram layer(bool backward, Load (*load_of)(const Case&) = 
     const ExpertsSaved saved = saved_of(load, ep, routing);
     Values seen;
     const Sent forward{me};
-    experts_forward(ep, values, saved, y, x);
+    with_the_way(saved.plan, [&] { experts_forward(ep, values, saved, y, x); });
     append(seen, to_host(me, y));
     for (const double number : forward.since()) seen.push_back(number);
     if (!backward) return seen;
     const Sent back{me};
-    experts_backward(ep, values, gradients, saved, dx, dweights, dy);
+    with_the_way(saved.plan, [&] { experts_backward(ep, values, gradients, saved, dx, dweights, dy); });
     for (const Slice& slice : {dx, dweights, gradients.up, gradients.down}) append(seen, to_host(me, slice));
     for (const double number : back.since()) seen.push_back(number);
     return seen;

@@ -9,9 +9,11 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "common/testing/answered.hpp"
 #include "common/testing/cases.hpp"
+#include "labs/week21_data_parallel/described_cases_testing.hpp"
 #include "labs/week23_tensor_parallel/experts.hpp"
 #include "labs/week23_tensor_parallel/shard_testing.hpp"
 
@@ -63,10 +65,23 @@ struct Load {
     return z;
   }
 };
-inline CasePlan plan_of_loads() {
+/// "4 experts, k = 2, and most choices are expert 0. Tokens on the ranks: 2, 3."
+inline std::string words(const Load& load) {
+  const char* const choices[] = {"choices are mixed", "most choices are expert 0", "few choose the last expert",
+                                 "rank 0 has no tokens", "most choices are the last rank's experts"};
+  std::string text = fmt::format("{} expert{}, k = {}, and {}. Tokens on the ranks:", load.experts,
+                                 load.experts == 1 ? "" : "s", load.k, choices[load.kind]);
+  for (int rank = 0; rank < load.ranks; ++rank) text += fmt::format("{} {}", rank == 0 ? "" : ",", load.tokens(rank));
+  return text + ".";
+}
+/// `earlier`: the first error of earlier parts, or "".
+inline CasePlan plan_of_loads(std::function<std::string()> earlier = {}) {
   std::vector<std::size_t> cases(2 * kinds);
   std::iota(cases.begin(), cases.end(), std::size_t{0});
-  return {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of(cases), .which = "load"};
+  return {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of(cases), .which = "load", .cause = std::move(earlier)};
+}
+inline void run_loads(const testing::CaseProgram& program, const testing::CaseJudge& judge, const CasePlan& plan) {
+  testing::run_described(program, judge, plan, [](const Case& c) { return words(Load(c)); });
 }
 
 /// The result of route, computed in double.

@@ -12,6 +12,7 @@
 #include "common/support/text/counted.hpp"
 #include "common/testing/cases.hpp"
 #include "common/testing/values.hpp"
+#include "labs/week21_data_parallel/described_cases_testing.hpp"
 #include "labs/week25_3d/survivors_testing.hpp"
 #include "labs/week25_3d/survivors_training_testing.hpp"
 
@@ -203,7 +204,7 @@ TEST(Lab25_8c, NewShardsFromSnapshots) {
         std::string wrong = wrong_elements(seen, 0, chunk, "its new shard");
         if (wrong.empty()) wrong = wrong_traffic(seen, sent_by(change, n, member));
         if (!wrong.empty())
-          return fmt::format("{}, {} elements, member {} (it was rank {}): {}", words(change), n, member,
+          return fmt::format("{} elements, member {} (it was rank {}): {}", n, member,
                              change.was[static_cast<std::size_t>(member)], wrong);
         at = end;
       }
@@ -212,8 +213,9 @@ TEST(Lab25_8c, NewShardsFromSnapshots) {
   };
   std::vector<std::size_t> which(changes().size());
   for (std::size_t i = 0; i < which.size(); ++i) which[i] = i;
-  run_cases(new_shards, judge,
-            {.ranks = {6}, .sizes = sizes_of(which), .unit = "", .which = "change", .cause = wrong_part_b});
+  testing::run_described(new_shards, judge,
+                         {.ranks = {6}, .sizes = sizes_of(which), .unit = "", .which = "change", .cause = wrong_part_b},
+                         [](const Case& c) { return "The change is " + words(changes()[c.size]) + "."; });
 }
 
 // All parts together --------------------------------------------------------------------------------------------------
