@@ -1,4 +1,6 @@
 // Tests of exercise 21.15, part b: the mean over tokens, of losses that are known and of a GPT.
+#include <fmt/ranges.h>
+
 #include "common/gpt/model/gpt.hpp"
 #include "labs/week21_data_parallel/tokens_and_samples_testing.hpp"
 
@@ -61,9 +63,9 @@ Values of_known_losses(Rank me, const Case& c) {
            std::vector<float>{static_cast<float>(static_cast<double>(weight) * n * loss_of(me.rank(), i))});
     add(me, loss, part.cut(0, 1));
   };
-  mean_over_tokens(me, gradients, loss, tokens, backward, [&](Rank group, const Slice& data) {
+  mean_over_tokens(me, gradients, loss, tokens, backward, [&](Rank group, const Slice& data, Location where) {
     elements += static_cast<double>(data.size());
-    ring_all_reduce(group, data);
+    all_reduce_of_callers(group, data, where);
   });
   Values seen{elements};
   seen.insert(seen.end(), runs.begin(), runs.end());
@@ -139,11 +141,39 @@ std::string wrong_mean(const Case& c, const Outcome& outcome) {
   return "";
 }
 
-TEST(Lab21_15b, EveryTokenCountsTheSame) { run_cases(of_known_losses, wrong_mean, plan_of(kLoads, "load")); }
+/// "21.15a first: …" where two ranks count wrong; else "".
+std::string wrong_part_a() {
+  if (!testing::has_ranks(2)) return "";
+  constexpr std::uint64_t kOwn[] = {110, (1u << 24) + 1};
+  for (const std::uint64_t own : kOwn) {
+    const Outcome outcome = run({.ranks = 2}, Program([own](Rank me) {
+                                  return Values{static_cast<double>(count_over_ranks(me, own, all_reduce_of_callers))};
+                                }));
+    if (!outcome.passed()) return "";
+    for (const Values& seen : outcome.values)
+      if (seen[0] != static_cast<double>(2 * own))
+        return fmt::format("21.15a first: two ranks with {} each count {:.0f}, expected {}.", own, seen[0], 2 * own);
+  }
+  return "";
+}
+
+CasePlan plan_of_loads(std::size_t cases) {
+  CasePlan plan = plan_of(cases, "load");
+  plan.cause = wrong_part_a;
+  return plan;
+}
+void run_loads(const testing::CaseJudge& judge, std::size_t cases) {
+  const auto tokens = [](const Case& c, int rank) {
+    return fmt::format("{{{}}}", fmt::join(tokens_of(c.size, rank, c.ranks), ", "));
+  };
+  testing::run_described(of_known_losses, judge, plan_of_loads(cases),
+                         by_rank("Tokens in the ranks' microbatches:", tokens));
+}
+
+TEST(Lab21_15b, EveryTokenCountsTheSame) { run_loads(wrong_mean, kLoads); }
 
 TEST(Lab21_15b, GradientsTravelOnce) {
-  run_cases(
-      of_known_losses,
+  run_loads(
       [](const Case& c, const Outcome& outcome) -> std::string {
         for (std::size_t rank = 0; rank < outcome.values.size(); ++rank)
           if (outcome.values[rank][0] > most_elements(c.ranks))
@@ -154,7 +184,7 @@ TEST(Lab21_15b, GradientsTravelOnce) {
                 rank, outcome.values[rank][0], kElements, 8 * c.ranks);
         return "";
       },
-      plan_of(6, "load"));
+      6);
 }
 
 /// A microbatch of a GPT: sequences of 4 positions, of which the first `tokens` have a target.
@@ -202,7 +232,8 @@ Values gap_of_a_gpt(Rank me, const Case& c) {
   Tokens mine;
   for (std::size_t i = 0; i < kMicrobatches; ++i) mine.push_back(gpt_microbatch(c.size, me.rank(), i).tokens);
   mean_over_tokens(
-      me, gradients, loss, mine, [&](std::size_t i, float weight) { backward(me.rank(), i, weight); }, ring_all_reduce);
+      me, gradients, loss, mine, [&](std::size_t i, float weight) { backward(me.rank(), i, weight); },
+      all_reduce_of_callers);
   const std::vector<float> parallel = to_host(me, gradients);
   double difference = 0, squares = 0;
   for (std::size_t e = 0; e < serial.size(); ++e) {
@@ -215,7 +246,7 @@ Values gap_of_a_gpt(Rank me, const Case& c) {
 }
 
 TEST(Lab21_15b, AGptOnManyRanksIsTheSerialOne) {
-  CasePlan plan = plan_of(2, "load");
+  CasePlan plan = plan_of_loads(2);
   plan.ranks = {1, 2, 4};
   run_cases(
       gap_of_a_gpt,

@@ -39,7 +39,7 @@ std::string missing_bits(const Case& c, double seen) {
 
 TEST(Lab21_15a, CountsAreExact) {
   const auto program = [](Rank me, const Case& c) {
-    return Values{static_cast<double>(count_over_ranks(me, own_count(c.size, me.rank()), ring_all_reduce))};
+    return Values{static_cast<double>(count_over_ranks(me, own_count(c.size, me.rank()), all_reduce_of_callers))};
   };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     std::uint64_t sum = 0;
@@ -57,7 +57,9 @@ TEST(Lab21_15a, CountsAreExact) {
     }
     return "";
   };
-  run_cases(program, judge, plan_of(kCounts, "count"));
+  testing::run_described(program, judge, plan_of(kCounts, "count"),
+                         by_rank("The ranks' counts are",
+                                 [](const Case& c, int rank) { return std::to_string(own_count(c.size, rank)); }));
 }
 
 constexpr std::uint64_t kMost = (std::uint64_t{1} << 36) - 1;
@@ -122,7 +124,7 @@ Values until_nobody_has_data(Rank me, const Case& c) {
     std::vector<float> mine(kOfGradient);
     for (std::size_t e = 0; e < kOfGradient; ++e) mine[e] = active_gradient(me.rank(), step, e);
     if (has_data) upload(me, gradients, mine);
-    seen.push_back(average_of_active(me, gradients, has_data, ring_all_reduce));
+    seen.push_back(average_of_active(me, gradients, has_data, all_reduce_of_callers));
     append(me, gradients, seen);
   }
   return seen;
@@ -155,7 +157,10 @@ TEST(Lab21_15e, RanksWithoutDataAddNothing) {
     }
     return "";
   };
-  run_cases(until_nobody_has_data, judge, plan_of(4, "plan"));
+  testing::run_described(until_nobody_has_data, judge, plan_of(4, "plan"),
+                         by_rank("Steps for which the ranks have data:", [](const Case& c, int rank) {
+                           return std::to_string(steps_of(c.size, rank, c.ranks));
+                         }));
 }
 
 // All parts together --------------------------------------------------------------------------------------------------
@@ -186,7 +191,7 @@ Values losses(Rank me, const Case& c) {
       fill(me, part, weight * static_cast<float>(tokens[i]) * static_cast<float>(loss_of_sample(mine[i])));
       add(me, loss, part);
     };
-    mean_over_tokens(me, gradients, loss, tokens, backward, ring_all_reduce);
+    mean_over_tokens(me, gradients, loss, tokens, backward, all_reduce_of_callers);
     append(me, loss, seen);
   }
   return seen;
