@@ -79,8 +79,9 @@ class CommandLine {
       for (const std::string& each : exercises_) check_.what += (check_.what.empty() ? "" : ",") + each;
       return run();
     });
-    command->add_option("exercise", exercises_,
-                        "weeks, exercises or a part: 21, 21:core, 21.2 21.3, ring_all_reduce, 21.2a; nothing: all");
+    command->add_option(
+        "exercise", exercises_,
+        "weeks, exercises or a part: 21, 21-23, 21:core, 21.2 21.3, ring_all_reduce, 21.2a; nothing: all");
     return command;
   }
 
@@ -125,7 +126,7 @@ class CommandLine {
                   "folders with lab files or one archive, or a .zip, .tar or .tar.gz of each")
         ->required();
     c->add_option("--only", grade_.what,
-                  "weeks or exercises: 21, 21:core (without its extras), core, 21.2,21.5, or one part: 21.2a");
+                  "weeks or exercises: 21, 21-23, 21:core (without its extras), core, 21.2,21.5, or one part: 21.2a");
     c->add_option(
         "--out", grade_.out,
         "NAME.json: one submission's results, for Gradescope (default: results.json); any other name: a folder "
@@ -315,6 +316,9 @@ class CommandLine {
     return std::find(names.begin(), names.end(), name) != names.end();
   }
   std::string unknown(const std::string& name) {
+    if (name == "handin" || name == "hand-in" || name == "submit")
+      return fmt::format(
+          "there is no command '{}': a handout's README.md has one that packs your answers, under Handing in.", name);
     const std::vector<std::string> three = nearest_of(name, known(), 3);
     const char* words = near(name, three[0]) ? "unknown command '{}': did you mean '{}', '{}' or '{}'? {}"
                                              : "unknown command '{}'. The nearest are '{}', '{}' and '{}'. {}";
