@@ -34,7 +34,7 @@ std::vector<std::uint64_t> samples_of(const Sampler& how, Position from, int ran
 
 Position position_after(const Sampler& how, Position from, std::uint64_t steps) {
   const auto p = static_cast<std::uint64_t>(how.ranks);
-  todo("21.15d", "steps · batch · p samples further on, if the epoch has that many steps left; else in a later epoch");
+  todo("21.15d", "steps · batch · p samples further on, if the epoch has those steps left; else in a later epoch");
 }
 
 int average_of_active(Rank dp, Slice gradients, bool has_data, const AllReduce& all_reduce) {

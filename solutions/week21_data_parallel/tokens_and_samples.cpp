@@ -57,7 +57,7 @@ std::vector<std::uint64_t> samples_of(const Sampler& how, Position from, int ran
 
 Position position_after(const Sampler& how, Position from, std::uint64_t steps) {
   const auto p = static_cast<std::uint64_t>(how.ranks);
-  // lab 21.15d begin: steps · batch · p samples further on, if the epoch has that many steps left; else in a later epoch
+  // lab 21.15d begin: steps · batch · p samples further on, if the epoch has those steps left; else in a later epoch
   while (true) {
     const std::uint64_t left = (samples_per_rank(how, how.samples - from.done) + how.batch - 1) / how.batch;  // steps
     if (steps < left) return {from.epoch, from.done + steps * how.batch * p};
