@@ -139,8 +139,8 @@ ChunkRange shard_in(const Layout& layout, int rank, int ranks, int step) {
   return rank < shards ? chunk_range(layout.elements, rank, shards) : ChunkRange{layout.elements, 0};
 }
 
-/// This rank's shard after all steps, and each step's squared norm. Halfway the last rank leaves its shard to the
-/// others.
+/// This rank's shard after all steps; each step's squared norm, and whether its intervals are right. Halfway the last
+/// rank leaves its shard to the others.
 Values clipped_steps(Rank dp, const Case& c) {
   const Layout layout = layout_of(c.size);
   const FlatShard whole = begin_shard(dp, layout, {0, layout.elements});
@@ -160,6 +160,7 @@ Values clipped_steps(Rank dp, const Case& c) {
     clip_groups(dp, factor, sum, mine.gradients, intervals, replicated, kMaxNorm);
     step_groups(dp, mine, intervals, kGroups, options_of(step), factor);
     norms.push_back(to_host(dp, sum)[0]);
+    norms.push_back(as_values(intervals) == as_values(right_intervals(layout, range)) ? 1 : 0);
   }
   Values seen;
   append(dp, mine, seen);
@@ -167,19 +168,25 @@ Values clipped_steps(Rank dp, const Case& c) {
   return seen;
 }
 
-/// "22.10c first: …" where a step's squared norm is wrong; else "".
-std::string wrong_norms(const Layout& layout, const Values& seen, int rank) {
-  const std::vector<int> groups = groups_by_element(layout);
-  for (int step = 0; step < kClippedSteps; ++step) {
-    double right = 0;
-    for (const float x : kReplicated) right += static_cast<double>(x * x);
-    for (std::size_t e = 0; e < layout.elements; ++e)
-      if (groups[e] != kPadding) right += std::pow(static_cast<double>(gradient_of(e, step)), 2);
-    if (const double norm = seen.at(seen.size() - kClippedSteps + static_cast<std::size_t>(step)); norm != right)
-      return fmt::format("22.10c first: rank {}, step {}: the squared norm is {:.9g}, expected {:.9g}", rank, step + 1,
-                         norm, right);
-  }
-  return "";
+/// "22.10a first: …" where intervals are wrong, else "22.10c first: …" where a squared norm is; else "".
+std::string wrong_earlier_part(const Layout& layout, const Outcome& outcome) {
+  constexpr std::size_t kSteps = kClippedSteps;
+  std::string wrong_norm;
+  for (std::size_t rank = 0; rank < outcome.values.size(); ++rank)
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      const Values& seen = outcome.values[rank];
+      const std::size_t at = seen.size() - 2 * (kSteps - step);
+      const std::string where = fmt::format("first: rank {}, step {}: the", rank, step + 1);
+      if (seen.at(at + 1) == 0) return fmt::format("22.10a {} intervals are not those of its shard", where);
+      double right = 0;
+      for (const float x : kReplicated) right += static_cast<double>(x * x);
+      for (float g : values_in(layout, {0, layout.elements}, 0,
+                               [step](std::size_t e) { return gradient_of(e, static_cast<int>(step)); }))
+        right += static_cast<double>(g * g);
+      if (seen.at(at) != right && wrong_norm.empty())
+        wrong_norm = fmt::format("22.10c {} squared norm is {:.9g}, expected {:.9g}", where, seen[at], right);
+    }
+  return wrong_norm;
 }
 
 /// clip_groups on one rank, by the library's operations.
@@ -198,12 +205,11 @@ Slice clip_whole(Rank me, const Layout& layout, const FlatShard& flat) {
 TEST(Lab22_10, StepsAreTheSameOnAnyNumberOfRanks) {
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
     const Layout layout = layout_of(c.size);
+    if (const std::string earlier = wrong_earlier_part(layout, outcome); !earlier.empty()) return earlier;
     const Values right = not_sharded(layout, kClippedSteps, kGroups,
                                      [&](Rank me, const FlatShard& flat, int) { return clip_whole(me, layout, flat); });
     for (int rank = 0; rank < c.ranks; ++rank) {
       const ChunkRange shard = shard_in(layout, rank, c.ranks, kClippedSteps - 1);
-      const std::string norms = wrong_norms(layout, outcome.values[static_cast<std::size_t>(rank)], rank);
-      if (!norms.empty()) return norms;
       const Difference d = first_difference(layout, rank, shard, outcome.values[static_cast<std::size_t>(rank)], right);
       if (d.found)
         return fmt::format("after {} steps, {} of them with a shard less, {} is {:.9g}, on one rank {:.9g}",

@@ -90,12 +90,13 @@ inline std::vector<Interval> right_intervals(const Layout& layout, ChunkRange sh
   return intervals;
 }
 
-/// "Elements 0 to 5 are of group 0, 6 to 7 of group 1."
+/// "The tensors have elements 0 to 5 (group 0), 6 (group 1)."
 inline std::string words(const Layout& layout) {
-  std::string text;
-  for (const GroupedTensor& tensor : layout.tensors)
-    text += fmt::format("{}{} to {} {} group {}", text.empty() ? "Elements " : ", ", tensor.offset,
-                        tensor.offset + tensor.size - 1, text.empty() ? "are of" : "of", tensor.group);
+  std::string text = "The tensors have elements";
+  for (const GroupedTensor& tensor : layout.tensors) {
+    const std::string to = tensor.size > 1 ? fmt::format(" to {}", tensor.offset + tensor.size - 1) : "";
+    text += fmt::format("{} {}{} (group {})", text.ends_with(')') ? "," : "", tensor.offset, to, tensor.group);
+  }
   return text + ".";
 }
 
