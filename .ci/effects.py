@@ -361,6 +361,7 @@ COMMANDS = {
                     "--zero 2",
                     "--zero 3",
                     "--compress topk:0.05",
+                    "--dropout 0.1",
                     "--precision bf16 --reduce fp32",
                     "--recompute full",
                     "--tp 2 --sequence-parallel",
@@ -386,6 +387,7 @@ COMMANDS = {
                 "--recompute full",
                 "--cp 2",
                 "--outer-steps 2",
+                "--dropout 0.1",
             )
         ]
         + [f"{TRAIN} --ranks 4 --zero 3 --shard-group 2"]

@@ -19,6 +19,11 @@ struct MixtureCode {
   void (*average)(Rank dp, Rank alone, const Parameters& routers_and_experts) = nullptr;  ///< gradients
 };
 
+struct Options3d;
+
+/// Makes the dropouts (23.8) of a rank, given the number of steps that it has done: ./lab train and scale link it.
+using MakeDropout = std::function<Dropout(const Options3d& options, const Coordinate& here, week21::StepsDone steps)>;
+
 /// Options of the run and of its engines. With several stages `zero` is 0 or 1; `overlap` also applies to
 /// tensor-parallel collectives.
 struct Options3d : EngineOptions {
@@ -41,6 +46,7 @@ struct Options3d : EngineOptions {
   std::optional<float> loss_scale;  ///< initial value of the dynamic loss scale, for fp16
   int loss_scale_interval = 2000;
   std::uint64_t seed = 1;
+  MakeDropout dropout;  ///< empty: none
   MixtureCode mixture;  ///< of a model with experts, which all ranks along dp share
 
   bool has_experts() const { return model.architecture.experts > 0; }
@@ -67,9 +73,5 @@ std::vector<std::size_t> stage_pieces(const Options3d& options);
 std::vector<std::size_t> stage_tensors(const Options3d& options, int stage);
 /// Returns the number of elements in these tensors, on one tensor-parallel rank.
 std::size_t stage_parameters(const Options3d& options, int stage);
-
-/// FLOP of one step of the model, forward and backward. Counts attention without the causal mask, like published
-/// figures (Narayanan et al., arXiv 2104.04473, section 3 and appendix).
-double published_flop(const Options3d& options);
 
 }  // namespace lockstep::week25

@@ -7,7 +7,6 @@
 #include "common/chunk.hpp"
 #include "labs/trainer/engine.hpp"
 #include "labs/trainer/refusals.hpp"
-#include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/context_layers.hpp"
 #include "labs/week23_tensor_parallel/model_shards.hpp"
 #include "labs/week23_tensor_parallel/sequence_layers.hpp"
@@ -255,26 +254,6 @@ std::vector<checkpoint::Run> whole_runs(const Options3d& o, const Coordinate& he
   return runs;
 }
 
-void add_value_squares(const Worker& worker, Slice sum) {
-  const Mesh& mesh = worker.mesh;
-  Rank me = mesh.world;
-  Slice own = me.allocate(1, DType::f32, Category::buffer);
-  fill(me, own, 0);
-  const bool experts = worker.stage->config().expert_ranks > 1;  // which are cut along dp, not tp
-  if (experts) {
-    for (const Piece& piece : worker.engines.at(1)->value_pieces())
-      if (piece.cut) add_squares(me, own, piece.elements);
-    week21::ring_all_reduce(mesh.dp, own);
-  }
-  for (std::size_t e = 0; e < worker.engines.size(); ++e)
-    for (const Piece& piece : worker.engines[e]->value_pieces())
-      if ((piece.cut ? !experts : mesh.here.tp == 0) && (e == 0 || mesh.here.pp == 0))
-        add_squares(me, own, piece.elements);
-  for (const Rank& axis : {mesh.tp, mesh.pp}) week21::ring_all_reduce(axis, own);
-  if (worker.values_sharded) week21::ring_all_reduce(mesh.dp, own);
-  add(me, sum, own);
-}
-
 std::shared_ptr<const Layers> make_layers(const week23::TensorParallel& tp, const GptConfig& config,
                                           bool overlap_scatter) {
   if (!config.tensor.sequence_parallel) return week23::make_tensor_layers(tp, config.vocabulary);
@@ -325,6 +304,9 @@ Worker make_worker(const Mesh& mesh, const Options3d& o, const DpGroups& groups)
     make_mixture_engines(worker, o, groups.alone.value());
   else
     make_engines(worker, o, groups.sharding);
+  if (o.dropout)
+    worker.stage->use(o.dropout(
+        o, mesh.here, [first = worker.optimizers().front()] { return static_cast<std::uint64_t>(first->steps()); }));
   return worker;
 }
 
@@ -334,20 +316,6 @@ void finish_gathers(const Worker& worker) {
 
 float token_factor(const Options3d& o, std::size_t batches) {
   return static_cast<float>(o.data_ranks()) / static_cast<float>(o.batch * o.sequence * batches);
-}
-
-void add_validation_loss(Worker& worker, Slice loss, float factor) {
-  worker.stage->only_evaluate(std::move(loss), factor);
-  week24::run_schedule(worker.pipeline, forward_schedule(worker.pipeline.shape), *worker.stage);
-  worker.stage->only_evaluate({}, 0);
-}
-
-double published_flop(const Options3d& o) {
-  const auto batch = static_cast<double>(o.batch), layers = static_cast<double>(o.model.layers),
-             s = static_cast<double>(o.sequence), h = static_cast<double>(o.model.d_model),
-             vocabulary = static_cast<double>(o.model.vocabulary);
-  const double squares = static_cast<double>(o.model.block_matrices()) / (h * h);  // 12
-  return 6 * squares * batch * layers * s * h * h * (1 + 2 * s / (squares * h) + vocabulary / (squares * h * layers));
 }
 
 }  // namespace lockstep::week25

@@ -54,14 +54,8 @@ std::vector<checkpoint::Run> whole_runs(const Options3d& options, const Coordina
 /// Returns the number of elements in each engine's flat values on a stage.
 std::vector<std::size_t> engine_elements(const Options3d& options, int stage);
 
-/// sum[0] += Σ value² over the whole model, every parameter once; the result is the same on every rank.
-void add_value_squares(const Worker& worker, Slice sum);
-
 /// Returns the weight of each token's loss: with it, the average over replicas is the mean over `batches` global
 /// batches.
 float token_factor(const Options3d& options, std::size_t batches = 1);
-
-/// loss[0] += the batches' loss in a forward pass alone, scaled by `factor`; on the last stage.
-void add_validation_loss(Worker& worker, Slice loss, float factor);
 
 }  // namespace lockstep::week25

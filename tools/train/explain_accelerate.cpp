@@ -114,7 +114,7 @@ Explanation as_accelerate(const TrainPlan& plan) {
   Explanation e{
       {gpt_file(plan), {"accelerate.yaml", accelerate_config(plan, f)}, {"train.py", accelerate_program(plan, f)}},
       "accelerate launch --config_file accelerate.yaml train.py",
-      common_differences(f)};
+      differences_of_gpt(f)};
   const auto say = [&](bool so, const std::string& sentence) {
     if (so) e.differs.push_back(sentence);
   };

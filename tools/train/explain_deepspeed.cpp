@@ -172,7 +172,7 @@ Explanation as_deepspeed(const TrainPlan& plan) {
   const std::string hosts = nodes > 1 ? fmt::format("--hostfile hosts --num_nodes {} ", nodes) : "";
   Explanation e{{gpt_file(plan), deepspeed_config(plan), {"train.py", deepspeed_program(f)}},
                 fmt::format("deepspeed {}--num_gpus {} train.py", hosts, node),
-                common_differences(f)};
+                differences_of_gpt(f)};
   const auto say = [&](bool so, const std::string& sentence) {
     if (so) e.differs.push_back(sentence);
   };

@@ -42,6 +42,17 @@ Explanation::File gpt_file(const TrainPlan& plan) {
                         std::string(program.substr(program.find("\npositions = ")))};
 }
 
+std::vector<std::string> differences_of_gpt(const Facts& f) {
+  std::vector<std::string> all = common_differences(f);
+  if (f.r.dropout > 0)
+    all.insert(all.begin(),
+               fmt::format("--dropout {}: gpt.py drops nothing. Put nn.Dropout behind the embedding and the "
+                           "layers projection and down, with other seeds on other replicas, and on ranks "
+                           "that share a layer the same.",
+                           f.r.dropout));
+  return all;
+}
+
 std::string optimizer_call(const Facts& f, const char* parameters) {
   return f.adamw
              ? fmt::format("torch.optim.AdamW({}, lr={}, betas=(0.9, 0.95), eps=1e-8", parameters, f.r.learning_rate)

@@ -54,7 +54,7 @@ void add_model_and_optimizer(Launch& launch, const Facts& f) {
   add("--max-position-embeddings", number(o.model.context));
   add_block(launch, o.model);
   if (!o.model.tied_head) add("--untie-embeddings-and-output-weights");
-  add("--attention-dropout 0 --hidden-dropout 0");
+  add("--attention-dropout 0 --hidden-dropout", number(r.dropout));
   if (o.model.attention == AttentionKind::flash) add("--use-flash-attn");
   add("--micro-batch-size", number(f.micro));
   add("--global-batch-size",

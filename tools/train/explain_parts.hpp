@@ -34,6 +34,8 @@ std::vector<std::string> common_differences(const Facts& facts);
 std::string text_file(const TrainPlan& plan);
 /// The model and the data of the programs in Python.
 Explanation::File gpt_file(const TrainPlan& plan);
+/// Differences from every such program.
+std::vector<std::string> differences_of_gpt(const Facts& facts);
 /// An optimizer of PyTorch over `parameters`, without its closing parenthesis.
 std::string optimizer_call(const Facts& facts, const char* parameters);
 /// Lines that choose this rank's device: `kind` and `device`.

@@ -59,6 +59,16 @@ TEST(ExplainAs, TorchrunOfEachZeroStage) {
   expect_none(sharded, {"DistributedDataParallel", "autocast"});
 }
 
+TEST(ExplainAs, Dropout) {
+  TrainRequest options = meshed(2, 1, 1);
+  expect_none(text_of("torchrun", options), {"--dropout"});
+  expect_all(text_of("megatron", options), {"--attention-dropout 0 --hidden-dropout 0 "});
+  options.dropout = 0.1;
+  for (const char* program : {"torchrun", "accelerate", "deepspeed"})
+    expect_all(text_of(program, options), {"--dropout 0.1: gpt.py drops nothing."});
+  expect_all(text_of("megatron", options), {"--attention-dropout 0 --hidden-dropout 0.1 "});
+}
+
 TEST(ExplainAs, TorchrunOfAMesh) {
   TrainRequest options = meshed(2, 2, 2);
   options.sequence_parallel = true;

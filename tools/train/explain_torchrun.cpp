@@ -350,7 +350,7 @@ import gpt
 Explanation as_torchrun(const TrainPlan& plan) {
   const Facts f = facts_of(plan);
   const week25::Options3d& o = f.o;
-  Explanation e{{gpt_file(plan)}, torchrun(plan, "train.py"), common_differences(f)};
+  Explanation e{{gpt_file(plan)}, torchrun(plan, "train.py"), differences_of_gpt(f)};
   std::string text =
       imports(f) + place_lines() +
       R"py(dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=datetime.timedelta(minutes=10))

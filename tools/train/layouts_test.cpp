@@ -62,6 +62,7 @@ Drawn draw(Draws& draws) {
   if (draws.one_in(6)) say(serial, "--clip", 0);
   if (draws.one_in(6)) say(serial, "--sample", 3);
   if (draws.one_in(3)) say(serial, "--attention", "materialised");
+  if (draws.one_in(2)) say(serial, "--dropout", draws.of({"0.1", "0.5"}));
   const std::string precision = draws.of({"fp32", "fp32", "bf16", "fp16"});
   if (precision != "fp32") say(serial, "--precision", precision);
   if (precision == "fp16") {  // gradients that many ranks sum overflow sooner: with a low scale, they never do
@@ -106,9 +107,9 @@ Drawn draw_mixture(Draws& draws) {
   Drawn drawn;
   const int dp = draws.of({2, 4}), microbatches = draws.of({1, 1, 2, 3});
   drawn.serial = {"--model", "tiny-moe"};
-  const auto say = [&](CommandWords& words, const char* option, int value) {
+  const auto say = [&](CommandWords& words, const char* option, const auto& value) {
     words.emplace_back(option);
-    words.push_back(std::to_string(value));
+    words.push_back(fmt::format("{}", value));
   };
   say(drawn.serial, "--layers", draws.of({1, 2, 3}));
   say(drawn.serial, "--d-model", draws.of({16, 32}));
@@ -118,6 +119,7 @@ Drawn draw_mixture(Draws& draws) {
   say(drawn.serial, "--steps", draws.of({1, 2, 3}));
   if (draws.one_in(3)) drawn.serial.emplace_back("--untied");
   if (draws.one_in(4)) say(drawn.serial, "--clip", 0);
+  if (draws.one_in(2)) say(drawn.serial, "--dropout", 0.2);
   if (draws.one_in(3)) say(drawn.serial, "--sample", 3);
   say(drawn.layout, "--dp", dp);
   say(drawn.layout, "--microbatches", microbatches);

@@ -11,6 +11,7 @@
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week25_3d/step_3d.hpp"
+#include "tools/train/published_flop.hpp"
 
 namespace lockstep::week25 {
 
@@ -296,7 +297,7 @@ PhantomStep phantom_step(const Options3d& o, const Machine& machine, bool trace)
   step.simulated_ranks = o.mesh.pp;
   add_stages(step, stages, o);
   step.levels = levels_of(stages, machine, o);
-  step.model_flop = published_flop(o);
+  step.model_flop = train::published_flop(o);
   const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(o.model.storage)];
   step.mfu = step.model_flop / (o.mesh.ranks() * peak * step.seconds);
   step.tokens_per_second = static_cast<double>(o.batch * o.sequence) / step.seconds;

@@ -22,6 +22,7 @@
 #include "labs/week22_zero/sharding_policy.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
 #include "tools/train/choices.hpp"
+#include "tools/train/dropout.hpp"
 #include "tools/train/expert_layers.hpp"
 #include "tools/train/phantom.hpp"
 #include "tools/train/trainer.hpp"
@@ -328,6 +329,7 @@ week25::Options3d step_of(const TrainPlan& plan, const week25::MeshShape& mesh, 
   o.make_all_reduce = maker_of(plan.compression);
   o.local = plan.outer.has_value();
   o.adamw = optimizer_of(r);
+  o.dropout = dropout_code(r.dropout);
   if (o.has_experts())
     o.mixture = mixture_code({r.capacity_factor, static_cast<float>(r.balance_loss) * week25::token_factor(o)});
   check_mixture(r, o);

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "common/support/host/host.hpp"
-#include "labs/trainer/worker.hpp"
+#include "tools/train/published_flop.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -114,7 +114,7 @@ Roofs roofs_of(const TrainPlan& plan, const std::string& backend, bool modelled,
 }
 
 Rate rate_of(const TrainPlan& plan, double seconds, const Baseline& baseline) {
-  const double flop = week25::published_flop(plan.step) / plan.run.ranks / seconds;
+  const double flop = published_flop(plan.step) / plan.run.ranks / seconds;
   return {flop, flop / baseline.peak, flop / baseline.product};
 }
 

@@ -35,6 +35,7 @@ struct TrainRequest {
   int warmup = 20;
   std::optional<double> weight_decay;  // by default 0.1; of sgd 0
   double clip = 1.0;
+  double dropout = 0;  // probability; 0: none
   std::uint64_t seed = 1;
   std::string precision = "fp32";
   bool fp32_gradients = false;

@@ -7,6 +7,7 @@
 #include "common/runtime/dry_run/dry_run.hpp"
 #include "labs/trainer/worker.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
+#include "labs/week24_pipeline/stages.hpp"
 #include "labs/week25_3d/step_3d.hpp"
 #include "tools/train/expert_layers.hpp"
 #include "tools/train/loader.hpp"
@@ -28,6 +29,8 @@ class Serial final : public Trainer {
         scalars_(allocate_step_scalars(me)),
         batches_(week25::allocate_batches(me, plan.step, 0)) {
     if (plan.step.has_experts()) gpt_->use(plan.step.mixture.layers(me, plan.step.model));
+    if (plan.step.dropout)
+      gpt_->use(plan.step.dropout(plan.step, {}, [this] { return static_cast<std::uint64_t>(optimizer_.steps()); }));
   }
 
   ChunkRange shard() const override { return {0, plan_.step.batch}; }
@@ -93,9 +96,29 @@ class Meshed final : public Trainer {
   /// An average over replicas; all ranks of tp have it, and of pp one, the others zero.
   float loss_share() const override { return 1 / static_cast<float>(o().data_ranks() * o().mesh.tp); }
   void add_validation_loss(Slice loss, std::size_t batches) override {
-    week25::add_validation_loss(worker_, std::move(loss), week25::token_factor(o(), batches));
+    worker_.stage->only_evaluate(std::move(loss), week25::token_factor(o(), batches));
+    week24::run_schedule(worker_.pipeline, week25::forward_schedule(worker_.pipeline.shape), *worker_.stage);
+    worker_.stage->only_evaluate({}, 0);
   }
-  void add_value_squares(Slice sum) override { week25::add_value_squares(worker_, std::move(sum)); }
+  /// Every parameter once.
+  void add_value_squares(Slice sum) override {
+    const week25::Mesh& mesh = worker_.mesh;
+    Slice own = me_.allocate(1, DType::f32, Category::buffer);
+    fill(me_, own, 0);
+    const bool experts = worker_.stage->config().expert_ranks > 1;  // which are cut along dp, not tp
+    if (experts) {
+      for (const week25::Piece& piece : worker_.engines.at(1)->value_pieces())
+        if (piece.cut) add_squares(me_, own, piece.elements);
+      week21::ring_all_reduce(mesh.dp, own);
+    }
+    for (std::size_t e = 0; e < worker_.engines.size(); ++e)
+      for (const week25::Piece& piece : worker_.engines[e]->value_pieces())
+        if ((piece.cut ? !experts : mesh.here.tp == 0) && (e == 0 || mesh.here.pp == 0))
+          add_squares(me_, own, piece.elements);
+    for (const Rank& axis : {mesh.tp, mesh.pp}) week21::ring_all_reduce(axis, own);
+    if (worker_.values_sharded) week21::ring_all_reduce(mesh.dp, own);
+    add(me_, sum, own);
+  }
   std::vector<Optimizer*> optimizers() override { return worker_.optimizers(); }
   week22::LossScaler* scaler() override { return worker_.scaler ? &*worker_.scaler : nullptr; }
   week21::LocalSgd* outer() override { return outer_ ? &*outer_ : nullptr; }

@@ -135,33 +135,39 @@ Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& w
 }
 
 void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
-                   BlockActivations& saved, Slice y) {
+                   BlockActivations& saved, Slice y, const BlockDropout& drop) {
   using P = BlockPart;
   block_norm(me, shape, saved.norm1, saved.norm1_statistics, saved.input, values[P::norm1_weight],
              values[P::norm1_bias]);
   layers.attention_forward(me, shape, values, saved, saved.residual);
+  if (drop) drop(Dropped::attention, saved.residual, saved.residual);
   add(me, saved.residual, saved.input);
   block_norm(me, shape, saved.norm2, saved.norm2_statistics, saved.residual, values[P::norm2_weight],
              values[P::norm2_bias]);
   layers.mlp_forward(me, shape, values, saved, y);
-  if (!y.empty()) add(me, y, saved.residual);
+  if (y.empty()) return;
+  if (drop) drop(Dropped::mlp, y, y);
+  add(me, y, saved.residual);
 }
 
 void block_backward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
                     const BlockTensors& gradients, const BlockActivations& saved, BackwardScratch& scratch, Slice dy,
-                    const BlockPartReady& ready) {
+                    const BlockPartReady& ready, const BlockDropout& drop) {
   using P = BlockPart;
   const Slice& gradient = dy;  // gradient of the residual stream: at y, then at the middle, then at the input
+  const Slice output = drop ? me.allocate(dy.size(), dy.dtype(), Category::activation) : dy;  // of a layer's
   const Slice dx = scratch.narrow.cut(0, dy.size());
   const auto norm_ready = [&](P::Index weight, P::Index bias) {
     ready(bias);
     ready(weight);
   };
-  layers.mlp_backward(me, shape, values, gradients, saved, scratch, dx, gradient, ready);
+  if (drop) drop(Dropped::mlp, output, gradient);
+  layers.mlp_backward(me, shape, values, gradients, saved, scratch, dx, output, ready);
   block_norm_backward(me, shape, gradient, gradients[P::norm2_weight], gradients[P::norm2_bias], dx, saved.residual,
                       values[P::norm2_weight], saved.norm2_statistics, Into::accumulate);
   norm_ready(P::norm2_weight, P::norm2_bias);
-  layers.attention_backward(me, shape, values, gradients, saved, scratch, dx, gradient, ready);
+  if (drop) drop(Dropped::attention, output, gradient);
+  layers.attention_backward(me, shape, values, gradients, saved, scratch, dx, output, ready);
   block_norm_backward(me, shape, gradient, gradients[P::norm1_weight], gradients[P::norm1_bias], dx, saved.input,
                       values[P::norm1_weight], saved.norm1_statistics, Into::accumulate);
   norm_ready(P::norm1_weight, P::norm1_bias);

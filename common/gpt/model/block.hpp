@@ -122,15 +122,21 @@ void block_activation(Rank me, const BlockShape& shape, BlockActivations& saved,
 Slice block_activation_backward(Rank me, const BlockShape& shape, const Slice& wide, const BlockActivations& saved,
                                 Location where = Location::current());
 
+/// Outputs that may be dropped before they are added to the residual stream, or begin it.
+enum class Dropped : std::uint8_t { embedding, attention, mlp };
+/// y = dropout of x, both N × C: of a block's output in its forward pass, and of its gradient in the backward. y may be
+/// x. Empty: nothing is dropped.
+using BlockDropout = std::function<void(Dropped output, Slice y, Slice x)>;
+
 /// y = block(saved.input), N × C; fills the rest of `saved`. y may be the next block's input, but not saved.input.
 void block_forward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
-                   BlockActivations& saved, Slice y);
+                   BlockActivations& saved, Slice y, const BlockDropout& drop = {});
 
 /// Turns `dy` (N × C, the gradient of the block's output) into the gradient of its input; gradients of parameters
 /// accumulate. Calls `ready(part)` as soon as one is final, from the last part to the first.
 void block_backward(Rank me, const Layers& layers, const BlockShape& shape, const BlockTensors& values,
                     const BlockTensors& gradients, const BlockActivations& saved, BackwardScratch& scratch, Slice dy,
-                    const BlockPartReady& ready);
+                    const BlockPartReady& ready, const BlockDropout& drop = {});
 
 /// A linear layer, y (N × out) = x (N × in) · Wᵀ + bias; a bias may be empty.
 void linear(Rank me, Slice y, Slice x, Slice weight, Slice bias, std::size_t rows,

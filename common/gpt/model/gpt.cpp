@@ -268,15 +268,25 @@ void Gpt::embed(Rank me, const Batch& batch, Activations& saved) const {
                             saved.sequences, saved.length));
   const Slice& y = saved.blocks.front().input;
   layers_->embed(me, y, batch.tokens, values_[0], at(values_, 1, learned_positions()), batch.length);
+  if (const BlockDropout drop = dropout_of(me, 0, saved)) drop(Dropped::embedding, y, y);
+}
+
+BlockDropout Gpt::dropout_of(Rank me, std::size_t layer, const Activations& saved) const {
+  if (!dropout_ || saved.microbatch < 0) return {};
+  return [this, me, layer, microbatch = saved.microbatch](Dropped output, Slice y, Slice x) {
+    dropout_(me, microbatch, layer, output, std::move(y), std::move(x));
+  };
 }
 
 void Gpt::forward_block(Rank me, std::size_t layer, Activations& saved) const {
   const Slice& y = layer + 1 < config_.layers ? saved.blocks[layer + 1].input : saved.output;
-  block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], y);
+  block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], y,
+                dropout_of(me, layer, saved));
 }
 
 void Gpt::rebuild_block(Rank me, std::size_t layer, Activations& saved) const {
-  block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], {});
+  block_forward(me, *layers_, block_shape(saved), block_values_[layer], saved.blocks[layer], {},
+                dropout_of(me, layer, saved));
 }
 
 void Gpt::forward_head(Rank me, Activations& saved) const {
@@ -303,16 +313,18 @@ void Gpt::backward_block(Rank me, std::size_t layer, Activations& saved, const G
     auto phase = me.region("recompute");
     saved.restore(me, *this, layer, saved);
   }
+  const auto part_ready = [&](BlockPart::Index part) {
+    const std::size_t place = place_of_part_[part];
+    if (place != BlockPart::count) call(ready, block_index(layer) + place);
+  };
   block_backward(me, *layers_, block_shape(saved), block_values_[layer], block_gradients_[layer], saved.blocks[layer],
-                 saved.scratch, saved.residual_gradient, [&](BlockPart::Index part) {
-                   const std::size_t place = place_of_part_[part];
-                   if (place != BlockPart::count) call(ready, block_index(layer) + place);
-                 });
+                 saved.scratch, saved.residual_gradient, part_ready, dropout_of(me, layer, saved));
 }
 
 void Gpt::backward_embed(Rank me, const Batch& batch, Activations& saved, const GradientReady& ready) const {
-  layers_->embed_backward(me, gradients_[0], at(gradients_, 1, learned_positions()), saved.residual_gradient,
-                          batch.tokens, batch.length);
+  const Slice& dy = saved.residual_gradient;
+  if (const BlockDropout drop = dropout_of(me, 0, saved)) drop(Dropped::embedding, dy, dy);
+  layers_->embed_backward(me, gradients_[0], at(gradients_, 1, learned_positions()), dy, batch.tokens, batch.length);
   if (learned_positions()) call(ready, 1);
   call(ready, 0);
 }

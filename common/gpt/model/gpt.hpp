@@ -33,6 +33,9 @@ struct Batch {
 
 class Gpt;
 
+/// As BlockDropout, of a microbatch of a training step; the embedding's layer is 0.
+using Dropout = std::function<void(Rank me, int microbatch, std::size_t layer, Dropped output, Slice y, Slice x)>;
+
 /// Memory that one microbatch needs between forward and backward, and the scratch of the backward: activation_bytes(…)
 /// in all. Allocated once and used for every step.
 struct Activations {
@@ -45,6 +48,7 @@ struct Activations {
   Slice logits;             // N × V; their gradient after cross_entropy
   Slice residual_gradient;  // N × C, which the backward passes from block to block
   BackwardScratch scratch;
+  int microbatch = -1;  // of a training step, for dropout; −1: nothing is dropped
 
   /// Called before a block's backward if blocks share memory: recomputes this block's activations in
   /// saved.blocks[layer] that other blocks have overwritten. Null: nothing is shared. Recomputation hooks in here.
@@ -65,6 +69,8 @@ class Gpt {
   /// Layers.
   void use(std::shared_ptr<const Layers> layers) { layers_ = std::move(layers); }
   const Layers& layers() const { return *layers_; }
+  /// Drops outputs with `dropout` from now on, where saved.microbatch says that the model is training.
+  void use(Dropout dropout) { dropout_ = std::move(dropout); }
 
   /// Uses this value and this gradient for tensor `index` of the table from now on. An empty slice means absent, and
   /// the model keeps no reference. parameters() does not change.
@@ -119,9 +125,11 @@ class Gpt {
     return there ? tensors[index] : Slice();
   }
   BlockShape block_shape(const Activations& saved) const { return block_shape(saved.sequences, saved.length); }
+  BlockDropout dropout_of(Rank me, std::size_t layer, const Activations& saved) const;
 
   GptConfig config_;
   std::shared_ptr<const Layers> layers_ = std::make_shared<Layers>();
+  Dropout dropout_;
   Parameters parameters_;
   std::vector<BlockPart::Index> parts_;                        // parts of each block
   std::array<std::size_t, BlockPart::count> place_of_part_{};  // index of each part in parts_; BlockPart::count if the

@@ -7,6 +7,7 @@ void accumulate_gradients(Rank me, const Gpt& gpt, std::span<const Batch> microb
   for (std::size_t i = 0; i < microbatches.size(); ++i) {
     const Batch& batch = microbatches[i];
     Activations part = gpt.first_sequences(saved, batch.sequences);
+    part.microbatch = static_cast<int>(i);
     gpt.forward(me, batch, part);
     gpt.layers().loss(me, loss, part.logits, batch.targets, factor, gradient_scale);
     gpt.backward(me, batch, part, i + 1 == microbatches.size() ? ready : GradientReady{});

@@ -254,6 +254,7 @@ void GptStage::forward(int microbatch, int chunk, Slice input, Slice output) {
   if (gives_to_itself(chunk)) output = handed_.give({Work::forward, microbatch, chunk + 1}, boundary(microbatch));
   InFlight& flight = in_flight_[{microbatch, chunk}] = take(chunk, batch);
   Activations& saved = flight.saved;
+  saved.microbatch = evaluation_.empty() ? microbatch : -1;
   if (!embeds(part)) place(saved, first_block(part)) = input;
   if (!has_head(part)) place(saved, last_block(part)) = output;
   if (embeds(part)) {

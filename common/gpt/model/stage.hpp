@@ -65,6 +65,7 @@ class GptStage final : public StageModel {
   /// error.
   void use(std::shared_ptr<const Layers> layers);
   void use(StageHooks hooks) { hooks_ = std::move(hooks); }
+  void use(Dropout dropout) { gpt_.use(std::move(dropout)); }  ///< as of Gpt
   const StageHooks& hooks() const { return hooks_; }
   /// Multiplies gradients, but not losses, by this scale: one f32.
   void scale_gradients(Slice scale) { gradient_scale_ = std::move(scale); }
