@@ -23,15 +23,13 @@
 
 #include "bench/programs/all_reduce_choice.hpp"
 #include "bench/programs/all_reduce_prices.hpp"
-#include "bench/programs/beside_library.hpp"
-#include "bench/programs/library_all_reduce.hpp"
+#include "bench/programs/collective_contest.hpp"
+#include "bench/programs/library_collectives.hpp"
 #include "bench/programs/pipelined_all_reduce.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/support/nccl_columns.hpp"
-#include "common/arithmetic.hpp"
+#include "common/runtime/machine/library.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/nearest.hpp"
-#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/halving_doubling.hpp"
@@ -42,65 +40,65 @@
 namespace lockstep::bench {
 namespace {
 
-using Sum = std::function<void(Rank, Slice)>;
-
-struct Algorithm {
-  std::string name;
-  Sum sum;
-  std::function<double(const LinkPrices&, int ranks, double bytes)> seconds;  // empty: no formula
-  bool counted = true;
-  bool choosable = false;                // candidate for `auto`: its formula is a straight line in the bytes
-  std::function<Sum(Rank)> set_up = {};  // for algorithms that need groups first: makes `sum`, on every rank
-  std::function<Apart(Rank, std::size_t elements, const Plan&)> apart = {};  // runs in its own processes
-};
-
 /// Set if prices are per link; null if α, β and γ are measured.
 using MachineOrNone = std::shared_ptr<const Machine>;
+
+Act sum_by(std::function<void(Rank, Slice)> all_reduce) {
+  return [=](Rank me, const Arrays& arrays) { all_reduce(me, arrays.to); };
+}
+
+/// A formula that does not depend on levels of links.
+auto by_links(double (*formula)(const LinkPrices&, int, double)) {
+  return [=](const CollectivePrices& prices, int ranks, double bytes) { return formula(prices.links, ranks, bytes); };
+}
 
 /// A formula of 21.3, and one that takes the links of each step's distance.
 using Formula = double (*)(week21::CostModel, int, double);
 using FormulaOfMachine = double (*)(const Machine&, int, double);
-Algorithm butterfly(const char* name, const Sum& sum, const MachineOrNone& machine, Formula flat,
-                    FormulaOfMachine by_step, double (*by_tables)(const LinkPrices&, int, double)) {
+CollectiveAlgorithm butterfly(const char* name, const Act& act, Formula flat, FormulaOfMachine by_step,
+                              double (*by_tables)(const LinkPrices&, int, double)) {
   return {.name = name,
-          .sum = sum,
+          .act = act,
           .seconds =
-              [=](const LinkPrices& prices, int ranks, double bytes) {
-                if (!prices.tables.exchanges.empty()) return by_tables(prices, ranks, bytes);
-                return machine ? by_step(*machine, ranks, bytes) : flat(cost_of(prices), ranks, bytes);
+              [=](const CollectivePrices& prices, int ranks, double bytes) {
+                if (prices.machine) return by_step(*prices.machine, ranks, bytes);
+                const bool lines = prices.links.tables.exchanges.empty();
+                return lines ? flat(cost_of(prices.links), ranks, bytes) : by_tables(prices.links, ranks, bytes);
               },
           .choosable = true};
 }
 
 /// 21.4 with g ranks per node.
-Algorithm hierarchical(const MachineOrNone& machine, int g) {
+CollectiveAlgorithm hierarchical(int g) {
   return {.name = "hierarchical",
           .seconds =
-              [=](const LinkPrices& prices, int ranks, double bytes) {
-                const bool lines = machine && prices.tables.exchanges.empty();
-                const auto inside = lines ? week21::cost_model(*machine, g) : cost_of(prices.at(bytes / g));
+              [=](const CollectivePrices& prices, int ranks, double bytes) {
+                const MachineOrNone& machine = prices.machine;
+                const auto inside = machine ? week21::cost_model(*machine, g) : cost_of(prices.links.at(bytes / g));
                 const auto across =
-                    lines ? week21::cost_of_all_at_once(*machine, ranks) : cost_of(prices.at(bytes / ranks));
+                    machine ? week21::cost_of_all_at_once(*machine, ranks) : cost_of(prices.links.at(bytes / ranks));
                 return week21::hierarchical_seconds(inside, across, ranks / g, g, bytes);
               },
           .choosable = true,
-          .set_up = [=](Rank me) -> Sum {
+          .set_up = [=](Rank me) -> Act {
             const week21::Hierarchy groups = week21::split_by_node(me, g);
-            return [groups](Rank, const Slice& data) { week21::hierarchical_all_reduce(groups, data); };
+            return sum_by([groups](Rank, const Slice& data) { week21::hierarchical_all_reduce(groups, data); });
           }};
 }
 
-std::vector<Algorithm> algorithms(const MachineOrNone& machine, int g) {
-  std::vector<Algorithm> all{
-      {"naive", week21::naive_all_reduce, naive_seconds},
-      butterfly("recursive_doubling", week21::recursive_doubling_all_reduce, machine,
-                week21::recursive_doubling_seconds, week21::recursive_doubling_seconds, doubling_by_tables),
-      butterfly("rabenseifner", week21::rabenseifner_all_reduce, machine, week21::rabenseifner_seconds,
+std::vector<CollectiveAlgorithm> algorithms(int g) {
+  std::vector<CollectiveAlgorithm> all{
+      {.name = "naive", .act = sum_by(week21::naive_all_reduce), .seconds = by_links(naive_seconds)},
+      butterfly("recursive_doubling", sum_by(week21::recursive_doubling_all_reduce), week21::recursive_doubling_seconds,
+                week21::recursive_doubling_seconds, doubling_by_tables),
+      butterfly("rabenseifner", sum_by(week21::rabenseifner_all_reduce), week21::rabenseifner_seconds,
                 week21::rabenseifner_seconds, halving_by_tables),
-      {.name = "ring", .sum = week21::ring_all_reduce, .seconds = ring_seconds, .choosable = true},
-      {"pipelined", [](Rank me, const Slice& data) { pipelined_all_reduce(me, data); }, pipelined_seconds},
-      hierarchical(machine, g)};
-  if (const Sum library = library_all_reduce()) all.push_back({"library", library, {}, false});
+      {.name = "ring", .act = sum_by(week21::ring_all_reduce), .seconds = by_links(ring_seconds), .choosable = true},
+      {.name = "pipelined",
+       .act = sum_by([](Rank me, const Slice& data) { pipelined_all_reduce(me, data); }),
+       .seconds = by_links(pipelined_seconds)},
+      hierarchical(g)};
+  if (const auto library = library_collective(Collective::all_reduce)) all.push_back(*library);
   for (const OtherLibrary& other : other_libraries())
     all.push_back({.name = other.name, .counted = false, .apart = other.measure});
   return all;
@@ -133,33 +131,6 @@ void set_bounds(Row& row, const std::vector<Measurement>& group, std::size_t i, 
   row.set("fraction_of_fused_bound", traffic.fused / rate / seconds);
 }
 
-/// Rank r's value of element i: small whole numbers, so that any order of additions gives the same sum.
-float input(int rank, std::size_t element) { return static_cast<float>(rank % 7 + static_cast<int>(element % 5)); }
-
-std::vector<float> inputs(int rank, std::size_t elements) {
-  std::vector<float> values(elements);
-  for (std::size_t i = 0; i < elements; ++i) values[i] = input(rank, i);
-  return values;
-}
-
-bool is_the_sum(const std::vector<float>& values, int ranks) {
-  int of_ranks = 0;
-  for (int rank = 0; rank < ranks; ++rank) of_ranks += rank % 7;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] != static_cast<float>(of_ranks + ranks * static_cast<int>(i % 5))) return false;
-  return true;
-}
-
-Prepared prepare(const Algorithm& algorithm, std::size_t elements, Rank me, Purpose purpose) {
-  Slice data = me.allocate(elements, DType::f32, Category::gradient);
-  if (purpose == Purpose::verify)
-    upload(me, data, inputs(me.rank(), elements));
-  else
-    fill(me, data, 0);  // so that repeated sums stay finite
-  const Sum sum = algorithm.set_up ? algorithm.set_up(me) : algorithm.sum;
-  return {.act = [=] { sum(me, data); }, .right = [=] { return is_the_sum(to_host(me, data), me.size()); }};
-}
-
 /// The algorithms for one number of ranks.
 class Contest {
  public:
@@ -174,25 +145,18 @@ class Contest {
  private:
   bool asked(const std::string& name, const std::vector<std::string>& names) const;
   /// Returns the algorithm that runs at this size: for `auto`, the one that it chooses.
-  const Algorithm& at_size(const Algorithm& algorithm, double bytes) const;
-  Contender contender(const Algorithm& algorithm, std::uint64_t bytes) const;
+  const CollectiveAlgorithm& at_size(const CollectiveAlgorithm& algorithm, double bytes) const;
   void finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t bytes, Row& row);
 
   int ranks_, per_node_ = 0;
   MachineOrNone machine_;
   std::vector<std::pair<double, double>> by_library_;  // bytes, and seconds with NCCL on this machine
-  bool measured_processes_;                            // on MPI, without emulated times
   std::string where_;                                  // "16 ranks of dgx-a100-hdr"
   std::string thresholds_;
-  LinkPrices prices_;
-  std::vector<Algorithm> all_, contenders_;  // `auto` among the latter has no `sum`
-  std::vector<Stretch> fastest_;             // among the candidates for `auto`
-  std::vector<Timed> timed_;                 // our own algorithms
+  std::vector<CollectiveAlgorithm> all_, contenders_;  // `auto` among the latter has no `act`
+  std::vector<Stretch> fastest_;                       // among the candidates for `auto`
+  std::vector<Timed> timed_;                           // our own algorithms
 };
-
-const Algorithm& named(const std::vector<Algorithm>& all, const std::string& name) {
-  return *std::find_if(all.begin(), all.end(), [&](const Algorithm& a) { return a.name == name; });
-}
 
 bool Contest::asked(const std::string& name, const std::vector<std::string>& names) const {
   const auto has = [&](const std::string& wanted) {
@@ -206,7 +170,6 @@ bool Contest::asked(const std::string& name, const std::vector<std::string>& nam
 
 Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::string>& names) : ranks_(ranks) {
   const RunOptions options = bench.run_options(ranks);
-  measured_processes_ = on_own_cores(options);
   const auto machine = bench.has_machine() ? std::make_shared<const Machine>(options.machine) : MachineOrNone{};
   machine_ = machine;
   if (per_node < 0)
@@ -216,10 +179,10 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
                 fmt::format("--ranks-per-node {}: {} ranks are not a whole number of such nodes", per_node, ranks));
   per_node_ = per_node > 0 ? per_node : machine ? ranks_per_node(*machine, ranks) : ranks;
   where_ = fmt::format("{}{}", counted(ranks, "rank"), machine ? " of " + machine->name : "");
-  all_ = algorithms(machine, per_node_);
+  all_ = algorithms(per_node_);
   all_.push_back({"auto"});
   std::vector<std::string> known = {"all"};
-  for (const Algorithm& algorithm : all_) {
+  for (const CollectiveAlgorithm& algorithm : all_) {
     known.push_back(algorithm.name);
     if (asked(algorithm.name, names)) contenders_.push_back(algorithm);
   }
@@ -232,12 +195,11 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
       if (is_judge() && ranks == bench.ranks().front()) fmt::print("{} {}\n", other.name, other.about);
     }
   const bool chooses = asked("auto", names);
-  if (shares_memory() && !chooses) return;  // nothing is predicted from α and β
-  prices_ = bench.prices(ranks);
-  LinkPrices straight = prices_;  // thresholds are intersections of straight lines
-  straight.tables = {};
+  if (shares_memory() && !chooses) return;                  // nothing is predicted from α and β
+  CollectivePrices straight{bench.prices(ranks), machine};  // thresholds are intersections of straight lines
+  straight.links.tables = {};
   std::vector<Priced> priced;
-  for (const Algorithm& a : chooses ? all_ : contenders_)
+  for (const CollectiveAlgorithm& a : chooses ? all_ : contenders_)
     if (a.choosable) priced.push_back({a.name, [=](double bytes) { return a.seconds(straight, ranks, bytes); }});
   fastest_ = fastest_by_size(priced);
   if (!chooses) return;
@@ -245,21 +207,10 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   if (is_judge()) fmt::print("auto, the fastest of ours as predicted and not NCCL's choice, {}\n", thresholds_);
 }
 
-const Algorithm& Contest::at_size(const Algorithm& algorithm, double bytes) const {
-  return algorithm.name == "auto" ? named(all_, stretch_of(fastest_, bytes).name) : algorithm;
-}
-
-Contender Contest::contender(const Algorithm& algorithm, std::uint64_t bytes) const {
-  const Algorithm taken = at_size(algorithm, static_cast<double>(bytes));
-  Contender contender{.name = algorithm.name,
-                      .prepare = [=](Rank me, Purpose purpose) { return prepare(taken, bytes / 4, me, purpose); },
-                      .counted = taken.counted};
-  if (taken.apart) contender.apart = [=](Rank me, const Plan& plan) { return taken.apart(me, bytes / 4, plan); };
-  if (taken.seconds && !shares_memory())
-    contender.predict = [=, ranks = ranks_](const LinkPrices& prices) {
-      return taken.seconds(prices, ranks, static_cast<double>(bytes));
-    };
-  return contender;
+const CollectiveAlgorithm& Contest::at_size(const CollectiveAlgorithm& algorithm, double bytes) const {
+  if (algorithm.name != "auto") return algorithm;
+  const std::string& taken = stretch_of(fastest_, bytes).name;
+  return *std::find_if(all_.begin(), all_.end(), [&](const CollectiveAlgorithm& a) { return a.name == taken; });
 }
 
 void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::uint64_t size, Row& row) {
@@ -269,8 +220,6 @@ void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::
   const bool baseline = i == contenders_.size();
   const std::string taken = baseline ? group[i].contender : at_size(contenders_[i], bytes).name;
   if (shares_memory()) set_bounds(row, group, i, taken, ranks_, bytes);
-  if (measured_processes_) set_comparisons(row, group, i);
-  if (group[i].apart) row.set("waiting_cpu_share", group[i].waiting_cpu_share);
   if (baseline && shares_memory()) return;
   const double seconds = group[i].seconds.value;
   if (taken != group[i].contender)
@@ -284,18 +233,18 @@ void Contest::finish(const std::vector<Measurement>& group, std::size_t i, std::
 }
 
 void Contest::add_size(Bench& bench, std::uint64_t bytes) {
-  const std::size_t elements = f32_elements(bytes);
+  const std::size_t elements = elements_of(Collective::all_reduce, bytes, ranks_);
   const auto size = static_cast<double>(bytes);
   if (machine_ && machine_->library)
     by_library_.emplace_back(size, library_all_reduce_seconds(*machine_, ranks_, size));
-  std::vector<Contender> contenders;
-  for (const Algorithm& algorithm : contenders_) contenders.push_back(contender(algorithm, bytes));
-  if (shares_memory()) contenders.push_back(copying("device_copy", elements));
-  if (measured_processes_) contenders.push_back(copying("memory_copy", elements * 2 * (ranks_ - 1) / ranks_));
-  bench.add(fmt::format("{} ranks/{}", ranks_, format_bytes(static_cast<double>(bytes))), bench.run_options(ranks_),
-            contenders, [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) {
-              finish(group, i, bytes, row);
-            });
+  std::vector<CollectiveAlgorithm> taken;
+  for (const CollectiveAlgorithm& algorithm : contenders_) {
+    taken.push_back(at_size(algorithm, size));
+    taken.back().name = algorithm.name;
+  }
+  add_contest(
+      bench, Collective::all_reduce, taken, ranks_, elements,
+      [=, this](const std::vector<Measurement>& group, std::size_t i, Row& row) { finish(group, i, bytes, row); });
 }
 
 void Contest::print_crossovers() const {
@@ -315,14 +264,10 @@ void beside_nccl_tests(Bench& bench, const std::vector<std::uint64_t>& sizes) {
   std::vector<NcclTable> tables;
   std::vector<std::unique_ptr<Contest>> contests;
   for (const int ranks : bench.ranks()) {
-    NcclTable table{"all_reduce", ranks, bench.run_options(ranks).machine};
-    if (has_nccl()) contests.push_back(std::make_unique<Contest>(bench, ranks, 0, std::vector<std::string>{"library"}));
-    for (const std::uint64_t size : sizes) {
-      const std::uint64_t bytes = 4 * f32_elements(size);
-      table.lines.push_back({bytes, library_all_reduce_seconds(table.machine, ranks, static_cast<double>(bytes))});
-      if (has_nccl()) contests.back()->add_size(bench, bytes);
-    }
-    tables.push_back(std::move(table));
+    tables.push_back(nccl_table(bench, Collective::all_reduce, ranks, sizes));
+    if (!has_nccl()) continue;
+    contests.push_back(std::make_unique<Contest>(bench, ranks, 0, std::vector<std::string>{"library"}));
+    for (const std::uint64_t bytes : sizes) contests.back()->add_size(bench, bytes);
   }
   run_and_print(bench, tables);
 }

@@ -18,7 +18,7 @@ int of_rank(int rank) { return static_cast<int>(mix(static_cast<std::uint64_t>(r
 int of_place(std::size_t element) { return static_cast<int>(mix(~static_cast<std::uint64_t>(element)) % 512); }
 
 std::vector<float> inputs(Rank me, Collective collective, std::size_t count) {
-  const bool added = collective == Collective::reduce_scatter;
+  const bool added = collective == Collective::reduce_scatter || collective == Collective::all_reduce;
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i)
     values[i] = added ? static_cast<float>(of_rank(me.rank()) + of_place(i)) : held(me.rank(), i);
@@ -32,6 +32,7 @@ std::vector<float> expected(Rank me, Collective collective, std::size_t count) {
   for (int rank = 0; rank < me.size(); ++rank) of_ranks += of_rank(rank);
   const auto value = [&](std::size_t i) {
     switch (collective) {
+      case Collective::all_reduce: return static_cast<float>(of_ranks + me.size() * of_place(i));
       case Collective::reduce_scatter: return static_cast<float>(of_ranks + me.size() * of_place(r * count + i));
       case Collective::all_gather: return held(static_cast<int>(i / part), i % part);
       case Collective::broadcast: return held(0, i);
@@ -46,7 +47,7 @@ std::vector<float> expected(Rank me, Collective collective, std::size_t count) {
 
 }  // namespace
 
-const std::vector<Collective>& all_collectives() {
+const std::vector<Collective>& other_collectives() {
   static const std::vector<Collective> all{Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
                                            Collective::all_to_all};
   return all;
@@ -54,6 +55,7 @@ const std::vector<Collective>& all_collectives() {
 
 const char* name_of(Collective collective) {
   switch (collective) {
+    case Collective::all_reduce: return "all_reduce";
     case Collective::reduce_scatter: return "reduce_scatter";
     case Collective::all_gather: return "all_gather";
     case Collective::broadcast: return "broadcast";
@@ -69,6 +71,7 @@ Arrays allocate_arrays(Rank me, Collective collective, bool in_place, std::size_
   switch (collective) {
     case Collective::reduce_scatter: return {whole, in_place ? mine : allocate(part)};
     case Collective::all_gather: return {in_place ? mine : allocate(part), whole};
+    case Collective::all_reduce:
     case Collective::broadcast: return {whole, whole};
     case Collective::all_to_all: return {whole, allocate(elements)};
   }
@@ -92,10 +95,10 @@ Prepared prepare_collective(Rank me, Purpose purpose, Collective collective, con
     upload_inputs(me, collective, arrays);
   } else {
     fill(me, arrays.from, 0);
-    fill(me, arrays.to, 0);
+    if (collective != Collective::all_reduce) fill(me, arrays.to, 0);  // there it is the same
   }
-  return {.act = [=, act = algorithm.act] { act(me, arrays); },
-          .right = [=] { return has_result(me, collective, arrays); }};
+  const Act act = algorithm.set_up ? algorithm.set_up(me) : algorithm.act;
+  return {.act = [=] { act(me, arrays); }, .right = [=] { return has_result(me, collective, arrays); }};
 }
 
 }  // namespace lockstep::bench

@@ -1,4 +1,4 @@
-// MPI's collectives: MPI_Reduce_scatter_block, MPI_Allgather, MPI_Bcast and MPI_Alltoall.
+// MPI's collectives: MPI_Allreduce, MPI_Reduce_scatter_block, MPI_Allgather, MPI_Bcast and MPI_Alltoall.
 #include <mpi.h>
 
 #include "bench/programs/library_collectives.hpp"
@@ -30,6 +30,10 @@ int chunk_count(const Slice& slice, MPI_Comm world) {
   return count(slice) / ranks;
 }
 
+int all_reduce(const Arrays& arrays, MPI_Comm world) {
+  return MPI_Allreduce(MPI_IN_PLACE, arrays.to.data(), count(arrays.to), MPI_FLOAT, MPI_SUM, world);
+}
+
 int reduce_scatter(const Arrays& arrays, MPI_Comm world) {
   return MPI_Reduce_scatter_block(arrays.from.data(), arrays.to.data(), count(arrays.to), MPI_FLOAT, MPI_SUM, world);
 }
@@ -52,6 +56,7 @@ int all_to_all(const Arrays& arrays, MPI_Comm world) {
 
 std::optional<CollectiveAlgorithm> library_collective(Collective collective) {
   switch (collective) {
+    case Collective::all_reduce: return algorithm(all_reduce, true);
     case Collective::reduce_scatter: return algorithm(reduce_scatter, false);  // in place its result moves to the front
     case Collective::all_gather: return algorithm(all_gather, true);
     case Collective::broadcast: return algorithm(broadcast, true);

@@ -1,5 +1,5 @@
-// NCCL's collectives: ncclReduceScatter, ncclAllGather, ncclBroadcast; an all-to-all is a group of its sends and
-// receives, as in nccl-tests.
+// NCCL's collectives: ncclAllReduce, ncclReduceScatter, ncclAllGather, ncclBroadcast; an all-to-all is a group of its
+// sends and receives, as in nccl-tests.
 #include <nccl.h>
 
 #include "bench/programs/library_collectives.hpp"
@@ -25,6 +25,8 @@ void call(Collective collective, Rank me, const Arrays& arrays, ncclComm_t world
   const void* from = arrays.from.data();
   void* to = arrays.to.data();
   switch (collective) {
+    case Collective::all_reduce:
+      return nccl::check(ncclAllReduce(from, to, arrays.to.size(), ncclFloat, ncclSum, world, stream), "ncclAllReduce");
     case Collective::reduce_scatter:
       return nccl::check(ncclReduceScatter(from, to, arrays.to.size(), ncclFloat, ncclSum, world, stream),
                          "ncclReduceScatter");
@@ -46,5 +48,7 @@ std::optional<CollectiveAlgorithm> library_collective(Collective collective) {
   };
   return CollectiveAlgorithm{.name = "library", .act = act, .counted = false};
 }
+
+std::vector<OtherLibrary> other_libraries() { return {}; }
 
 }  // namespace lockstep::bench

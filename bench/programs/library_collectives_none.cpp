@@ -5,4 +5,6 @@ namespace lockstep::bench {
 
 std::optional<CollectiveAlgorithm> library_collective(Collective) { return {}; }
 
+std::vector<OtherLibrary> other_libraries() { return {}; }
+
 }  // namespace lockstep::bench

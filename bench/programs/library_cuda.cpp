@@ -1,16 +1,11 @@
-// For ranks on one GPU: no library has an all-reduce for them. Also the versions of CUDA.
+// The versions of CUDA, of ranks on one GPU.
 #include <cublas_api.h>
 #include <fmt/format.h>
 
-#include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
 #include "common/devices/cuda/gpu.hpp"
 
 namespace lockstep::bench {
-
-std::function<void(Rank, Slice)> library_all_reduce() { return {}; }
-
-std::vector<OtherLibrary> other_libraries() { return {}; }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
   const cuda::Gpu gpu = cuda::open_gpu(0);

@@ -12,7 +12,7 @@
 
 #include "bench/programs/child_process.hpp"
 #include "bench/programs/gloo_socket.hpp"
-#include "bench/programs/library_all_reduce.hpp"
+#include "bench/programs/library_collectives.hpp"
 #include "common/backends/mpi/gather.hpp"
 #include "common/backends/mpi/rank.hpp"
 #include "common/backends/mpi/status.hpp"

@@ -1,24 +1,13 @@
-// MPI's own all-reduce, and its version.
+// MPI's version.
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
 
-#include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/backends/mpi/rank.hpp"
-#include "common/backends/mpi/status.hpp"
 #include "common/devices/cpu/cpu_device.hpp"
 
 namespace lockstep::bench {
-
-std::function<void(Rank, Slice)> library_all_reduce() {
-  return [](Rank me, Slice data) {
-    static_cast<mpi::MpiRank&>(me.backend()).with_world([&](MPI_Comm world) {
-      mpi::check(MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, world));
-    });
-  };
-}
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

@@ -1,4 +1,4 @@
-// NCCL's own all-reduce, its version, and its environment: settings, links between GPUs, network interfaces.
+// NCCL's version, and its environment: settings, links between GPUs, network interfaces.
 #include <cublas_api.h>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -9,9 +9,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "bench/programs/library_all_reduce.hpp"
 #include "bench/support/versions.hpp"
-#include "common/backends/nccl/rank.hpp"
 #include "common/backends/nccl/session.hpp"
 #include "common/backends/nccl/status.hpp"
 #include "common/devices/cuda/gpu.hpp"
@@ -62,17 +60,6 @@ std::string peers() {
 }
 
 }  // namespace
-
-std::function<void(Rank, Slice)> library_all_reduce() {
-  return [](Rank me, Slice data) {
-    static_cast<nccl::NcclRank&>(me.backend()).with_world([&](ncclComm_t world, cudaStream_t stream) {
-      nccl::check(ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat, ncclSum, world, stream),
-                  "ncclAllReduce");
-    });
-  };
-}
-
-std::vector<OtherLibrary> other_libraries() { return {}; }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
   const cuda::Gpu gpu = my_gpu();

@@ -1,5 +1,5 @@
 // Used if Gloo is not installed: MPI's own all-reduce is the only library.
-#include "bench/programs/library_all_reduce.hpp"
+#include "bench/programs/library_collectives.hpp"
 
 namespace lockstep::bench {
 
