@@ -6,10 +6,9 @@
 
 #include <memory>
 
-#include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
-#include "common/arithmetic.hpp"
-#include "common/support/text/numbers.hpp"
+#include "bench/support/step_shape.hpp"
+#include "common/gpt/model/serial.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week22_zero/checkpointing.hpp"
 #include "labs/week22_zero/mixed_precision.hpp"
@@ -19,11 +18,8 @@ namespace {
 
 using week22::Recompute;
 
-struct ActivationsOptions {
-  std::string model = "tiny";
+struct ActivationsOptions : ModelOptions {
   std::string precision = "bf16";
-  int batch = 8;
-  int sequence = 0;
 };
 
 struct Mode {
@@ -44,24 +40,19 @@ constexpr Mode kModes[] = {{AttentionKind::flash, Recompute::none},
 /// The first mode with the same attention: nothing recomputed.
 std::size_t baseline_of(std::size_t mode) { return kModes[mode].attention == AttentionKind::flash ? 0 : 2; }
 
-struct Shape {
-  GptConfig model;
-  std::size_t sequences = 0, length = 0;
+GptConfig model_in(const StepShape& shape, Mode mode) {
+  GptConfig config = shape.model;
+  config.attention = mode.attention;
+  return config;
+}
+BlockShape block_in(const StepShape& shape, Mode mode) {
+  return {shape.sequences, shape.length, shape.model.heads, shape.model.d_model, mode.attention};
+}
 
-  GptConfig with(Mode mode) const {
-    GptConfig config = model;
-    config.attention = mode.attention;
-    return config;
-  }
-  BlockShape block(Mode mode) const { return {sequences, length, model.heads, model.d_model, mode.attention}; }
-};
-
-Shape shape_of(const ActivationsOptions& o) {
-  Shape shape{gpt_preset(o.model), static_cast<std::size_t>(o.batch), 0};
+StepShape shape_of(const ActivationsOptions& o) {
+  StepShape shape = o.shape();
   if (shape.model.architecture != Architecture())
     throw Error(Verdict::usage, fmt::format("--model {}: the formulas of 22.6 are for GPT-2's block", o.model));
-  shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
-  shape.model.context = std::max(shape.model.context, shape.length);
   shape.model.storage = week22::precision_of(o.precision).compute;
   return shape;
 }
@@ -74,9 +65,9 @@ struct Pass {
   Slice loss;
   Batch batch;
 
-  Pass(Rank rank, const Shape& shape, Mode mode)
+  Pass(Rank rank, const StepShape& shape, Mode mode)
       : me(rank),
-        gpt(rank, shape.with(mode), /*seed=*/1),
+        gpt(rank, model_in(shape, mode), /*seed=*/1),
         saved(week22::checkpointed_activations(rank, gpt, shape.sequences, shape.length, mode.recompute)),
         loss(rank.allocate(1, DType::f32, Category::buffer)) {
     batch = counted_batch(me, 0, shape.sequences, shape.length, shape.model.vocabulary);
@@ -85,9 +76,7 @@ struct Pass {
 
   void act() {
     fill(me, gpt.parameters().gradients, 0);
-    gpt.forward(me, batch, saved);
-    cross_entropy(me, loss, saved.logits, batch.targets, 1.0f / static_cast<float>(batch.rows()));
-    gpt.backward(me, batch, saved);
+    accumulate_gradients(me, gpt, {&batch, 1}, saved, loss, 1.0f / static_cast<float>(batch.rows()));
   }
   float squares() {
     fill(me, loss, 0);
@@ -98,7 +87,7 @@ struct Pass {
 
 /// Compares each mode's gradients with those of the mode with the same attention that keeps everything: equal to the
 /// bit.
-Prepared prepare(Rank me, const Shape& shape, std::size_t mode) {
+Prepared prepare(Rank me, const StepShape& shape, std::size_t mode) {
   auto pass = std::make_shared<Pass>(me, shape, kModes[mode]);
   return {.act = [pass] { pass->act(); },
           .right =
@@ -114,7 +103,7 @@ struct Counted {
   std::uint64_t bytes = 0;
   double flop = 0;
 };
-Counted count(RunOptions options, const Shape& shape, Mode mode) {
+Counted count(RunOptions options, const StepShape& shape, Mode mode) {
   options.ranks = 1;
   Counted counted;
   const Outcome outcome = run(options, [&](Rank me) {
@@ -130,8 +119,8 @@ Counted count(RunOptions options, const Shape& shape, Mode mode) {
 }
 
 /// The parts of a mode's bytes, each with its formula.
-std::vector<Row> parts_of(const Shape& shape, Mode mode) {
-  const BlockShape block = shape.block(mode);
+std::vector<Row> parts_of(const StepShape& shape, Mode mode) {
+  const BlockShape block = block_in(shape, mode);
   const double element = static_cast<double>(bytes_of(shape.model.storage)),
                layers = static_cast<double>(shape.model.layers);
   const double rows = static_cast<double>(block.rows()),
@@ -162,12 +151,12 @@ std::vector<Row> parts_of(const Shape& shape, Mode mode) {
   return result;
 }
 
-void print_table(const std::vector<Counted>& counted, const Shape& shape) {
+void print_table(const std::vector<Counted>& counted, const StepShape& shape) {
   fmt::print("\n{:<24}{:>14}{:>14}{:>10}{:>16}{:>10}\n", "attention/recompute", "formula", "ledger", "apart", "FLOP",
              "more");
   for (std::size_t i = 0; i < std::size(kModes); ++i) {
     const std::size_t formula =
-        week22::activation_bytes(shape.with(kModes[i]), shape.sequences, shape.length, kModes[i].recompute);
+        week22::activation_bytes(model_in(shape, kModes[i]), shape.sequences, shape.length, kModes[i].recompute);
     fmt::print("{:<24}{:>14}{:>14}{:>10}{:>16.4g}{:>9.1f}%\n", kModes[i].name(),
                format_bytes(static_cast<double>(formula)), format_bytes(static_cast<double>(counted[i].bytes)),
                fmt::format("{} B", static_cast<std::int64_t>(counted[i].bytes) - static_cast<std::int64_t>(formula)),
@@ -177,7 +166,7 @@ void print_table(const std::vector<Counted>& counted, const Shape& shape) {
 
 void measure_modes(Bench& bench, const ActivationsOptions& o) {
   bench.want_one_rank("activations are each rank's own");
-  const Shape shape = shape_of(o);
+  const StepShape shape = shape_of(o);
   const RunOptions options = bench.run_options(1);
   std::vector<Counted> counted;
   std::vector<Contender> contenders;
@@ -196,10 +185,10 @@ void measure_modes(Bench& bench, const ActivationsOptions& o) {
               row.set("recompute", mode.recompute_name());
               row.set("batch_sequences", shape.sequences).set("sequence_tokens", shape.length);
               row.set("predicted_bytes",
-                      week22::activation_bytes(shape.with(mode), shape.sequences, shape.length, mode.recompute));
+                      week22::activation_bytes(model_in(shape, mode), shape.sequences, shape.length, mode.recompute));
               row.set("measured_bytes", counted[i].bytes).set("flop", counted[i].flop);
               row.set("extra_flop", counted[i].flop - base);
-              row.set("predicted_extra_flop", layers * week22::recomputed_flop(shape.block(mode), mode.recompute));
+              row.set("predicted_extra_flop", layers * week22::recomputed_flop(block_in(shape, mode), mode.recompute));
               row.set("relative_seconds", group[i].seconds.value / group[baseline_of(i)].seconds.value);
             });
   bench.run([&](const std::vector<Row>&) { print_table(counted, shape); });
@@ -212,10 +201,8 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   bench::ActivationsOptions o;
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.model, "a preset, as for ./lab train: tiny, small, gpt2-124m, …");
+    o.declare(line, "sequences");
     line.add("--precision", o.precision, "fp32, bf16 or fp16");
-    line.add("--batch", o.batch, "sequences", kSequences);
-    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", kTokens);
   };
   return bench::bench_main("activations", "Activations by kind of attention and recomputation: bytes, FLOP, time.",
                            argc, argv, declare, [&](bench::Bench& bench) { bench::measure_modes(bench, o); });

@@ -17,10 +17,7 @@
 namespace lockstep::bench {
 namespace {
 
-struct DdpProgramOptions {
-  std::string model = "tiny";
-  int batch = 4;        // sequences per rank
-  int sequence = 0;     // tokens; 0: the model's context
+struct DdpProgramOptions : ModelOptions {
   std::string buckets;  // sizes; empty: PyTorch's 25 MiB, less for small models
   std::vector<std::string> microbatches{"1"};
 };
@@ -32,28 +29,23 @@ const Measurement& of(const std::vector<Measurement>& group, Variant variant) {
   return group[static_cast<std::size_t>(std::find(kVariants.begin(), kVariants.end(), variant) - kVariants.begin())];
 }
 
-StepShape shape_of(const DdpProgramOptions& o, int ranks) {
-  StepShape shape{.model = gpt_preset(o.model),
-                  .sequences = static_cast<std::size_t>(o.batch) * static_cast<std::size_t>(ranks)};
-  shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
-  shape.model.context = std::max(shape.model.context, shape.length);
-  return shape;
+/// --batch is the sequences per rank.
+DdpShape shape_of(const DdpProgramOptions& o, int ranks, std::uint64_t bucket_bytes) {
+  StepShape shape = o.shape();
+  shape.sequences *= static_cast<std::size_t>(ranks);
+  return ddp_shape(shape, bucket_bytes);
 }
 
-std::vector<std::uint64_t> bucket_sizes(const DdpProgramOptions& o, std::size_t gradient_bytes) {
-  if (!o.buckets.empty()) {
-    const auto sizes = parse_byte_sizes(o.buckets);
-    if (std::find(sizes.begin(), sizes.end(), 0u) != sizes.end())
-      throw Error(Verdict::usage, "--bucket-bytes 0: a bucket holds at least one byte");
-    return sizes;
-  }
-  return {std::min<std::uint64_t>(std::uint64_t{25} << 20, gradient_bytes / 8 + 1)};
+std::vector<std::uint64_t> bucket_sizes(const DdpProgramOptions& o) {
+  if (o.buckets.empty()) return {0};
+  const auto sizes = parse_byte_sizes(o.buckets);
+  if (std::find(sizes.begin(), sizes.end(), 0u) != sizes.end())
+    throw Error(Verdict::usage, "--bucket-bytes 0: a bucket holds at least one byte");
+  return sizes;
 }
 
 int microbatch_count(const std::string& text, int batch) {
-  const int value = text.find_first_not_of("0123456789") == std::string::npos && text.size() < 6 && !text.empty()
-                        ? std::stoi(text)
-                        : 0;
+  const int value = parse_number<int>(text).value_or(0);
   if (value < 1 || value > batch)
     throw Error(Verdict::usage,
                 fmt::format("--microbatches {}: whole numbers from 1 to the {} sequences of a rank", text, batch));
@@ -61,10 +53,9 @@ int microbatch_count(const std::string& text, int batch) {
 }
 
 void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t bucket_bytes, int microbatches) {
-  StepShape shape = shape_of(o, ranks);
+  DdpShape shape = shape_of(o, ranks, bucket_bytes);
   shape.microbatches = microbatches;
-  shape.ddp.bucket_bytes = bucket_bytes;
-  shape.ddp.first_bucket_bytes = std::min<std::size_t>(bucket_bytes, std::size_t{1} << 20);
+  bucket_bytes = shape.ddp.bucket_bytes;
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
   const SerialStep serial = profile_serial_step(options, shape, ranks);
@@ -99,12 +90,10 @@ void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t
 }
 
 void measure_steps(Bench& bench, const DdpProgramOptions& o) {
-  for (int ranks : bench.ranks()) {
-    const StepShape shape = shape_of(o, ranks);
-    for (std::uint64_t bucket : bucket_sizes(o, shape.model.parameters() * bytes_of(shape.model.storage)))
+  for (int ranks : bench.ranks())
+    for (std::uint64_t bucket : bucket_sizes(o))
       for (const std::string& count : o.microbatches)
         add_step(bench, o, ranks, bucket, microbatch_count(count, o.batch));
-  }
   bench.run();
 }
 
@@ -113,11 +102,9 @@ void measure_steps(Bench& bench, const DdpProgramOptions& o) {
 
 int main(int argc, char** argv) {
   using namespace lockstep;
-  bench::DdpProgramOptions o;
+  bench::DdpProgramOptions o{{.batch = 4}};
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.model, "a preset, as for ./lab train: tiny, small, gpt2-124m, …");
-    line.add("--batch", o.batch, "sequences per rank", kSequences);
-    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", kTokens);
+    o.declare(line, "sequences per rank");
     line.add("--bucket-bytes", o.buckets,
              "sizes of gradient buckets; default an eighth of the gradients, at most 25 MiB");
     line.add("--microbatches", o.microbatches, "gradient accumulation: backward passes per averaging");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/support/batch.hpp"
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
 #include "common/gpt/model/serial.hpp"
@@ -16,12 +15,12 @@ namespace {
 
 using week21::Ddp;
 
-Batch batch_of(Rank me, const StepShape& shape, ChunkRange part) {
+Batch batch_of(Rank me, const DdpShape& shape, ChunkRange part) {
   return counted_batch(me, part.offset, part.size, shape.length, shape.model.vocabulary);
 }
 
 /// Sequences of microbatch i of a rank's shard.
-ChunkRange microbatch(const StepShape& shape, int rank, int ranks, int i) {
+ChunkRange microbatch(const DdpShape& shape, int rank, int ranks, int i) {
   const ChunkRange shard = chunk_range(shape.sequences, rank, ranks);
   const ChunkRange part = chunk_range(shard.size, i, shape.microbatches);
   return {shard.offset + part.offset, part.size};
@@ -30,7 +29,7 @@ ChunkRange microbatch(const StepShape& shape, int rank, int ranks, int i) {
 /// One rank's model, optimizer and data for a step.
 class Step {
  public:
-  Step(Rank me, const StepShape& shape, Variant variant, Purpose purpose)
+  Step(Rank me, const DdpShape& shape, Variant variant, Purpose purpose)
       : me_(me),
         shape_(shape),
         variant_(variant),
@@ -42,7 +41,9 @@ class Step {
     for (int i = 0; i < shape.microbatches; ++i)
       batches_.push_back(batch_of(me, shape, microbatch(shape, me.rank(), me.size(), i)));
     shape_.ddp.overlap = variant == Variant::overlapped;
-    ddp_ = week21::make_ddp(me, gpt_.parameters(), shape_.ddp, week21::ring_all_reduce);
+    buckets_ = week21::bucket_layout(gpt_.parameters(), shape_.ddp);
+    if (me.size() > 1 || variant != Variant::compute)
+      ddp_ = week21::make_ddp(me, gpt_.parameters(), shape_.ddp, week21::ring_all_reduce);
     const bool alone = variant == Variant::communication;
     fill(me, gpt_.parameters().gradients, alone ? static_cast<float>(me.rank() + 1) : 0);
   }
@@ -63,7 +64,7 @@ class Step {
     for (int i = 0; i < shape_.microbatches; ++i) pass(i, i + 1 == shape_.microbatches ? ready : GradientReady{});
   }
   void update() { finish_step(me_, gpt_, optimizer_, scalars_, {}); }
-  const std::vector<week21::Bucket>& buckets() const { return ddp_->buckets(); }
+  const std::vector<week21::Bucket>& buckets() const { return buckets_; }
 
   bool right() {
     const std::vector<float> mine = to_host(me_, gpt_.parameters().gradients);
@@ -72,6 +73,12 @@ class Step {
       return std::all_of(mine.begin(), mine.end(), [&](float x) { return std::abs(x - average) <= 1e-6f * average; });
     }
     return distance(mine, whole_batch()) < 1e-4;
+  }
+  /// Of a rank alone, after its first step: takes three more.
+  bool learns_more() {
+    const float first = read(me_, scalars_.loss, 0);
+    for (int i = 0; i < 3; ++i) act();
+    return learns(shape_.model, first, read(me_, scalars_.loss, 0));
   }
 
  private:
@@ -82,8 +89,7 @@ class Step {
   }
 
   void average_buckets() {
-    for (const week21::Bucket& bucket : ddp_->buckets())
-      week21::average(me_, bucket.gradients, week21::ring_all_reduce);
+    for (const week21::Bucket& bucket : buckets_) week21::average(me_, bucket.gradients, week21::ring_all_reduce);
   }
 
   /// Computes the gradient of the whole batch on this rank alone.
@@ -109,7 +115,7 @@ class Step {
   }
 
   Rank me_;
-  StepShape shape_;
+  DdpShape shape_;
   Variant variant_;
   Purpose purpose_;
   Gpt gpt_;
@@ -117,7 +123,8 @@ class Step {
   Activations saved_;
   StepScalars scalars_;
   std::vector<Batch> batches_;
-  std::unique_ptr<Ddp> ddp_;
+  std::vector<week21::Bucket> buckets_;
+  std::unique_ptr<Ddp> ddp_;  // null for a rank that computes alone
 };
 
 /// One step on one rank, as numbers: seconds, end of the backward pass, then for each bucket its ready time and bytes.
@@ -161,6 +168,15 @@ BucketPrice price(double bytes, const LinkPrices& prices, int ranks, double cold
 
 }  // namespace
 
+DdpShape ddp_shape(const StepShape& step, std::size_t bucket_bytes) {
+  DdpShape shape{step};
+  const std::size_t gradients = step.model.parameters() * bytes_of(step.model.storage);
+  shape.ddp.bucket_bytes =
+      bucket_bytes ? bucket_bytes : std::min<std::size_t>(std::size_t{25} << 20, gradients / 8 + 1);
+  shape.ddp.first_bucket_bytes = std::min<std::size_t>(shape.ddp.bucket_bytes, std::size_t{1} << 20);
+  return shape;
+}
+
 std::string to_string(Variant variant) {
   switch (variant) {
     case Variant::compute: return "compute";
@@ -171,15 +187,25 @@ std::string to_string(Variant variant) {
   return "";
 }
 
-Prepared prepare_step(Rank me, const StepShape& shape, Variant variant, Purpose purpose) {
+Prepared prepare_step(Rank me, const DdpShape& shape, Variant variant, Purpose purpose) {
   auto step = std::make_shared<Step>(me, shape, variant, purpose);
   Prepared prepared{.act = [step] { step->act(); }, .right = {}};
   if (variant != Variant::compute) prepared.right = [step] { return step->right(); };
   return prepared;
 }
 
-SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int ranks) {
-  StepShape shard = shape;
+Prepared prepare_serial_step(Rank me, const StepShape& shape) {
+  auto step = std::make_shared<Step>(me, DdpShape{shape}, Variant::compute, Purpose::time);
+  return {.act = [step] { step->act(); }, .right = [step] { return step->learns_more(); }};
+}
+
+bool learns(const GptConfig& model, double first_loss, double last_loss) {
+  const double nothing = std::log(static_cast<double>(model.vocabulary));
+  return std::abs(first_loss - nothing) < 0.1 * nothing && last_loss < first_loss;
+}
+
+SerialStep profile_serial_step(RunOptions options, const DdpShape& shape, int ranks) {
+  DdpShape shard = shape;
   shard.sequences = chunk_range(shape.sequences, 0, ranks).size;
   const bool together = on_own_cores(options);
   options.ranks = together ? ranks : 1;
@@ -225,7 +251,7 @@ double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPr
   return std::max(serial.backward_end + lengthened, end) + serial.seconds - serial.backward_end;
 }
 
-std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const StepShape& shape,
+std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const DdpShape& shape,
                                        const SerialStep& serial, const LinkPrices& prices, const RunOptions& options) {
   std::vector<Contender> contenders;
   for (Variant variant : variants)

@@ -7,18 +7,18 @@
 
 #include "bench/support/links.hpp"
 #include "bench/support/measure.hpp"
-#include "common/gpt/model/config.hpp"
+#include "bench/support/step_shape.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 
 namespace lockstep::bench {
 
-struct StepShape {
-  GptConfig model;
-  std::size_t sequences = 0;  // in the global batch; rank r takes chunk r of p
-  std::size_t length = 0;     // tokens per sequence
-  int microbatches = 1;       // per rank; averaged once for all of them
-  week21::DdpOptions ddp;     // the variant below sets its `overlap`
+/// Of its sequences, the global batch, rank r takes chunk r of p.
+struct DdpShape : StepShape {
+  int microbatches = 1;    // per rank; averaged once for all of them
+  week21::DdpOptions ddp;  // the variant below sets its `overlap`
 };
+/// With buckets of this size, the first of at most 1 MiB; 0: PyTorch's 25 MiB, less for small models.
+DdpShape ddp_shape(const StepShape& step, std::size_t bucket_bytes = 0);
 
 /// The parts of a DDP step that run.
 enum class Variant {
@@ -31,7 +31,12 @@ std::string to_string(Variant variant);
 
 /// Prepares a step for `measure`. Verified by comparing the averaged gradients with those of the whole batch on one
 /// rank.
-Prepared prepare_step(Rank me, const StepShape& shape, Variant variant, Purpose purpose);
+Prepared prepare_step(Rank me, const DdpShape& shape, Variant variant, Purpose purpose);
+
+/// Prepares the step of one rank alone, verified by its loss.
+Prepared prepare_serial_step(Rank me, const StepShape& shape);
+/// True of the losses after the first step, near ln V because a new model knows nothing, and after more: lower.
+bool learns(const GptConfig& model, double first_loss, double last_loss);
 
 /// A step on one rank without messages: its duration, and when each bucket's gradients are ready.
 struct SerialStep {
@@ -46,7 +51,7 @@ struct SerialStep {
 };
 /// Runs the largest shard of `ranks` on one rank; in real time takes the step of median length out of seven. On MPI all
 /// ranks do so at once, each for itself, since they share the memory's bandwidth, and the slowest one counts.
-SerialStep profile_serial_step(RunOptions options, const StepShape& shape, int ranks);
+SerialStep profile_serial_step(RunOptions options, const DdpShape& shape, int ranks);
 
 /// Predicts the variant's time on `ranks`: the serial step, and for each bucket a ring all-reduce by 21.5's formula and
 /// a multiplication by 1/p. With overlap a bucket starts when its gradients are ready and its predecessor is done, and
@@ -58,7 +63,7 @@ double predicted_seconds(const SerialStep& serial, Variant variant, const LinkPr
 bool has_spare_cores(const RunOptions& options);
 
 /// Returns one contender per variant, in the given order.
-std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const StepShape& shape,
+std::vector<Contender> step_contenders(const std::vector<Variant>& variants, const DdpShape& shape,
                                        const SerialStep& serial, const LinkPrices& prices, const RunOptions& options);
 
 }  // namespace lockstep::bench

@@ -18,11 +18,9 @@
 #include "bench/programs/ddp_step.hpp"
 #include "bench/programs/operations.hpp"
 #include "bench/programs/pytorch_step.hpp"
-#include "bench/support/batch.hpp"
 #include "bench/support/bench.hpp"
 #include "bench/support/price.hpp"
 #include "common/arithmetic.hpp"
-#include "common/gpt/model/serial.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
 
@@ -40,61 +38,26 @@ struct GptProgramOptions {
   std::vector<std::string> pytorch;  // modes of its step: eager, compiled
 };
 
-double tokens(const StepShape& shape) { return static_cast<double>(shape.sequences * shape.length); }
+double tokens(const StepShape& shape) { return static_cast<double>(shape.tokens()); }
 double flop(const StepShape& shape) {
   return static_cast<double>(shape.sequences) * shape.model.step_flop(shape.length);
 }
 
-StepShape shape_of(const GptProgramOptions& o, const std::string& model) {
-  StepShape shape{.model = gpt_preset(model), .sequences = static_cast<std::size_t>(o.batch)};
-  if (o.vocabulary) shape.model.vocabulary = static_cast<std::size_t>(o.vocabulary);
-  shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
-  shape.model.context = std::max(shape.model.context, shape.length);
-  shape.model.storage = parse_storage(o.dtype);
-  return shape;
+StepShape shape_of(const GptProgramOptions& o, const std::string& preset) {
+  GptConfig model = gpt_preset(preset);
+  if (o.vocabulary) model.vocabulary = static_cast<std::size_t>(o.vocabulary);
+  model.storage = parse_storage(o.dtype);
+  return step_shape(model, o.batch, o.sequence);
 }
 
 std::size_t matmul_size(const GptProgramOptions& o, bool phantom) {
   return static_cast<std::size_t>(o.matmul ? o.matmul : phantom || on_gpu() ? 8192 : 1024);
 }
 
-/// One rank's model, optimizer and data for a step on its own.
-class OneRankStep {
- public:
-  OneRankStep(Rank me, const StepShape& shape)
-      : me_(me),
-        gpt_(me, shape.model, /*seed=*/1),
-        optimizer_(me, gpt_.parameters(), {}),
-        saved_(gpt_.allocate_activations(me, shape.sequences, shape.length)),
-        scalars_(allocate_step_scalars(me)) {
-    batch_ = counted_batch(me, 0, shape.sequences, shape.length, shape.model.vocabulary);
-    fill(me, gpt_.parameters().gradients, 0);
-  }
-
-  void act() { serial_step(me_, gpt_, optimizer_, std::span(&batch_, 1), saved_, scalars_, {}); }
-
-  /// Checks the loss: after the first step near ln V, because a new model knows nothing; after some steps lower.
-  bool right() {
-    const float first = read(me_, scalars_.loss, 0);
-    for (int i = 0; i < 3; ++i) act();
-    const float last = read(me_, scalars_.loss, 0);
-    const double nothing = std::log(static_cast<double>(gpt_.config().vocabulary));
-    return std::abs(first - nothing) < 0.1 * nothing && last < first;
-  }
-
- private:
-  Rank me_;
-  Gpt gpt_;
-  Optimizer optimizer_;
-  Activations saved_;
-  StepScalars scalars_;
-  Batch batch_;
-};
-
 Prepared prepare_step(Rank me, const StepShape& shape, Purpose purpose) {
-  if (me.size() > 1) return prepare_step(me, shape, Variant::overlapped, purpose);
-  auto step = std::make_shared<OneRankStep>(me, shape);
-  return {.act = [step] { step->act(); }, .right = [step] { return step->right(); }};
+  if (me.size() == 1) return prepare_serial_step(me, shape);
+  DdpShape of_ranks{shape};
+  return prepare_step(me, of_ranks, Variant::overlapped, purpose);
 }
 
 /// c = a · b with n × n matrices of small random values; with zeros a chip would save power.

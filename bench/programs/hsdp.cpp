@@ -41,14 +41,12 @@ struct Sharding {
 };
 
 ZeroShape shape_of(const Sharding& sharding, const GptConfig& model, int batch, int prefetch) {
-  ZeroShape shape{.model = model,
-                  .sequences = static_cast<std::size_t>(batch),
-                  .length = model.context,
-                  .microbatches = sharding.shape.microbatches};
-  shape.engine.zero = 3;
-  shape.engine.prefetch = prefetch;
-  shape.engine.shard_group = sharding.full ? 0 : sharding.shape.ranks_per_node;
-  shape.engine.reduce = model.storage;
+  ZeroShape shape{step_shape(model, batch, 0)};
+  shape.microbatches = sharding.shape.microbatches;
+  shape.engine = {.zero = 3,
+                  .prefetch = prefetch,
+                  .shard_group = sharding.full ? 0 : sharding.shape.ranks_per_node,
+                  .reduce = model.storage};
   return shape;
 }
 
@@ -80,11 +78,6 @@ Values run_steps(Rank me, const ZeroShape& shape, int node, bool verify) {
   return {seconds, communication, inside, across, state};
 }
 
-double most(const Outcome& outcome, std::size_t field) {
-  double value = 0;
-  for (const Values& seen : outcome.values) value = std::max(value, seen[field]);
-  return value;
-}
 /// Total over the ranks of a node, averaged over the nodes.
 double of_a_node(const Outcome& outcome, std::size_t field, int node) {
   double sum = 0;
@@ -151,23 +144,23 @@ void measure(Bench& bench, const Sharding& sharding, const HsdpOptions& o, const
   row.set("backend", backend_name()).set("machine", options.machine.name).set("ranks", shape.ranks());
   row.set("method", sharding.name).set("model", o.model).set("ranks_per_node", sharding.node);
   row.set("microbatches", shape.microbatches).set("batch_sequences", o.batch);
-  row.set("state_bytes", most(hidden, kState)).set("predicted_state_bytes", said.state);
+  row.set("state_bytes", slowest(hidden, kState)).set("predicted_state_bytes", said.state);
   row.set("bytes_inside_node", of_a_node(hidden, kInside, sharding.node))
       .set("predicted_bytes_inside_node", said.sent.inside);
   row.set("bytes_across_nodes", of_a_node(hidden, kAcross, sharding.node))
       .set("predicted_bytes_across_nodes", said.sent.across);
-  row.set("communication_seconds", most(alone, kCommunication))
+  row.set("communication_seconds", slowest(alone, kCommunication))
       .set("predicted_communication_seconds", said.communication);
-  row.set("seconds_without_overlap", most(alone, kSeconds)).set("seconds", most(hidden, kSeconds));
+  row.set("seconds_without_overlap", slowest(alone, kSeconds)).set("seconds", slowest(hidden, kSeconds));
   bench.report(row);
   if (!is_judge()) return;
   const auto bytes = [](double value) { return std::isnan(value) ? std::string("-") : format_bytes(value); };
   fmt::print("{:>10} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", sharding.name,
-             shape.microbatches, bytes(most(hidden, kState)), bytes(said.state),
+             shape.microbatches, bytes(slowest(hidden, kState)), bytes(said.state),
              bytes(of_a_node(hidden, kInside, sharding.node)), bytes(said.sent.inside),
              bytes(of_a_node(hidden, kAcross, sharding.node)), bytes(said.sent.across),
-             format_seconds(most(alone, kCommunication)), format_seconds(said.communication),
-             format_seconds(most(hidden, kSeconds)));
+             format_seconds(slowest(alone, kCommunication)), format_seconds(said.communication),
+             format_seconds(slowest(hidden, kSeconds)));
 }
 
 void measure_all(Bench& bench, const HsdpOptions& o) {

@@ -22,8 +22,6 @@
 namespace lockstep::bench {
 namespace {
 
-bool simulated() { return std::string_view(backend_name()) == "sim"; }
-
 struct PipelineOptions {
   std::vector<std::string> stages, microbatches{"1", "2", "4", "8", "16", "32"};
   std::vector<std::string> schedules{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev"};
@@ -45,7 +43,7 @@ struct Case {
 };
 
 /// Elements of activations that a microbatch keeps on a stage, in all its chunks: 64 MiB in phantom memory.
-std::size_t kept_elements() { return simulated() ? std::size_t{1} << 24 : 4096; }
+std::size_t kept_elements() { return time_is_virtual() ? std::size_t{1} << 24 : 4096; }
 
 /// Idle fraction of the ideal time, which is the work of the slowest stage; hops not counted. The first microbatch
 /// takes Σ over all stages. After it GPipe and 1F1B complete one per time of the slowest stage, naive pipelines one per
@@ -89,13 +87,13 @@ double most(const std::vector<double>& values) { return *std::max_element(values
 StageAccount account_of(const Schedule& schedule, const week24::TimedRun& run, const PipelineShape& shape,
                         double makespan) {
   StageAccount account;
-  const Trace named = simulated() ? named_trace(run, shape) : Trace{};
+  const Trace named = time_is_virtual() ? named_trace(run, shape) : Trace{};
   for (std::size_t s = 0; s < run.stages.size(); ++s) {
     const week24::StageUse& use = run.stages[s];
     account.busy.push_back(use.end - use.begin - use.waiting);
     account.ends.push_back(use.begin + makespan - use.end);
     account.waiting.push_back(use.waiting);
-    account.wire.push_back(simulated() ? wire_seconds(named, static_cast<int>(s)) : std::nan(""));
+    account.wire.push_back(time_is_virtual() ? wire_seconds(named, static_cast<int>(s)) : std::nan(""));
     account.activations.push_back(static_cast<double>(run.outcome.ledgers[s].memory.peak_of(Category::activation)));
     account.in_flight.push_back(peak_in_flight(schedule[s]));
   }
@@ -105,13 +103,13 @@ StageAccount account_of(const Schedule& schedule, const week24::TimedRun& run, c
 Row row_of(const Case& c) {
   const Schedule schedule = week24::make_schedule(c.name, c.shape);
   const std::size_t kept = kept_elements() / static_cast<std::size_t>(c.shape.chunks);
-  const week24::TimedRun run =
-      week24::run_timed(schedule, c.shape, c.times, {.trace = simulated(), .kept = kept, .last_stage = c.last_stage});
+  const week24::TimedRun run = week24::run_timed(
+      schedule, c.shape, c.times, {.trace = time_is_virtual(), .kept = kept, .last_stage = c.last_stage});
   const week24::Bubble bubble = week24::measured_bubble(run.stages);
   const StageAccount stages = account_of(schedule, run, c.shape, bubble.makespan);
   Row row;
   row.set("schedule", c.name).set("stages", c.shape.stages).set("microbatches", c.shape.microbatches);
-  row.set("chunks", c.shape.chunks).set("backend", backend_name()).set("emulated", !simulated());
+  row.set("chunks", c.shape.chunks).set("backend", backend_name()).set("emulated", !time_is_virtual());
   row.set("transfer_seconds", c.times.transfer).set("last_stage", c.last_stage);
   row.set("makespan_seconds", bubble.makespan).set("longest_span_seconds", bubble.longest_span);
   row.set("bubble_of_ideal", bubble.of_ideal).set("bubble_of_total", bubble.of_total);
@@ -163,15 +161,16 @@ void print(const Case& c, const Row& row) {
       percent(value(row, "predicted_bubble_of_total")), percent(value(row, "bubble_of_total")),
       percent(value(row, "predicted_bubble_of_span")), percent(value(row, "bubble_of_span")),
       format_seconds(value(row, "busy_seconds")), format_seconds(value(row, "idle_seconds")),
-      format_seconds(value(row, "waiting_seconds")), simulated() ? format_seconds(value(row, "wire_seconds")) : "–",
-      value(row, "peak_in_flight"), format_bytes(value(row, "activation_bytes_peak")));
+      format_seconds(value(row, "waiting_seconds")),
+      time_is_virtual() ? format_seconds(value(row, "wire_seconds")) : "–", value(row, "peak_in_flight"),
+      format_bytes(value(row, "activation_bytes_peak")));
 }
 
 std::vector<int> stages_of(const Bench& bench, const PipelineOptions& o) {
-  if (!o.stages.empty() && !simulated())
+  if (!o.stages.empty() && !time_is_virtual())
     throw Error(Verdict::usage, "--stages is for the simulator: elsewhere stages are --ranks");
   if (!o.stages.empty()) return counts_in("--stages", o.stages, 1024);
-  return simulated() ? std::vector{2, 4, 8} : bench.ranks();
+  return time_is_virtual() ? std::vector{2, 4, 8} : bench.ranks();
 }
 
 /// Returns the schedule's shape on p stages; nothing if it is impossible. Interleaving requires p to divide m, and both
@@ -200,7 +199,7 @@ void measure_shapes(Bench& bench, const PipelineOptions& o, double hop, double l
 /// Draws each schedule once: of the first requested shape, or of 4 stages and 8 microbatches.
 void draw_schedules(Bench& bench, const PipelineOptions& o, double hop, double last_stage) {
   if (bench.timeline().empty()) return;
-  if (!simulated()) throw Error(Verdict::usage, "--timeline is for the simulator: leave out --backend");
+  if (!time_is_virtual()) throw Error(Verdict::usage, "--timeline is for the simulator: leave out --backend");
   const bool usual = o.microbatches == PipelineOptions{}.microbatches;
   const int p = o.stages.empty() ? 4 : stages_of(bench, o).front();
   const int m = usual ? 8 : counts_in("--microbatches", o.microbatches, 65536).front();

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -115,10 +114,8 @@ Apart measure_pytorch(Rank me, const PyTorch& pytorch, const std::string& model,
     throw Error(Verdict::fail,
                 fmt::format("PyTorch's {} step failed: {}", how, last_line(read_file(scratch.file("words")))));
   const Json row = Json::parse(read_file(scratch.file("json"))).at("rows").at(0);
-  const double nothing = std::log(static_cast<double>(shape.model.vocabulary));
-  const double first = row.at("first_loss"), last = row.at("last_loss");
   return {.seconds = row.at("sample_seconds").get<std::vector<double>>(),
-          .right = std::abs(first - nothing) < 0.1 * nothing && last < first,
+          .right = learns(shape.model, row.at("first_loss"), row.at("last_loss")),
           .waiting_cpu_share = waiting_cpu};
 }
 

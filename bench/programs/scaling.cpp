@@ -19,27 +19,17 @@
 namespace lockstep::bench {
 namespace {
 
-struct ScalingOptions {
-  std::string model = "tiny";
-  int batch = 16;    // sequences: of all ranks (strong), per rank (weak)
-  int sequence = 0;  // tokens; 0: the model's context
-};
-
 /// Measurements so far, by kind of scaling.
 struct Curve {
   double serial_seconds = std::nan("");
   std::vector<week21::Measurement> points;  // for p ≥ 2 ranks with a core each: T(p) / the T(1) measured with it
 };
 
-StepShape shape_of(const ScalingOptions& o, bool strong, int ranks) {
-  StepShape shape{.model = gpt_preset(o.model),
-                  .sequences = static_cast<std::size_t>(o.batch) * static_cast<std::size_t>(strong ? 1 : ranks)};
-  shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : shape.model.context;
-  shape.model.context = std::max(shape.model.context, shape.length);
-  const std::size_t bytes = shape.model.parameters() * bytes_of(shape.model.storage);
-  shape.ddp.bucket_bytes = std::min<std::size_t>(std::size_t{25} << 20, bytes / 8 + 1);
-  shape.ddp.first_bucket_bytes = std::min<std::size_t>(shape.ddp.bucket_bytes, std::size_t{1} << 20);
-  return shape;
+/// --batch is the sequences of all ranks (strong), or per rank (weak).
+DdpShape shape_of(const ModelOptions& o, bool strong, int ranks) {
+  StepShape shape = o.shape();
+  if (!strong) shape.sequences *= static_cast<std::size_t>(ranks);
+  return ddp_shape(shape);
 }
 
 void describe(Row& row, const Curve& curve, bool strong, int ranks, double seconds, bool cores) {
@@ -55,7 +45,7 @@ void describe(Row& row, const Curve& curve, bool strong, int ranks, double secon
 
 /// Measures T(1) in turns with T(p): rank 0 alone takes the serial step while the others wait, so that anything that
 /// slows down this computer affects both.
-Contender serial_contender(const StepShape& shape, const SerialStep& serial) {
+Contender serial_contender(const DdpShape& shape, const SerialStep& serial) {
   auto prepare = [shape](Rank me, Purpose purpose) -> Prepared {
     const Rank alone = me.split(me.rank() == 0 ? 0 : -1, 0);
     if (me.rank() != 0) return {.act = [] {}, .right = {}};
@@ -64,8 +54,8 @@ Contender serial_contender(const StepShape& shape, const SerialStep& serial) {
   return {.name = "serial", .prepare = prepare, .predicted_seconds = serial.seconds};
 }
 
-void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, std::shared_ptr<Curve> curve) {
-  const StepShape shape = shape_of(o, strong, ranks);
+void add_point(Bench& bench, const ModelOptions& o, bool strong, int ranks, std::shared_ptr<Curve> curve) {
+  const DdpShape shape = shape_of(o, strong, ranks);
   const RunOptions options = bench.run_options(ranks);
   const LinkPrices prices = bench.prices(ranks);
   const SerialStep serial = profile_serial_step(options, shape, ranks);
@@ -75,7 +65,7 @@ void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, st
   std::vector<Contender> contenders = step_contenders({variant}, shape, serial, prices, options);
   const bool real_time = !time_is_virtual();
   if (real_time && ranks > 1) {
-    const StepShape one = shape_of(o, strong, 1);
+    const DdpShape one = shape_of(o, strong, 1);
     contenders.push_back(serial_contender(one, profile_serial_step(options, one, 1)));
   }
   bench.add(label, options, contenders, [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
@@ -90,7 +80,7 @@ void add_point(Bench& bench, const ScalingOptions& o, bool strong, int ranks, st
     const auto bandwidth = week21::bandwidth(ranks, static_cast<double>(bytes), seconds);
     row.set("scaling", strong ? "strong" : "weak");
     row.set("model", o.model).set("parameters", parameters).set("bytes", bytes);
-    row.set("tokens_per_rank", static_cast<double>(shape.sequences * shape.length) / (is_serial && strong ? 1 : ranks));
+    row.set("tokens_per_rank", static_cast<double>(shape.tokens()) / (is_serial && strong ? 1 : ranks));
     if (is_serial) row.set("ranks", 1);
     describe(row, *curve, strong, is_serial ? 1 : ranks, seconds, cores);
     row.set("algbw_gb_per_s", bandwidth.algorithm / 1e9).set("busbw_gb_per_s", bandwidth.bus / 1e9);
@@ -111,7 +101,7 @@ void fit(Bench& bench, const std::string& law, const Curve& curve, bool weak) {
   if (!weak) bench.about().set(law + "_parallel_fraction", 1 - fit.fraction.value);
 }
 
-void measure_scaling(Bench& bench, const ScalingOptions& o) {
+void measure_scaling(Bench& bench, const ModelOptions& o) {
   std::vector<int> ranks = bench.ranks();
   ranks.push_back(1);
   std::sort(ranks.begin(), ranks.end());
@@ -133,11 +123,9 @@ void measure_scaling(Bench& bench, const ScalingOptions& o) {
 
 int main(int argc, char** argv) {
   using namespace lockstep;
-  bench::ScalingOptions o;
+  bench::ModelOptions o{.batch = 16};
   auto declare = [&](CommandLine& line) {
-    line.add("--model", o.model, "a preset, as for ./lab train: tiny, small, gpt2-124m, …");
-    line.add("--batch", o.batch, "sequences: in total for strong scaling, per rank for weak scaling", kSequences);
-    line.add("--sequence", o.sequence, "tokens per sequence; 0: the model's context", kTokens);
+    o.declare(line, "sequences: in total for strong scaling, per rank for weak scaling");
   };
   return bench::bench_main("scaling", "Strong and weak scaling of the data-parallel step.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_scaling(bench, o); });

@@ -18,7 +18,6 @@
 #include "bench/programs/ring_attention.hpp"
 #include "bench/programs/tp_step.hpp"
 #include "bench/support/bench.hpp"
-#include "common/gpt/model/gpt.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
@@ -138,7 +137,7 @@ StepShape shape_of(const TpProgramOptions& o, std::size_t d_model, int ranks) {
   shape.model.storage = parse_storage(o.dtype);
   shape.model.tensor.ranks = ranks;
   shape.model.check();
-  if (shape.sequences * shape.length % static_cast<std::size_t>(ranks) != 0)
+  if (shape.tokens() % static_cast<std::size_t>(ranks) != 0)
     throw Error(Verdict::usage,
                 fmt::format("{} × {} tokens do not divide over {} ranks, which sequence parallelism requires",
                             shape.sequences, shape.length, ranks));
@@ -159,7 +158,7 @@ double replicated_bytes(const GptConfig& serial, int ranks) {
 
 void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
   const int ranks = options.ranks;
-  options.phantom = std::string_view(backend_name()) == "sim";  // nothing is compared, so no values are needed
+  options.phantom = time_is_virtual();  // nothing is compared, so no values are needed
   if (is_judge())
     fmt::print("{}, d_model {}, {} × {} tokens on {}{}: all-reduces of one step\n",
                counted(shape.model.layers, "layer"), shape.model.d_model, shape.sequences, shape.length,
@@ -168,7 +167,7 @@ void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
   if (is_judge()) fmt::print("the same with sequence parallelism: all-gathers and reduce-scatters of one step\n");
   const Account cut = report_account(bench, options, shape, Variant::sequence);
   const bool priced = bench.has_machine(), cores = has_cores(options);
-  const bool steady = options.emulate || std::string_view(backend_name()) == "sim";  // one pass is as good as many
+  const bool steady = options.emulate || time_is_virtual();  // one pass is as good as many
   const double none = std::nan("");
   const double compute =
       priced ? priced_compute(options.machine, shape, ranks) : pass_seconds(run_pass(options, shape, Variant::compute));
@@ -230,7 +229,7 @@ void measure_tp(Bench& bench, const TpProgramOptions& o) {
                               : !o.overlapped_linear.empty() ? "--overlapped-linear"
                               : o.dropout > 0                ? "--dropout"
                                                              : nullptr;
-  if (instead && std::string_view(backend_name()) != "sim")
+  if (instead && !time_is_virtual())
     throw Error(Verdict::usage, fmt::format("{} measures virtual time: leave out --backend", instead));
   std::vector<RunOptions> runs = bench.every_machine(2);
   if (runs.empty())

@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "bench/support/batch.hpp"
 #include "bench/support/price.hpp"
 #include "common/gpt/model/serial.hpp"
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
@@ -93,7 +92,7 @@ double priced_compute(const Machine& machine, const StepShape& shape, int ranks)
 double priced_beside(const Machine& machine, const StepShape& shape, int ranks, const std::string& place) {
   GptConfig own = shape.model;
   own.tensor = {0, ranks};
-  const std::size_t rows = shape.sequences * shape.length, channels = own.d_model;
+  const std::size_t rows = shape.tokens(), channels = own.d_model;
   const std::size_t width = channels / static_cast<std::size_t>(ranks);
   const bool head = place == "head backward";
   const std::size_t outputs = head                            ? own.own_vocabulary()

@@ -7,15 +7,10 @@
 #include <string>
 
 #include "bench/support/measure.hpp"
-#include "common/gpt/model/config.hpp"
+#include "bench/support/step_shape.hpp"
 #include "common/runtime/run.hpp"
 
 namespace lockstep::bench {
-
-struct StepShape {
-  GptConfig model;
-  std::size_t sequences = 0, length = 0;
-};
 
 /// Variants of the pass on the same layers: no communication (each rank alone with its part), collectives on main,
 /// collectives overlapped with weight gradients, sequence parallelism as well.

@@ -67,21 +67,18 @@ std::vector<Named> models_of(const ZeroOptions& o) {
 bool large(const GptConfig& model) { return model.parameters() > 20'000'000; }
 
 ZeroShape shape_of(const ZeroOptions& o, GptConfig model, int stage, bool phantom) {
-  ZeroShape shape;
-  shape.engine.zero = stage;
-  const std::size_t usual = large(model) && !phantom ? 16 : model.context;
-  shape.length = o.sequence ? static_cast<std::size_t>(o.sequence) : usual;
-  model.context = std::max(model.context, shape.length);
-  shape.sequences = static_cast<std::size_t>(o.batch);
-  shape.microbatches = o.microbatches;
   const std::size_t gradients = model.parameters() * bytes_of(model.storage);
-  shape.engine.bucket_bytes = o.bucket_bytes.empty() ? std::min<std::size_t>(std::size_t{25} << 20, gradients / 8 + 1)
-                                                     : parse_bytes(o.bucket_bytes);
-  shape.engine.wrapping = week25::parse_wrapping(o.wrap);
-  shape.engine.overlap = !o.no_overlap;
-  shape.engine.prefetch = o.prefetch;
-  shape.engine.reduce = model.storage;
-  shape.model = model;
+  const int usual = large(model) && !phantom ? 16 : 0;
+  ZeroShape shape{step_shape(model, o.batch, o.sequence ? o.sequence : usual)};
+  shape.microbatches = o.microbatches;
+  shape.engine = {.zero = stage,
+                  .bucket_bytes = o.bucket_bytes.empty()
+                                      ? std::min<std::size_t>(std::size_t{25} << 20, gradients / 8 + 1)
+                                      : parse_bytes(o.bucket_bytes),
+                  .wrapping = week25::parse_wrapping(o.wrap),
+                  .overlap = !o.no_overlap,
+                  .prefetch = o.prefetch,
+                  .reduce = shape.model.storage};
   return shape;
 }
 
@@ -197,7 +194,7 @@ void time_all(Bench& bench, const ZeroOptions& o) {
             const double seconds = group[i].seconds.value;
             row.set("stage", stages[i]).set("model", model.name).set("parameters", config.parameters());
             row.set("dtype", o.dtype).set("wrap", o.wrap).set("prefetch", o.prefetch).set("overlap", !o.no_overlap);
-            row.set("tokens_per_rank", shape.sequences * shape.length * static_cast<std::size_t>(o.microbatches));
+            row.set("tokens_per_rank", shape.tokens() * static_cast<std::size_t>(o.microbatches));
             row.set("microbatches", o.microbatches);
             row.set("bytes_sent_per_rank", group[i].bytes_sent_per_rank_max);
             row.set("predicted_bytes_sent_per_rank", week22::bytes_sent(static_cast<double>(config.parameters()),
@@ -205,8 +202,7 @@ void time_all(Bench& bench, const ZeroOptions& o) {
             row.set("exposed_seconds", middle(wait.exposed));
             row.set("communication_seconds", middle(wait.communication));
             row.set("optimizer_seconds", middle(wait.optimizer));
-            row.set("tokens_per_second",
-                    static_cast<double>(shape.sequences * shape.length) * o.microbatches * ranks / seconds);
+            row.set("tokens_per_second", static_cast<double>(shape.tokens()) * o.microbatches * ranks / seconds);
             const auto plain = std::find(stages.begin(), stages.end(), 0);
             row.set("throughput_of_stage0",
                     plain == stages.end()

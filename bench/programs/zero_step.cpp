@@ -7,7 +7,6 @@
 #include <numeric>
 #include <optional>
 
-#include "bench/support/batch.hpp"
 #include "common/arithmetic.hpp"
 #include "common/gpt/model/serial.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
@@ -21,6 +20,7 @@ using week25::Engine;
 using week25::EngineOptions;
 
 constexpr float kRate = 0.01f;
+constexpr std::uint64_t kSeed = 1;
 
 /// Microbatch i of rank `rank`.
 Batch batch_of(Rank me, const ZeroShape& shape, int rank, int i) {
@@ -30,15 +30,15 @@ Batch batch_of(Rank me, const ZeroShape& shape, int rank, int i) {
   return counted_batch(me, first, shape.sequences, shape.length, shape.model.vocabulary);
 }
 
-week25::EngineModel engine_model(Gpt& gpt, std::uint64_t seed) {
+week25::EngineModel engine_model(Gpt& gpt) {
   return {.storage = gpt.config().storage,
           .parameters = gpt.parameters(),
           .usage_order = gpt_usage_order(gpt.config()),
           .bind = [&gpt](std::size_t i, Slice value,
                          Slice gradient) { gpt.bind(i, std::move(value), std::move(gradient)); },
-          .begin = [table = gpt.parameters().list, config = gpt.config(), seed](
+          .begin = [table = gpt.parameters().list, config = gpt.config()](
                        Rank me, std::size_t i, std::size_t first,
-                       Slice part) { initialise_part(me, config, table[i], i, first, std::move(part), seed); }};
+                       Slice part) { initialise_part(me, config, table[i], i, first, std::move(part), kSeed); }};
 }
 
 /// Forward and backward of one microbatch with the engine's hooks: gradients (+=), and loss[0] += factor · Σ over
@@ -204,9 +204,8 @@ double formula_of(const ZeroShape& shape, int stage, int ranks, Category kind) {
 ZeroStep::ZeroStep(Rank me, const ZeroShape& shape)
     : me_(me),
       shape_(shape),
-      gpt_(me, shape.model, shape.seed, week25::owned_by_model(shape.engine.zero)),
-      engine_(week25::make_engine(me, engine_model(gpt_, shape.seed), options_of(shape), nullptr,
-                                  copies(me, shape.engine))),
+      gpt_(me, shape.model, kSeed, week25::owned_by_model(shape.engine.zero)),
+      engine_(week25::make_engine(me, engine_model(gpt_), options_of(shape), nullptr, copies(me, shape.engine))),
       saved_(gpt_.allocate_activations(me, shape.sequences, shape.length)),
       loss_(me.allocate(1, DType::f32, Category::buffer)) {
   for (int i = 0; i < shape.microbatches; ++i) batches_.push_back(batch_of(me, shape, me.rank(), i));
@@ -214,7 +213,7 @@ ZeroStep::ZeroStep(Rank me, const ZeroShape& shape)
 }
 
 void ZeroStep::act() {
-  const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches);
+  const float factor = 1 / static_cast<float>(shape_.tokens() * shape_.microbatches);
   engine_->window(shape_.microbatches, [&](int i, const Engine::Hooks& hooks) {
     run_pass(me_, gpt_, batches_[static_cast<std::size_t>(i)], saved_, loss_, factor, hooks);
   });
@@ -222,11 +221,11 @@ void ZeroStep::act() {
 }
 
 double ZeroStep::error() {
-  Gpt gpt(me_, shape_.model, shape_.seed);
+  Gpt gpt(me_, shape_.model, kSeed);
   const std::vector<float> first = to_host(me_, gpt.parameters().values);
   Optimizer optimizer(me_, gpt.parameters(), options_of(shape_).adamw);
-  const float factor = 1 / static_cast<float>(shape_.sequences * shape_.length * shape_.microbatches *
-                                              static_cast<std::size_t>(me_.size()));
+  const float factor =
+      1 / static_cast<float>(shape_.tokens() * shape_.microbatches * static_cast<std::size_t>(me_.size()));
   for (int rank = 0; rank < me_.size(); ++rank)
     for (int i = 0; i < shape_.microbatches; ++i)
       run_pass(me_, gpt, batch_of(me_, shape_, rank, i), saved_, loss_, factor, {});

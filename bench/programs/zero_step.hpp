@@ -5,18 +5,15 @@
 #include <vector>
 
 #include "bench/support/measure.hpp"
-#include "common/gpt/model/serial.hpp"
+#include "bench/support/step_shape.hpp"
 #include "common/support/json/results.hpp"
 #include "labs/trainer/engine.hpp"
 
 namespace lockstep::bench {
 
-struct ZeroShape {
-  GptConfig model;
-  std::uint64_t seed = 1;
+/// Its sequences are those of a rank and microbatch.
+struct ZeroShape : StepShape {
   week25::EngineOptions engine;  // with its stage
-  std::size_t sequences = 1;     // per rank and microbatch
-  std::size_t length = 0;        // tokens per sequence
   int microbatches = 1;
 };
 
