@@ -172,8 +172,6 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   const RunOptions options = bench.run_options(ranks);
   const auto machine = bench.has_machine() ? std::make_shared<const Machine>(options.machine) : MachineOrNone{};
   machine_ = machine;
-  if (per_node < 0)
-    throw Error(Verdict::usage, fmt::format("--ranks-per-node {}: a node has at least 1 rank", per_node));
   if (per_node > 0 && ranks % per_node != 0)
     throw Error(Verdict::usage,
                 fmt::format("--ranks-per-node {}: {} ranks are not a whole number of such nodes", per_node, ranks));
@@ -204,7 +202,7 @@ Contest::Contest(Bench& bench, int ranks, int per_node, const std::vector<std::s
   fastest_ = fastest_by_size(priced);
   if (!chooses) return;
   thresholds_ = fmt::format("{}: {}", where_, words_of(fastest_));
-  if (is_judge()) fmt::print("auto, the fastest of ours as predicted and not NCCL's choice, {}\n", thresholds_);
+  say("auto, the fastest of ours as predicted and not NCCL's choice, {}\n", thresholds_);
 }
 
 const CollectiveAlgorithm& Contest::at_size(const CollectiveAlgorithm& algorithm, double bytes) const {
@@ -287,7 +285,8 @@ int main(int argc, char** argv) {
         "naive, recursive_doubling, rabenseifner, ring, pipelined (segments of a ring), hierarchical, library (MPI's "
         "or NCCL's own), gloo (on MPI, where it is installed), auto (the fastest of ours by the machine file, not "
         "NCCL's choice), all (except auto, and pipelined without MPI); separate several with commas; default all");
-    line.add("--ranks-per-node", per_node, "for hierarchical; default: as in the machine file; without --machine all");
+    line.add("--ranks-per-node", per_node, "for hierarchical; default: as in the machine file; without --machine all",
+             Whole{});
     line.add("--columns", columns, bench::kColumnsHelp);
     line.exclude("--columns", {"--algorithm", "--ranks-per-node"});
   };

@@ -72,12 +72,11 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
       row.set("seconds", point.seconds).set("predicted_seconds", predicted).set("residual", residual);
       row.set("spread", point.spread);
       rows.push_back(row);
-      if (is_judge())
-        fmt::print("{:<14} {:<24} {:>10} {:>10} {:>+8.1f}%\n", kind, name_of(point), format_seconds(point.seconds),
-                   format_seconds(predicted), std::round(1000 * residual) / 10 + 0.0);
+      say("{:<14} {:<24} {:>10} {:>10} {:>+8.1f}%\n", kind, name_of(point), format_seconds(point.seconds),
+          format_seconds(predicted), std::round(1000 * residual) / 10 + 0.0);
     }
   };
-  if (is_judge()) fmt::print("{:<14} {:<24} {:>10} {:>10} {:>9}\n", "", "", "measured", "by file", "residual");
+  say("{:<14} {:<24} {:>10} {:>10} {:>9}\n", "", "", "measured", "by file", "residual");
   add("message", readings.messages, predicted_message);
   add("one way", readings.one_way, predicted_one_way);
   add("addition", readings.additions, predicted_addition);
@@ -90,10 +89,9 @@ std::vector<Row> compare(const Machine& machine, const Readings& readings) {
   add("other product", readings.others, predicted_product);
   add("grid product", readings.grid, predicted_product);
   add("operation", readings.operations, predicted_operation);
-  if (is_judge())
-    fmt::print("α = {}, 1/β = {}, memory {}, launch {}, {:.1f} GFLOP/s in fp32\n", format_seconds(machine.alpha(0)),
-               format_bandwidth(1 / machine.beta(0)), format_bandwidth(machine.memory_bytes_per_second),
-               format_seconds(machine.launch), machine.peak_flop_per_second[0] / 1e9);
+  say("α = {}, 1/β = {}, memory {}, launch {}, {:.1f} GFLOP/s in fp32\n", format_seconds(machine.alpha(0)),
+      format_bandwidth(1 / machine.beta(0)), format_bandwidth(machine.memory_bytes_per_second),
+      format_seconds(machine.launch), machine.peak_flop_per_second[0] / 1e9);
   say_who_disagrees(readings);
   return rows;
 }

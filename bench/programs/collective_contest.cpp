@@ -54,7 +54,7 @@ Contender contender_of(Collective collective, const CollectiveAlgorithm& algorit
                      Purpose purpose) { return prepare_collective(me, purpose, collective, algorithm, elements); },
       .counted = algorithm.counted};
   if (algorithm.apart) contender.apart = [=](Rank me, const Plan& plan) { return algorithm.apart(me, elements, plan); };
-  if (algorithm.seconds && !shares_memory())
+  if (algorithm.seconds)
     contender.predict = [=, seconds = algorithm.seconds](const LinkPrices& links) {
       return seconds({links, machine}, ranks, 4.0 * static_cast<double>(elements));
     };

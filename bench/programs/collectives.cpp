@@ -85,8 +85,6 @@ void check_names(const CollectiveOptions& o) {
     if (!wanted(name, collectives)) throw Error(Verdict::usage, unknown_name("collective", name, collectives));
   for (const std::string& name : o.algorithms)
     if (!wanted(name, algorithms)) throw Error(Verdict::usage, unknown_name("algorithm", name, algorithms));
-  if (o.segments < 0)
-    throw Error(Verdict::usage, "--segments must be a count; 0 uses the number predicted to be fastest");
 }
 
 /// Returns true if there was something to measure: not every algorithm applies to every collective.
@@ -153,7 +151,7 @@ int main(int argc, char** argv) {
     line.add("--algorithm", o.algorithms,
              "ring (reduce_scatter and all_gather), star, tree, chain (broadcast), direct, pairwise ("
              "all_to_all), library (MPI's or NCCL's own); separate several with commas; default all");
-    line.add("--segments", o.segments, "segments of the chain; default 0: the number predicted to be fastest");
+    line.add("--segments", o.segments, "segments of the chain; default 0: the number predicted to be fastest", Whole{});
     line.add("--columns", o.columns, bench::kColumnsHelp);
     line.exclude("--columns", {"--algorithm", "--segments"});
   };

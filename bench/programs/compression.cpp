@@ -51,7 +51,6 @@ struct Named {
 };
 
 std::vector<Named> methods_of(const CompressionOptions& o) {
-  if (o.block < 1) throw Error(Verdict::usage, "--block must be at least 1");
   const auto block = static_cast<std::size_t>(o.block);
   std::vector<Named> methods{{"ring", {}}};
   for (const std::string& density : o.densities)
@@ -344,7 +343,7 @@ int main(int argc, char** argv) {
     line.add("--bytes", o.bytes, "size of the array: one, several separated by commas, or FIRST:LAST doubling");
     line.add("--density", o.densities,
              "shares of the elements that top-k sends, also in topk+int8; separate several with commas");
-    line.add("--block", o.block, "int8: elements that share one scale");
+    line.add("--block", o.block, "int8: elements that share one scale", Whole{1});
     line.add("--bf16", o.bf16,
              "also sums of gradients rounded to bf16: the ring's, and with additions in fp32 (22.11)");
   };

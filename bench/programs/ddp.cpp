@@ -44,14 +44,6 @@ std::vector<std::uint64_t> bucket_sizes(const DdpProgramOptions& o) {
   return sizes;
 }
 
-int microbatch_count(const std::string& text, int batch) {
-  const int value = parse_number<int>(text).value_or(0);
-  if (value < 1 || value > batch)
-    throw Error(Verdict::usage,
-                fmt::format("--microbatches {}: whole numbers from 1 to the {} sequences of a rank", text, batch));
-  return value;
-}
-
 void add_step(Bench& bench, const DdpProgramOptions& o, int ranks, std::uint64_t bucket_bytes, int microbatches) {
   DdpShape shape = shape_of(o, ranks, bucket_bytes);
   shape.microbatches = microbatches;
@@ -93,7 +85,7 @@ void measure_steps(Bench& bench, const DdpProgramOptions& o) {
   for (int ranks : bench.ranks())
     for (std::uint64_t bucket : bucket_sizes(o))
       for (const std::string& count : o.microbatches)
-        add_step(bench, o, ranks, bucket, microbatch_count(count, o.batch));
+        add_step(bench, o, ranks, bucket, count_in("--microbatches", count, o.batch));
   bench.run();
 }
 

@@ -213,16 +213,15 @@ void add_rows(Bench& bench, const Rows& rows, const std::string& skew) {
   const int ranks = static_cast<int>(rows.ranks);
   const RunOptions options = bench.run_options(ranks);
   const Load formula = predicted_load(rows), is = counted_load(options, rows);
-  if (is_judge())
-    fmt::print("  {:>5} {:>6} {:>9.2f} {:>6.2f} {:>10} {:>9} {:>10} {:>9} {:>7.1f}%\n", skew, rows.ranks,
-               formula.busiest, is.busiest, format_bytes(formula.mean_sent), format_bytes(is.mean_sent),
-               format_bytes(formula.most_sent), format_bytes(is.most_sent), 100 * is.dropped);
-  Contender contender{.name = "there_and_back",
-                      .prepare = [=](Rank me, Purpose purpose) { return prepare_rows(me, purpose, rows); }};
-  if (!shares_memory())
-    contender.predict = [rows, machine = bench.machine_of_links(options)](const LinkPrices& links) {
-      return travel_seconds({links, machine}, rows);
-    };
+  say("  {:>5} {:>6} {:>9.2f} {:>6.2f} {:>10} {:>9} {:>10} {:>9} {:>7.1f}%\n", skew, rows.ranks, formula.busiest,
+      is.busiest, format_bytes(formula.mean_sent), format_bytes(is.mean_sent), format_bytes(formula.most_sent),
+      format_bytes(is.most_sent), 100 * is.dropped);
+  const Contender contender{.name = "there_and_back",
+                            .prepare = [=](Rank me, Purpose purpose) { return prepare_rows(me, purpose, rows); },
+                            .predict =
+                                [rows, machine = bench.machine_of_links(options)](const LinkPrices& links) {
+                                  return travel_seconds({links, machine}, rows);
+                                }};
   bench.add(
       fmt::format("skew {}/{} ranks", skew, ranks), options, {contender},
       [=](const std::vector<Measurement>&, std::size_t, Row& row) {

@@ -121,7 +121,7 @@ std::vector<Sharding> shardings_of(const HsdpOptions& o, const Machine& machine,
     throw Error(Verdict::usage, fmt::format("--ranks {} is not a whole number of nodes of {}", ranks, node));
   std::vector<Sharding> all{{"full", {ranks / node, node, microbatches}, node, true}};
   for (const std::string& text : o.within) {
-    const int g = text == "node" ? node : static_cast<int>(number_in("--within", text, 1, 1e6));
+    const int g = text == "node" ? node : count_in("--within", text, 1'000'000);
     if (node % g != 0)
       throw Error(Verdict::usage, fmt::format("--within {} does not divide a node of {} ranks", g, node));
     all.push_back({fmt::format("hybrid:{}", g), {ranks / g, g, microbatches}, node, false});
@@ -169,15 +169,12 @@ void measure_all(Bench& bench, const HsdpOptions& o) {
   if (!bench.has_machine()) throw Error(Verdict::usage, "add --machine NAME: the result depends on nodes and links");
   for (const int ranks : bench.ranks()) {
     shardings_of(o, bench.run_options(ranks).machine, ranks, 1);  // throws before anything is printed
-    if (is_judge())
-      fmt::print(
-          "{} in {}, {}, {} ranks; bytes are totals over the ranks of a node\n"
-          "{:>10} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
-          o.model, o.dtype, counted(o.batch, "sequence per rank and microbatch"), ranks, "sharding", "m", "state",
-          "(formula)", "inside", "(formula)", "across", "(formula)", "comm.", "(formula)", "a step");
-    for (const std::string& text : o.microbatches)
-      for (const Sharding& sharding : shardings_of(o, bench.run_options(ranks).machine, ranks,
-                                                   static_cast<int>(number_in("--microbatches", text, 1, 4096))))
+    say("{} in {}, {}, {} ranks; bytes are totals over the ranks of a node\n"
+        "{:>10} {:>2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
+        o.model, o.dtype, counted(o.batch, "sequence per rank and microbatch"), ranks, "sharding", "m", "state",
+        "(formula)", "inside", "(formula)", "across", "(formula)", "comm.", "(formula)", "a step");
+    for (const int microbatches : counts_in("--microbatches", o.microbatches, 4096))
+      for (const Sharding& sharding : shardings_of(o, bench.run_options(ranks).machine, ranks, microbatches))
         measure(bench, sharding, o, model);
   }
   bench.run();

@@ -51,7 +51,7 @@ std::vector<Named> methods_of(const LocalOptions& o) {
                          {"int8-two-step", {.method = Method::int8_two_step}, {}},
                          {fmt::format("topk:{:g}", o.density), {.method = Method::top_k, .density = o.density}, {}}};
   for (const std::string& text : o.every) {
-    const int every = static_cast<int>(number_in("--every", text, 1, 1e6));
+    const int every = count_in("--every", text, 1'000'000);
     all.push_back(
         {fmt::format("local-sgd:{}", every), {}, OuterSgd{.every = every, .learning_rate = 1, .momentum = 0}});
     all.push_back({fmt::format("diloco:{}", every),
@@ -190,12 +190,10 @@ void train_all(Bench& bench, const LocalOptions& o, int ranks) {
   const week21::CostModel link{prices.alpha, prices.beta, prices.gamma, prices.launch};
   const double compute = compute_seconds(options, o, config, corpus, ranks);
   const double elements = static_cast<double>(config.parameters());
-  if (is_judge())
-    fmt::print(
-        "{} on {} ranks, {} of {}; a step computes {}\n{:>16} {:>10} {:>12} {:>12} {:>12} {:>12} "
-        "{:>12}\n",
-        o.model, ranks, counted(o.steps, "step"), counted(o.batch, "sequence"), format_seconds(compute), "method",
-        "loss", "sent/step", "predicted", "step time", "predicted", "state");
+  say("{} on {} ranks, {} of {}; a step computes {}\n{:>16} {:>10} {:>12} {:>12} {:>12} {:>12} "
+      "{:>12}\n",
+      o.model, ranks, counted(o.steps, "step"), counted(o.batch, "sequence"), format_seconds(compute), "method", "loss",
+      "sent/step", "predicted", "step time", "predicted", "state");
   for (const Named& method : methods_of(o)) {
     const Outcome outcome = run(options, [&](Rank me) { return train(me, method, o, config, corpus); });
     outcome.check();
@@ -211,14 +209,12 @@ void train_all(Bench& bench, const LocalOptions& o, int ranks) {
     row.set("seconds_per_step", seen[kSeconds]).set("predicted_seconds_per_step", said.seconds);
     row.set("optimizer_bytes", seen[kStateBytes]);
     bench.report(row);
-    if (is_judge())
-      fmt::print("{:>16} {:>10.3f} {:>12} {:>12} {:>12} {:>12} {:>12}\n", method.name, seen[kLoss],
-                 format_bytes(seen[kBytes]), format_bytes(said.bytes), format_seconds(seen[kSeconds]),
-                 std::isnan(said.seconds) ? "-" : format_seconds(said.seconds), format_bytes(seen[kStateBytes]));
+    say("{:>16} {:>10.3f} {:>12} {:>12} {:>12} {:>12} {:>12}\n", method.name, seen[kLoss], format_bytes(seen[kBytes]),
+        format_bytes(said.bytes), format_seconds(seen[kSeconds]),
+        std::isnan(said.seconds) ? "-" : format_seconds(said.seconds), format_bytes(seen[kStateBytes]));
   }
-  if (is_judge())
-    fmt::print("communication takes at most {:g}% of the time from H = {} on\n", 100 * o.share,
-               week21::least_every(link, ranks, elements, compute, o.share));
+  say("communication takes at most {:g}% of the time from H = {} on\n", 100 * o.share,
+      week21::least_every(link, ranks, elements, compute, o.share));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ inline void report_operations(Bench& bench, const std::string& model, const std:
                               std::size_t most) {
   double seconds = 0;
   for (const OperationTotal& each : all) seconds += each.seconds;
-  if (is_judge()) fmt::print("{:<66} {:>6} {:>10} {:>6}\n", "operations of a step, " + model, "calls", "time", "share");
+  say("{:<66} {:>6} {:>10} {:>6}\n", "operations of a step, " + model, "calls", "time", "share");
   for (std::size_t i = 0; i < std::min(most, all.size()); ++i) {
     const OperationTotal& each = all[i];
     Row row;
@@ -66,10 +66,9 @@ inline void report_operations(Bench& bench, const std::string& model, const std:
     row.set("flop_per_second", each.flop / each.seconds).set("bytes_per_second", each.bytes / each.seconds);
     row.set("samples", 3);
     bench.report(std::move(row));
-    if (is_judge())
-      fmt::print("{:<66} {:>6.0f} {:>10} {:>5.1f}%  {:>6.1f} TFLOP/s  {}\n", each.name + " " + each.where, each.calls,
-                 format_seconds(each.seconds), 100 * each.seconds / seconds, each.flop / each.seconds / 1e12,
-                 format_bandwidth(each.bytes / each.seconds));
+    say("{:<66} {:>6.0f} {:>10} {:>5.1f}%  {:>6.1f} TFLOP/s  {}\n", each.name + " " + each.where, each.calls,
+        format_seconds(each.seconds), 100 * each.seconds / seconds, each.flop / each.seconds / 1e12,
+        format_bandwidth(each.bytes / each.seconds));
   }
 }
 

@@ -7,9 +7,9 @@
 
 #include <cmath>
 
+#include "bench/programs/collective_kinds.hpp"
 #include "bench/support/bench.hpp"
-#include "common/arithmetic.hpp"
-#include "common/support/text/parse_number.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/cost_model.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -27,26 +27,8 @@ struct OverheadOptions {
 
 std::vector<double> numbers(const std::string& option, const std::vector<std::string>& texts) {
   std::vector<double> values;
-  for (const std::string& text : texts) {
-    const std::optional<double> value = parse_number<double>(text);
-    if (!value || !(*value > 0) || !std::isfinite(*value))
-      throw Error(Verdict::usage, fmt::format("{} needs numbers above 0, not '{}'", option, text));
-    values.push_back(*value);
-  }
+  for (const std::string& text : texts) values.push_back(number_in(option, text, 1e-9, 1e18));
   return values;
-}
-
-Prepared prepare(Rank me, std::size_t elements, Purpose purpose) {
-  Slice gradients = me.allocate(elements, DType::f32, Category::gradient);
-  fill(me, gradients, purpose == Purpose::verify ? static_cast<float>(me.rank() + 1) : 0);
-  const float sum = static_cast<float>(me.size() * (me.size() + 1)) / 2;
-  return {.act = [=] { week21::ring_all_reduce(me, gradients); },
-          .right =
-              [=] {
-                for (float value : to_host(me, gradients))
-                  if (value != sum) return false;
-                return true;
-              }};
 }
 
 /// Returns a machine with one link level of this bandwidth, whose ranks add at an A100's memory bandwidth.
@@ -61,8 +43,13 @@ void add_point(Bench& bench, RunOptions options, const OverheadOptions& o, doubl
   const week21::Workload workload{.ranks = ranks, .tokens = o.tokens, .flop_per_second = o.flop_per_second};
   const week21::OverheadPoint point = week21::overhead_chart({parameters}, {link}, workload).front();
   const auto elements = static_cast<std::size_t>(parameters);
+  const CollectiveAlgorithm by_ring{
+      .act = [](Rank me, const Arrays& arrays) { week21::ring_all_reduce(me, arrays.to); }};
   Contender ring{.name = "ring",
-                 .prepare = [=](Rank me, Purpose purpose) { return prepare(me, elements, purpose); },
+                 .prepare =
+                     [=](Rank me, Purpose purpose) {
+                       return prepare_collective(me, purpose, Collective::all_reduce, by_ring, elements);
+                     },
                  .predicted_seconds = point.communication_seconds};
   bench.add(fmt::format("{:g} M/{:.3g} GB/s", parameters / 1e6, link / 1e9), options, {ring},
             [=](const std::vector<Measurement>& group, std::size_t i, Row& row) {
@@ -78,8 +65,6 @@ void add_point(Bench& bench, RunOptions options, const OverheadOptions& o, doubl
 }
 
 void measure_chart(Bench& bench, const OverheadOptions& o, bool chosen_links) {
-  if (!(o.tokens > 0) || !(o.flop_per_second > 0) || !(o.latency >= 0))
-    throw Error(Verdict::usage, "--tokens and --flop-per-second must be above 0, --latency must not be negative");
   const bool simulated = time_is_virtual();
   if (!simulated && chosen_links)
     throw Error(Verdict::usage, "--links: a bandwidth can only be chosen in the simulator; MPI has this computer's");
@@ -109,9 +94,9 @@ int main(int argc, char** argv) {
   auto declare = [&](CommandLine& line) {
     line.add("--parameters", o.parameters, "parameters of the models; separate several with commas");
     line.add("--links", o.links, "simulator: link bandwidths in GB/s; separate several with commas");
-    line.add("--tokens", o.tokens, "tokens per rank and step");
-    line.add("--flop-per-second", o.flop_per_second, "FLOP per second that a rank reaches in training");
-    line.add("--latency", o.latency, "simulator: latency of a message, in seconds");
+    line.add("--tokens", o.tokens, "tokens per rank and step", Real{1e-9});
+    line.add("--flop-per-second", o.flop_per_second, "FLOP per second that a rank reaches in training", Real{1e-9});
+    line.add("--latency", o.latency, "simulator: latency of a message, in seconds", Real{0});
   };
   return bench::bench_main("overhead", "Communication overhead: model size × bandwidth.", argc, argv, declare,
                            [&](bench::Bench& bench) { bench::measure_chart(bench, o, o.links != usual); });

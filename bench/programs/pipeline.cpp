@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "bench/support/bench.hpp"
+#include "bench/support/fields.hpp"
 #include "common/analysis/write_trace.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
@@ -129,15 +130,6 @@ Row row_of(const Case& c) {
   return row;
 }
 
-double value(const Row& row, const char* name) {
-  for (const Row::Field& field : row.fields())
-    if (field.name == name) {
-      if (const double* number = std::get_if<double>(&field.value)) return *number;
-      if (const std::int64_t* number = std::get_if<std::int64_t>(&field.value)) return static_cast<double>(*number);
-    }
-  return std::nan("");
-}
-
 std::string percent(double share) {
   const double hundredths = std::round(1e4 * share) + 0.0;  // + 0.0: never "−0.00"
   return std::isnan(share) ? "–" : fmt::format("{:.2f}%", hundredths / 100);
@@ -156,14 +148,14 @@ void print_head(const PipelineOptions& o, double hop, double last_stage) {
 void print(const Case& c, const Row& row) {
   fmt::print(
       "  {:>2} {:>3}  {:<11} {:>9} | {:>8} {:>8} | {:>8} {:>8} | {:>8} {:>8} | {:>8} {:>8} {:>8} {:>8} | {:>4} {:>9}\n",
-      c.shape.stages, c.shape.microbatches, c.name, format_seconds(value(row, "makespan_seconds")),
-      percent(value(row, "predicted_bubble_of_ideal")), percent(value(row, "bubble_of_ideal")),
-      percent(value(row, "predicted_bubble_of_total")), percent(value(row, "bubble_of_total")),
-      percent(value(row, "predicted_bubble_of_span")), percent(value(row, "bubble_of_span")),
-      format_seconds(value(row, "busy_seconds")), format_seconds(value(row, "idle_seconds")),
-      format_seconds(value(row, "waiting_seconds")),
-      time_is_virtual() ? format_seconds(value(row, "wire_seconds")) : "–", value(row, "peak_in_flight"),
-      format_bytes(value(row, "activation_bytes_peak")));
+      c.shape.stages, c.shape.microbatches, c.name, format_seconds(number(row, "makespan_seconds")),
+      percent(number(row, "predicted_bubble_of_ideal")), percent(number(row, "bubble_of_ideal")),
+      percent(number(row, "predicted_bubble_of_total")), percent(number(row, "bubble_of_total")),
+      percent(number(row, "predicted_bubble_of_span")), percent(number(row, "bubble_of_span")),
+      format_seconds(number(row, "busy_seconds")), format_seconds(number(row, "idle_seconds")),
+      format_seconds(number(row, "waiting_seconds")),
+      time_is_virtual() ? format_seconds(number(row, "wire_seconds")) : "–", number(row, "peak_in_flight"),
+      format_bytes(number(row, "activation_bytes_peak")));
 }
 
 std::vector<int> stages_of(const Bench& bench, const PipelineOptions& o) {
@@ -214,11 +206,6 @@ void draw_schedules(Bench& bench, const PipelineOptions& o, double hop, double l
 }
 
 void measure_pipelines(Bench& bench, const PipelineOptions& o) {
-  for (const auto& [name, ms] :
-       {std::pair{"--forward-ms", o.forward_ms}, {"--backward-ms", o.backward_ms}, {"--weight-ms", o.weight_ms}})
-    if (!(ms >= 1e-3) || ms > 1e6)
-      throw Error(Verdict::usage, fmt::format("{} {}: must be from 0.001 to 1000000 milliseconds", name, ms));
-  if (o.chunks < 2 || o.chunks > 64) throw Error(Verdict::usage, "--chunks: interleaved needs from 2 to 64");
   for (const std::string& name : o.schedules)
     week24::make_schedule(name, week24::shape_of(name, 2, 2));  // checks the names before anything runs
   std::vector<double> hops, factors;
@@ -236,16 +223,17 @@ void measure_pipelines(Bench& bench, const PipelineOptions& o) {
 int main(int argc, char** argv) {
   using namespace lockstep;
   bench::PipelineOptions o;
+  constexpr Real kMilliseconds{1e-3, 1e6};
   auto declare = [&](CommandLine& line) {
     line.add("--stages", o.stages, "simulator: stages (p); separate several with commas; default: 2,4,8");
     line.add("--microbatches", o.microbatches, "microbatches per step (m); separate several with commas");
     line.add("--schedule", o.schedules,
              "naive, gpipe, 1f1b, interleaved (where p divides m), zb-h1, zb-h2, zb-v, dualpipev");
     line.add("--comm-ms", o.comm_ms, "a hop from stage to stage; separate several with commas");
-    line.add("--forward-ms", o.forward_ms, "a stage's forward of a microbatch");
-    line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input");
-    line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights");
-    line.add("--chunks", o.chunks, "chunks per stage of interleaved");
+    line.add("--forward-ms", o.forward_ms, "a stage's forward of a microbatch", kMilliseconds);
+    line.add("--backward-ms", o.backward_ms, "likewise, the gradient of its input", kMilliseconds);
+    line.add("--weight-ms", o.weight_ms, "likewise, the gradients of its weights", kMilliseconds);
+    line.add("--chunks", o.chunks, "chunks per stage of interleaved", Whole{2, 64});
     line.add("--last-stage", o.last_stage,
              "the last stage's work relative to each other stage's; separate several with commas");
   };

@@ -90,7 +90,7 @@ void add_point(Bench& bench, const ModelOptions& o, bool strong, int ranks, std:
 /// Reports the law of one curve, in the context and on the terminal; if it does not fit, the reason.
 void fit(Bench& bench, const std::string& law, const Curve& curve, bool weak) {
   const scaling::LawFit fit = scaling::fit_law(weak, 1, curve.points);
-  if (is_judge()) fmt::print("{}\n", fit.sentence);
+  say("{}\n", fit.sentence);
   if (!std::isfinite(fit.fraction.value)) {
     bench.about().set(law + "_note", fit.sentence);
     return;

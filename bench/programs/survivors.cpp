@@ -17,7 +17,7 @@
 #include "bench/support/bench.hpp"
 #include "common/arithmetic.hpp"
 #include "common/runtime/ledger/ledger.hpp"
-#include "common/support/text/parse_number.hpp"
+#include "common/support/text/numbers.hpp"
 
 namespace lockstep::bench {
 namespace {
@@ -141,18 +141,18 @@ void add_death(Bench& bench, const Death& death) {
   const double snapshots = death.state_bytes(), shards = death.state_bytes() * d * (d + 1) / (2 * p * (p - 1));
   const double sent_snapshots = sent_bytes(options, death, prepare_snapshot),
                sent_shards = sent_bytes(options, death, prepare_new_shards);
-  if (is_judge())
-    fmt::print("  {:>6} {:>6} {:>10.5g} {:>9.5g} {:>10.5g} {:>9.5g}\n", death.ranks, death.dead, snapshots / 1e6,
-               sent_snapshots / 1e6, shards / 1e6, sent_shards / 1e6);
-  Contender snapshot{.name = "snapshot",
-                     .prepare = [=](Rank me, Purpose purpose) { return prepare_snapshot(me, purpose, death); }};
-  Contender new_shards{.name = "new_shards",
-                       .prepare = [=](Rank me, Purpose purpose) { return prepare_new_shards(me, purpose, death); }};
-  if (!shares_memory()) {
-    const auto machine = bench.machine_of_links(options);
-    snapshot.predict = [=](const LinkPrices& links) { return snapshot_seconds({links, machine}, death); };
-    new_shards.predict = [=](const LinkPrices& links) { return new_shards_seconds({links, machine}, death); };
-  }
+  say("  {:>6} {:>6} {:>10.5g} {:>9.5g} {:>10.5g} {:>9.5g}\n", death.ranks, death.dead, snapshots / 1e6,
+      sent_snapshots / 1e6, shards / 1e6, sent_shards / 1e6);
+  const auto contender = [&, machine = bench.machine_of_links(options)](const char* name, auto prepare, auto seconds) {
+    return Contender{.name = name,
+                     .prepare = [=](Rank me, Purpose purpose) { return prepare(me, purpose, death); },
+                     .predict =
+                         [=](const LinkPrices& links) {
+                           return seconds({links, machine}, death);
+                         }};
+  };
+  const Contender snapshot = contender("snapshot", prepare_snapshot, snapshot_seconds);
+  const Contender new_shards = contender("new_shards", prepare_new_shards, new_shards_seconds);
   bench.add(fmt::format("rank {} dies/{} ranks", death.dead, death.ranks), options, {snapshot, new_shards},
             [=](const std::vector<Measurement>&, std::size_t index, Row& row) {
               row.set("dead", death.dead).set("parameters", death.parameters);
@@ -164,12 +164,7 @@ void add_death(Bench& bench, const Death& death) {
 std::vector<int> dead_ranks(const SurvivorsOptions& o, int ranks) {
   if (o.dead.empty()) return {0, ranks / 2, ranks - 1};
   std::vector<int> all;
-  for (const std::string& text : o.dead) {
-    const auto rank = parse_number<int>(text);
-    if (!rank || *rank < 0 || *rank >= ranks)
-      throw Error(Verdict::usage, fmt::format("--dead {}: ranks are 0 to {}", text, ranks - 1));
-    all.push_back(*rank);
-  }
+  for (const std::string& text : o.dead) all.push_back(whole_in("--dead", text, 0, ranks - 1));
   return all;
 }
 

@@ -115,15 +115,13 @@ Account report_account(Bench& bench, const RunOptions& options, const StepShape&
     row.set("backend", backend_name()).set("emulated", options.emulate);
     row.set("d_model", shape.model.d_model).set("algorithm", name_of(variant));
     bench.report(row);
-    if (is_judge())
-      fmt::print("  {:<28} {:>3} × {:>9} = {:>9}  predicted {:>9}  measured {:>9}\n", place.name, place.collectives,
-                 format_bytes(each), format_bytes(static_cast<double>(place.bytes)), format_seconds(count * one),
-                 format_seconds(place.seconds));
+    say("  {:<28} {:>3} × {:>9} = {:>9}  predicted {:>9}  measured {:>9}\n", place.name, place.collectives,
+        format_bytes(each), format_bytes(static_cast<double>(place.bytes)), format_seconds(count * one),
+        format_seconds(place.seconds));
   }
-  if (is_judge())
-    fmt::print("  {:<28} {:>3}   {:>9}   {:>9}  predicted {:>9}  measured {:>9}\n", "together", all, "",
-               format_bytes(static_cast<double>(all_bytes)), format_seconds(account.predicted),
-               format_seconds(account.measured));
+  say("  {:<28} {:>3}   {:>9}   {:>9}  predicted {:>9}  measured {:>9}\n", "together", all, "",
+      format_bytes(static_cast<double>(all_bytes)), format_seconds(account.predicted),
+      format_seconds(account.measured));
   return account;
 }
 
@@ -159,12 +157,11 @@ double replicated_bytes(const GptConfig& serial, int ranks) {
 void add_steps(Bench& bench, RunOptions options, const StepShape& shape) {
   const int ranks = options.ranks;
   options.phantom = time_is_virtual();  // nothing is compared, so no values are needed
-  if (is_judge())
-    fmt::print("{}, d_model {}, {} × {} tokens on {}{}: all-reduces of one step\n",
-               counted(shape.model.layers, "layer"), shape.model.d_model, shape.sequences, shape.length,
-               counted(ranks, "rank"), bench.has_machine() ? " of " + options.machine.name : "");
+  say("{}, d_model {}, {} × {} tokens on {}{}: all-reduces of one step\n", counted(shape.model.layers, "layer"),
+      shape.model.d_model, shape.sequences, shape.length, counted(ranks, "rank"),
+      bench.has_machine() ? " of " + options.machine.name : "");
   const Account sums = report_account(bench, options, shape, Variant::sequential);
-  if (is_judge()) fmt::print("the same with sequence parallelism: all-gathers and reduce-scatters of one step\n");
+  say("the same with sequence parallelism: all-gathers and reduce-scatters of one step\n");
   const Account cut = report_account(bench, options, shape, Variant::sequence);
   const bool priced = bench.has_machine(), cores = has_cores(options);
   const bool steady = options.emulate || time_is_virtual();  // one pass is as good as many

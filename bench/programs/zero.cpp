@@ -11,6 +11,7 @@
 
 #include "bench/programs/zero_step.hpp"
 #include "bench/support/bench.hpp"
+#include "bench/support/fields.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/numbers.hpp"
@@ -38,12 +39,7 @@ struct ZeroOptions {
 
 std::vector<int> stages_of(const ZeroOptions& o) {
   std::vector<int> stages;
-  for (const std::string& text : o.stages) {
-    if (text.size() != 1 || text[0] < '0' || text[0] > '3')
-      throw Error(Verdict::usage,
-                  fmt::format("--stages {}: ZeRO has stages 0 (plain data parallelism), 1, 2 and 3", text));
-    stages.push_back(text[0] - '0');
-  }
+  for (const std::string& text : o.stages) stages.push_back(whole_in("--stages", text, 0, 3));
   return stages;
 }
 
@@ -97,48 +93,29 @@ void check_memory(const RunOptions& options, const ZeroShape& shape) {
                                             stage, parameters, format_bytes(rank), options.ranks, format_bytes(here)));
 }
 
-void print_memory(const std::string& model, const std::vector<Row>& rows) {
-  const auto text = [](const Row& row, const char* name) {
-    for (const Row::Field& field : row.fields())
-      if (field.name == name) {
-        if (const auto* s = std::get_if<std::string>(&field.value)) return *s;
-        if (const auto* d = std::get_if<double>(&field.value)) return fmt::format("{:.0f}", *d);
-        if (const auto* i = std::get_if<std::int64_t>(&field.value)) return fmt::format("{}", *i);
-      }
-    return std::string();
-  };
-  fmt::print("{}\n{:>5} {:>5}  {:<10} {:<8} {:>18} {:>18}  {}\n", model, "stage", "ranks", "category", "moment",
-             "formula, bytes", "measured", "why they differ");
+void print_memory(const std::vector<Row>& rows) {
+  fmt::print("{:>5} {:>5}  {:<10} {:<8} {:>18} {:>18}  {}\n", "stage", "ranks", "category", "moment", "formula, bytes",
+             "measured", "why they differ");
   for (const Row& row : rows)
     if (text(row, "category") != to_string(Category::activation))
-      fmt::print("{:>5} {:>5}  {:<10} {:<8} {:>18} {:>18}  {}\n", text(row, "stage"), text(row, "ranks"),
-                 text(row, "category"), text(row, "moment"), text(row, "predicted_bytes"), text(row, "measured_bytes"),
-                 text(row, "reason"));
+      fmt::print("{:>5} {:>5}  {:<10} {:<8} {:>18.0f} {:>18.0f}  {}\n", number(row, "stage"), number(row, "ranks"),
+                 text(row, "category"), text(row, "moment"), number(row, "predicted_bytes"),
+                 number(row, "measured_bytes"), text(row, "reason"));
 }
 
 /// Prints bytes of parameters, gradients and optimizer state at rest, by stage.
 void print_totals(const std::vector<Row>& rows) {
-  struct Total {
-    std::string stage;
-    double bytes = 0;
-  };
-  std::vector<Total> totals;
-  for (const Row& row : rows) {
-    std::string stage, category, moment;
-    double measured = 0;
-    for (const Row::Field& field : row.fields()) {
-      if (field.name == "stage") stage = fmt::format("stage {}", std::get<std::int64_t>(field.value));
-      if (field.name == "ranks") stage += fmt::format(", p = {}", std::get<std::int64_t>(field.value));
-      if (field.name == "category") category = std::get<std::string>(field.value);
-      if (field.name == "moment") moment = std::get<std::string>(field.value);
-      if (field.name == "measured_bytes") measured = std::get<double>(field.value);
-    }
-    if (moment != "resident" || category == to_string(Category::activation)) continue;
-    if (totals.empty() || totals.back().stage != stage) totals.push_back({stage});
-    totals.back().bytes += measured;
-  }
   fmt::print("model state of one rank, at rest:\n");
-  for (const Total& total : totals) fmt::print("  {}  {:.4g} GB\n", total.stage, total.bytes / 1e9);
+  double bytes = 0;
+  for (const Row& row : rows) {
+    if (text(row, "moment") != "resident") continue;
+    if (text(row, "category") != to_string(Category::activation)) {
+      bytes += number(row, "measured_bytes");
+      continue;
+    }
+    fmt::print("  stage {}, p = {}  {:.4g} GB\n", number(row, "stage"), number(row, "ranks"), bytes / 1e9);
+    bytes = 0;  // activations are the last kind of a stage
+  }
 }
 
 void weigh_all(Bench& bench, const ZeroOptions& o) {
@@ -156,9 +133,8 @@ void weigh_all(Bench& bench, const ZeroOptions& o) {
         }
       }
     if (!is_judge()) continue;
-    print_memory(
-        fmt::format("{}: {:.4g} parameters in {}", model.name, static_cast<double>(model.config.parameters()), o.dtype),
-        all);
+    fmt::print("{}: {:.4g} parameters in {}\n", model.name, static_cast<double>(model.config.parameters()), o.dtype);
+    print_memory(all);
     print_totals(all);
   }
 }
@@ -170,7 +146,7 @@ double middle(const std::vector<double>& samples) { return samples.empty() ? std
 void time_all(Bench& bench, const ZeroOptions& o) {
   for (const Named& model : models_of(o)) {
     if (large(model.config) && !bench.run_options(1).phantom) {
-      if (is_judge()) fmt::print("{}: too large to be timed with real arithmetic; use --phantom\n", model.name);
+      say("{}: too large to be timed with real arithmetic; use --phantom\n", model.name);
       continue;
     }
     for (int ranks : bench.ranks()) {
@@ -229,7 +205,7 @@ int main(int argc, char** argv) {
     line.add("--model", o.model, "a preset, as for ./lab train");
     line.add("--params", o.params,
              "instead: a GPT with about this many parameters (100e6); separate several with commas");
-    line.add("--stages", o.stages, "0 is plain data parallelism");
+    line.add("--stages", o.stages, "ZeRO's stages 1, 2 and 3; 0 is plain data parallelism");
     line.add("--dtype", o.dtype, "type of parameters and gradients: fp32, bf16 or fp16; AdamW keeps fp32");
     line.add("--batch", o.batch, "sequences per rank and microbatch", kSequences);
     line.add("--sequence", o.sequence,

@@ -12,9 +12,9 @@
 #include <functional>
 #include <iterator>
 #include <set>
-#include <string_view>
 
 #include "bench/support/calibration.hpp"
+#include "bench/support/fields.hpp"
 #include "bench/support/quiet.hpp"
 #include "bench/support/timeline.hpp"
 #include "bench/support/versions.hpp"
@@ -30,8 +30,6 @@ namespace lockstep::bench {
 namespace {
 
 const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
-
-bool simulated() { return std::string_view(backend_name()) == "sim"; }
 
 /// Returns the machine; throws if it has fewer ranks.
 Machine machine_for(const std::string& name, int ranks) {
@@ -95,9 +93,8 @@ class Bench::Table : public benchmark::BenchmarkReporter {
   Table(const std::vector<Row>& rows, std::size_t longest) : rows_(rows), width_(std::max<std::size_t>(44, longest)) {}
 
   bool ReportContext(const Context&) override {
-    if (is_judge())
-      fmt::print("{:<{}} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", width_, "median", "95% interval", "predicted",
-                 "error", "rate");
+    say("{:<{}} {:>10}  {:<21} {:>10} {:>8} {:>12}\n", "", width_, "median", "95% interval", "predicted", "error",
+        "rate");
     return true;
   }
 
@@ -130,22 +127,17 @@ Bench::Bench(std::string name, Options options, int available_ranks)
   const int most = *std::max_element(ranks_.begin(), ranks_.end());
   if (available_ranks > 0 && most > available_ranks)
     throw Error(Verdict::usage, fmt::format("--ranks {}: only {} processes were started", most, available_ranks));
-  if (!(options_.scale >= 1e-6 && options_.scale <= 1e6))  // rejects NaN, too
-    throw Error(Verdict::usage, fmt::format("--scale {}: must be from 1e-6 to 1e6", options_.scale));
-  if (options_.samples < 1)
-    throw Error(Verdict::usage, fmt::format("--samples {}: must be at least one", options_.samples));
   if (options_.scale != 1 && options_.emulate.empty()) throw Error(Verdict::usage, "--scale is only for --emulate");
-  if (simulated() && !options_.emulate.empty())
+  if (time_is_virtual() && !options_.emulate.empty())
     throw Error(Verdict::usage, "--emulate delays real processes to modelled times; in the simulator use --machine");
-  if (!options_.emulate.empty() && std::string_view(backend_name()) != "mpi")
+  if (!options_.emulate.empty() && !on_mpi())
     throw Error(Verdict::usage, "--emulate is for --backend mpi, whose processes can be delayed");
-  if (!simulated() && options_.phantom)
+  if (!time_is_virtual() && options_.phantom)
     throw Error(Verdict::usage, "--phantom: only the simulator can run without memory");
-  if (options_.tf32 && std::string_view(backend_name()) != "cuda" && std::string_view(backend_name()) != "nccl")
-    throw Error(Verdict::usage, "--tf32 is for GPUs: --backend cuda or nccl");
+  if (options_.tf32 && !on_gpu()) throw Error(Verdict::usage, "--tf32 is for GPUs: --backend cuda or nccl");
   if (!options_.emulate.empty()) options_.machine = options_.emulate;
   machine_named_ = !options_.machine.empty();
-  if (!machine_named_ && simulated()) options_.machine = "uniform";
+  if (!machine_named_ && time_is_virtual()) options_.machine = "uniform";
 
   run_options_.ranks = most;
   run_options_.phantom = options_.phantom;
@@ -181,7 +173,7 @@ void Bench::find_calibrated_machine(int available_ranks) {
   run_options_.machine.name = "host";
   has_machine_ = true;
   about_.set("predicted_from", run_options_.machine.description).set("machine_file", path);
-  if (is_judge()) fmt::print("predicting from {}: {}\n", path, run_options_.machine.description);
+  say("predicting from {}: {}\n", path, run_options_.machine.description);
   if (run_options_.machine.measured.exchanges.empty() || options.ranks < 2 || !has_core_each(options.ranks)) return;
   links_.emplace(run_options_.machine.measured);
   options.machine = run_options_.machine;
@@ -195,10 +187,9 @@ void Bench::follow_links(RunOptions& options) {
   options.machine.measured = links_->now(options);
   if (links_->states() == known) return;
   about_.set("link_states", links_->states());
-  if (is_judge())
-    fmt::print("message times have changed ({} of {}): all sizes are measured again\n",
-               format_seconds(line_at(options.machine.measured.exchanges, Probes::kBytes, 0).at(Probes::kBytes)),
-               format_bytes(Probes::kBytes));
+  say("message times have changed ({} of {}): all sizes are measured again\n",
+      format_seconds(line_at(options.machine.measured.exchanges, Probes::kBytes, 0).at(Probes::kBytes)),
+      format_bytes(Probes::kBytes));
 }
 
 RunOptions Bench::run_options(int ranks) const {
@@ -214,7 +205,7 @@ void Bench::want_one_rank(const std::string& instead) const {
 
 std::vector<RunOptions> Bench::every_machine(int ranks) const {
   std::vector<RunOptions> all;
-  if (!simulated() || machine_named_ || !options_.ranks.empty()) return all;
+  if (!time_is_virtual() || machine_named_ || !options_.ranks.empty()) return all;
   std::string node = "-";
   for (const std::string& name : machine_names(kMachines)) {  // sorted, so clusters come after their nodes
     if (name.starts_with(node + "-")) continue;
@@ -245,9 +236,8 @@ LinkPrices Bench::prices(const RunOptions& options) {
     about_.set("predicted_from", "a ping-pong of two ranks and an addition, measured in the same run");
     about_.set("alpha_seconds", p.alpha).set("beta_seconds_per_byte", p.beta);
     about_.set("gamma_seconds_per_byte", p.gamma).set("launch_seconds", p.launch);
-    if (is_judge())
-      fmt::print("measured for predictions: α = {}, 1/β = {} (ping-pong), 1/γ = {} (addition)\n",
-                 format_seconds(p.alpha), format_bandwidth(1 / p.beta), format_bandwidth(1 / p.gamma));
+    say("measured for predictions: α = {}, 1/β = {} (ping-pong), 1/γ = {} (addition)\n", format_seconds(p.alpha),
+        format_bandwidth(1 / p.beta), format_bandwidth(1 / p.gamma));
   }
   LinkPrices prices = *measured_prices_;
   if (ranks == 1) prices.alpha = prices.beta = 0;
@@ -282,7 +272,7 @@ void Bench::predict_and_measure(Group& group) {
     Plan plan{.samples = options_.samples};
     if (links_ && group.options.ranks > 1) follow_links(group.options);
     for (Contender& contender : group.contenders)
-      if (contender.predict) contender.predicted_seconds = contender.predict(prices(group.options));
+      if (contender.predict && !shares_memory()) contender.predicted_seconds = contender.predict(prices(group.options));
     if (has_machine_) expect_probes(plan, group.options.machine.measured);
     group.measurements = measure(group.options, group.contenders, plan);
     if (!links_ || is_quiet(group.options.machine.measured, group.measurements[0].probes)) return;
@@ -312,10 +302,10 @@ Row Bench::row_of(const RunOptions& options, const Measurement& measurement) con
   if (measurement.counted)
     row.set("messages", measurement.messages).set("bytes_sent_per_rank_max", measurement.bytes_sent_per_rank_max);
   row.set("verified", measurement.verified);
-  if (std::string_view(backend_name()) == "mpi" && !options.emulate)
+  if (on_own_cores(options))
     set_quiet(row, has_machine_ ? options.machine.measured : MeasuredPrices{}, options, measurement.probes);
   if (options.emulate) set_quiet(row, measurement.seconds);
-  if (simulated()) row.set("wall_seconds", measurement.wall_seconds).set("peak_rss_bytes", peak_rss_bytes());
+  if (time_is_virtual()) row.set("wall_seconds", measurement.wall_seconds).set("peak_rss_bytes", peak_rss_bytes());
   return row;
 }
 
@@ -329,9 +319,9 @@ Context Bench::context() {
 void Bench::say_where() const {
   std::set<std::string> machines;
   for (const auto& group : groups_) machines.insert(group->options.machine.name);
-  if (simulated() && machines.size() == 1) fmt::print("virtual time on machine {}\n", *machines.begin());
+  if (time_is_virtual() && machines.size() == 1) fmt::print("virtual time on machine {}\n", *machines.begin());
   const int most = *std::max_element(ranks_.begin(), ranks_.end());
-  if (std::string_view(backend_name()) == "mpi" && !run_options_.emulate && !has_core_each(most))
+  if (on_own_cores(run_options_) && !has_core_each(most))
     fmt::print("{} ranks share cores, so they run in turn; predictions assume a core for each\n", most);
 }
 
@@ -380,7 +370,7 @@ namespace {
 
 std::string typed(const std::string& name) {
   const std::string command = name == "calibrate" ? "./lab calibrate" : "./lab bench " + name;
-  return command + (simulated() && name != "calibrate" ? "" : fmt::format(" --backend {}", backend_name()));
+  return command + (time_is_virtual() && name != "calibrate" ? "" : fmt::format(" --backend {}", backend_name()));
 }
 
 int run_benchmark(const Session& session, const std::string& name, const std::string& description, int argc,
@@ -394,9 +384,10 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
            "name in bench/machines, or a file: the machine that is simulated and predicted");
   line.add("--emulate", options.emulate, "MPI: delay operations to this machine's modelled times");
   line.add("--scale", options.scale,
-           "with --emulate: make all modelled times this many times longer, where links are faster than this computer");
+           "with --emulate: make all modelled times this many times longer, where links are faster than this computer",
+           Real{1e-6, 1e6});
   line.exclude("--emulate", {"--machine"});
-  line.add("--samples", options.samples, "samples per contender, at most");
+  line.add("--samples", options.samples, "samples per contender, at most", Whole{1});
   line.add("--phantom", options.phantom, "simulator: no memory and no arithmetic, only modelled times");
   line.add("--tf32", options.tf32, "GPUs: round the operands of fp32 matrix products to 10 bits, for tensor cores");
   line.add("--json", options.json, "write context and rows to this JSON file");
@@ -404,7 +395,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
   line.add("--timeline", options.timeline, "record one run of each contender, at the first size: PREFIX_NAME.trace");
   declare(line);
   if (!line.parse(argc, argv)) {
-    if (is_judge()) fmt::print("{}", line.help());
+    say("{}", line.help());
     return 0;
   }
   Bench bench(name, options, session.available_ranks());
@@ -414,8 +405,6 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
 }
 
 }  // namespace
-
-bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
 
 int bench_main(const std::string& name, const std::string& description, int argc, char** argv,
                const std::function<void(CommandLine&)>& declare, const std::function<void(Bench&)>& body) {

@@ -9,6 +9,8 @@
 //   }
 #pragma once
 
+#include <fmt/core.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -110,8 +112,11 @@ class Bench {
   std::vector<Row> reported_;
 };
 
-/// True if ranks are threads that share one GPU's memory, of which α and β predict nothing.
-bool shares_memory();
+/// Prints on the judge alone.
+template <class... Values>
+void say(fmt::format_string<const Values&...> text, const Values&... values) {
+  if (is_judge()) fmt::print(text, values...);
+}
 
 /// Starts the session, reads the command line, calls `body`, and turns errors into one sentence and an exit code: 0
 /// success, 1 a run failed, 2 bad input, 77 no GPU. `declare` adds the program's own options.

@@ -15,10 +15,8 @@ namespace lockstep::bench {
 
 bool time_is_virtual() { return std::string_view(backend_name()) == "sim"; }
 bool on_mpi() { return std::string_view(backend_name()) == "mpi"; }
-bool on_gpu() {
-  const std::string_view backend = backend_name();
-  return backend == "cuda" || backend == "nccl";
-}
+bool on_gpu() { return shares_memory() || std::string_view(backend_name()) == "nccl"; }
+bool shares_memory() { return std::string_view(backend_name()) == "cuda"; }
 bool on_own_cores(const RunOptions& options) { return on_mpi() && !options.emulate; }
 
 double slowest(const Outcome& outcome, std::size_t index) {

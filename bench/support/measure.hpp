@@ -26,6 +26,9 @@ bool on_mpi();
 /// True on the backends that compute on GPUs.
 bool on_gpu();
 
+/// True if ranks are threads that share one GPU's memory, of which α and β predict nothing.
+bool shares_memory();
+
 /// True if times depend on the cores' caches and on other load; false if times are emulated by sleeping.
 bool on_own_cores(const RunOptions& options);
 
@@ -61,7 +64,8 @@ struct Contender {
   std::string name;
   std::function<Prepared(Rank, Purpose)> prepare;                       // empty if `apart` is not
   double predicted_seconds = std::numeric_limits<double>::quiet_NaN();  // by a formula, before any run
-  /// The same with the links' prices at the time of measurement; takes precedence over the number.
+  /// The same with the links' prices at the time of measurement; takes precedence over the number. Not called where
+  /// ranks share memory.
   std::function<double(const LinkPrices&)> predict = {};
   bool counted = true;  // by the ledgers; false for a library's own collective
   /// For contenders with their own threads and messages, which would disturb the others and be disturbed by them. All

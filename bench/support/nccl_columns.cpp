@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "bench/support/quiet.hpp"
+#include "bench/support/fields.hpp"
 #include "common/runtime/machine/library.hpp"
 #include "common/support/stats/bus_factor.hpp"
 #include "common/support/text/units.hpp"
@@ -131,7 +131,7 @@ bool wants_nccl_columns(const Bench& bench, const std::string& columns) {
   if (columns.empty()) return false;
   if (columns != "nccl")
     throw Error(Verdict::usage, fmt::format("--columns {}: there is only nccl, for those of nccl-tests", columns));
-  if (!has_nccl() && std::string_view(backend_name()) != "sim")
+  if (!has_nccl() && !time_is_virtual())
     throw Error(Verdict::usage,
                 "--columns nccl: NCCL is predicted without --backend, and measured with --backend nccl");
   if (!bench.has_machine())

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "bench/support/fields.hpp"
 #include "common/runtime/has_cores.hpp"
 
 namespace lockstep::bench {

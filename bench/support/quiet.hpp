@@ -1,9 +1,7 @@
 // Checks that the computer was quiet during a measurement: in the calibrated state, and in the same state throughout.
 #pragma once
 
-#include <cmath>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/support/measure.hpp"
@@ -11,18 +9,6 @@
 #include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {
-
-inline const Row::Value* find(const Row& row, std::string_view name) {
-  for (const Row::Field& field : row.fields())
-    if (field.name == name) return &field.value;
-  return nullptr;
-}
-
-/// Returns a number of the row; NaN if it has none of that name.
-inline double number(const Row& row, std::string_view name) {
-  const Row::Value* value = find(row, name);
-  return value && std::holds_alternative<double>(*value) ? std::get<double>(*value) : std::nan("");
-}
 
 /// Sets the expected times of the probes to those of the calibration's tables (which may be empty).
 void expect_probes(Plan& plan, const MeasuredPrices& calibrated);

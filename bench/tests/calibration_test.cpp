@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bench/programs/bench_program.hpp"
+#include "bench/support/fields.hpp"
 #include "bench/support/links.hpp"
 #include "bench/support/quiet.hpp"
 

@@ -38,8 +38,8 @@ TEST_F(BenchProgram, SurvivorsTakeTheTimeOfTheirBusiestPort) {
 
 TEST_F(BenchProgram, SurvivorsRefuseWhatCannotBe) {
   const std::map<std::string, std::string> words{{"--ranks 2", "at least 3 ranks"},
-                                                 {"--ranks 4 --dead 4", "ranks are 0 to 3"},
-                                                 {"--ranks 4 --dead x", "ranks are 0 to 3"},
+                                                 {"--ranks 4 --dead 4", "numbers from 0 to 3"},
+                                                 {"--ranks 4 --dead x", "numbers from 0 to 3"},
                                                  {"--ranks 4 --parameters 0", "--parameters"}};
   for (const auto& [arguments, expected] : words) expect_refused(start(arguments, "survivors"), arguments, expected);
 }

@@ -71,7 +71,7 @@ TEST_F(BenchProgram, FsdpAgainstDdp) {
 }
 
 TEST_F(BenchProgram, ZeroRefusesInOneSentence) {
-  for (const auto& [arguments, says] : {std::pair{"--stages 4", "stages 0"},
+  for (const auto& [arguments, says] : {std::pair{"--stages 4", "from 0 to 3"},
                                         {"--params 5", "1e4"},
                                         {"--wrap blocks", "--wrap"},
                                         {"--params 1e12 --ranks 2", "--phantom"},

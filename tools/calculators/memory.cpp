@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "bench/support/fields.hpp"
 #include "common/error.hpp"
 #include "common/gpt/data/model_file.hpp"
 #include "common/gpt/model/gpt.hpp"
@@ -136,29 +137,23 @@ std::string holders(double bytes, const std::vector<Gpu>& gpus) {
 }
 
 void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe recipe, bool activations) {
-  const auto field = [](const Row& row, const char* name) -> Row::Value {
-    for (const Row::Field& f : row.fields())
-      if (f.name == name) return f.value;
-    return 0.0;
-  };
-  const auto bytes = [&](const Row& row, const char* name) { return gigabytes(std::get<double>(field(row, name))); };
+  const auto bytes = [](const Row& row, const char* name) { return gigabytes(number(row, name)); };
   std::string model;
   for (const Row& row : rows) {
-    if (const auto name = std::get<std::string>(field(row, "model")); name != model) {
+    if (const auto name = text(row, "model"); name != model) {
       model = name;
-      const auto active = std::get<double>(field(row, "active_parameters"));
+      const auto active = number(row, "active_parameters");
       const std::string mixture = active > 0 ? fmt::format(", {:.4g} of which a token meets, experts shared by {}",
                                                            active, counted(o.ep, "rank"))
                                              : "";
       fmt::print("{}: {:.4g} parameters{} in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
-                 std::get<double>(field(row, "parameters")), mixture, o.dtype, "stage", "ranks", "parameters",
-                 "gradients", "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
-                 "smallest GPU that fits");
+                 number(row, "parameters"), mixture, o.dtype, "stage", "ranks", "parameters", "gradients", "optimizer",
+                 activations ? fmt::format(" {:>12}", "activations") : "", "total", "smallest GPU that fits");
     }
-    fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", std::get<std::int64_t>(field(row, "stage")),
-               std::get<std::int64_t>(field(row, "ranks")), bytes(row, "parameter_bytes"), bytes(row, "gradient_bytes"),
-               bytes(row, "optimizer_bytes"), activations ? fmt::format(" {:>12}", bytes(row, "activation_bytes")) : "",
-               bytes(row, "total_bytes"), std::get<std::string>(field(row, "fits")));
+    fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", number(row, "stage"), number(row, "ranks"),
+               bytes(row, "parameter_bytes"), bytes(row, "gradient_bytes"), bytes(row, "optimizer_bytes"),
+               activations ? fmt::format(" {:>12}", bytes(row, "activation_bytes")) : "", bytes(row, "total_bytes"),
+               text(row, "fits"));
   }
   fmt::print("{:g} bytes per parameter: {:g} weight + {:g} gradient + {:g} fp32 copy + {:g} m and v. ",
              recipe.parameter + recipe.gradient + recipe.optimizer(), recipe.parameter, recipe.gradient, recipe.master,
