@@ -55,16 +55,23 @@ def line(name, points, unit):
 STEMS = {"all_reduce_mpi": "all_reduce", "ddp_mpi": "ddp", "tp_mpi": "tp"}  # of a report, and what they are
 
 
-def medians(data, load):
-    """Of a report's results a row for each program and algorithm that is predicted; load: results.load."""
+def predicted(data, load):
+    """{program: its rows that have a prediction} of a report's results; load: results.load."""
+    found = {program: load(data, stem) for stem, program in STEMS.items()}
+    rows = {
+        program: [row for row in results["rows"] if error_of(program, row) is not None]
+        for program, results in found.items()
+        if results
+    }
+    return {program: mine for program, mine in rows.items() if mine}
+
+
+def medians(predicted):
+    """A row for each program and algorithm of `predicted`."""
     rows = []
-    for stem, program in STEMS.items():
-        results = load(data, stem)
-        found = {}
-        for row in results["rows"] if results else []:
-            if error_of(program, row) is not None:
-                found.setdefault(row["algorithm"], []).append((error_of(program, row), row.get("quiet")))
-        for algorithm, points in found.items():
+    for program, mine in predicted.items():
+        for algorithm in dict.fromkeys(row["algorithm"] for row in mine):
+            points = [(error_of(program, row), row.get("quiet")) for row in mine if row["algorithm"] == algorithm]
             quiet = [error for error, is_quiet in points if is_quiet]
             rows.append(
                 {

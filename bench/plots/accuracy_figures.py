@@ -2,22 +2,13 @@
 
 import statistics
 
-from accuracy import STEMS, error_of
-from results import load
-from style import look, plt, subplots, title
+from accuracy import error_of
+from style import look, over, subplots, title
 
 
-def predicted_measured(data):
-    """A point for each row: hollow where the computer was not quiet. On the diagonal a prediction is right."""
-    found = {
-        program: [r for r in results["rows"] if error_of(program, r) is not None]
-        for stem, program in STEMS.items()
-        for results in [load(data, stem)]
-        if results
-    }
-    found = {program: rows for program, rows in found.items() if rows}
-    if not found:
-        return None
+def predicted_measured(found):
+    """A point for each row of {program: rows}: hollow where the computer was not quiet. On the diagonal a prediction is
+    right."""
     figure, axes = subplots(1, 6, 5)
     axis = axes[0][0]
     for i, (program, rows) in enumerate(found.items()):
@@ -28,12 +19,8 @@ def predicted_measured(data):
             mine = [r for r in rows if (r.get("quiet") is not False) == quiet]
             label = f"{program.replace('_', ' ')}: {said}" if quiet or not errors else None
             if mine:
-                axis.plot(
-                    [r["predicted_seconds"] for r in mine],
-                    [r["seconds"] for r in mine],
-                    label=label,
-                    **{**style, **({} if quiet else {"markerfacecolor": "none"})},
-                )
+                fill = {} if quiet else {"markerfacecolor": "none"}
+                axis.plot(*zip(*over(mine, "predicted_seconds", "seconds")), label=label, **style, **fill)
     every = [r[field] for rows in found.values() for r in rows for field in ("seconds", "predicted_seconds")]
     axis.plot([min(every), max(every)], [min(every), max(every)], color="#bbbbbb", linewidth=1, zorder=0)
     axis.set_xscale("log")

@@ -1,7 +1,8 @@
 """The collectives beside all-reduce: their algorithms against each other, and against the library's own. Standard
 library only."""
 
-from results import by, bytes_text, load, load_all, seconds_text
+from results import by, load, load_all
+from row_words import columns
 
 NAMES = {
     "reduce_scatter": "reduce-scatter",
@@ -13,11 +14,6 @@ PANELS = (("reduce_scatter", "all_gather"), ("broadcast",), ("all_to_all",))  # 
 SIZES = (4 << 10, 1 << 20, 64 << 20)  # of the table
 
 
-def simulated(data):
-    """By machine: the rows of its ranks."""
-    return {machine: results["rows"] for machine, results in load_all(data, "collectives_sim").items()}
-
-
 def curves(rows, collectives):
     """By name: the rows of each algorithm of these collectives, by size."""
     found = {}
@@ -27,16 +23,11 @@ def curves(rows, collectives):
     return found
 
 
-def beside_library(data):
-    """By collective: of each size measured, the row of the fastest algorithm that is ours."""
-    measured = load(data, "collectives_mpi")
+def beside_library(measured):
+    """By collective: of each size in these rows, that of the fastest algorithm that is ours."""
     found = {}
     for collective in NAMES:
-        mine = (
-            [r for r in by(measured["rows"], collective=collective) if r["algorithm"] not in ("library", "memory_copy")]
-            if measured
-            else []
-        )
+        mine = [r for r in by(measured, collective=collective) if r["algorithm"] not in ("library", "memory_copy")]
         if mine:
             found[collective] = [
                 min(by(mine, bytes=size), key=lambda r: r["seconds"]) for size in sorted({r["bytes"] for r in mine})
@@ -45,22 +36,19 @@ def beside_library(data):
 
 
 def part_of(report, machines):
-    found, measured = simulated(report.data), load(report.data, "collectives_mpi")
+    found = {machine: results["rows"] for machine, results in load_all(report.data, "collectives_sim").items()}
+    measured = (load(report.data, "collectives_mpi") or {"rows": []})["rows"]
     if not found:
         return ""
     rows = [r for mine in found.values() for r in mine if r["bytes"] in SIZES]
-    rows += [r for r in measured["rows"] if r["algorithm"] != "memory_copy"] if measured else []
-    columns = {
+    rows += [r for r in measured if r["algorithm"] != "memory_copy"]
+    shown = {
         "machine": lambda r: (
             "this computer, measured" if r["backend"] == "mpi" else machines.get(r["machine"], r["machine"])
         ),
         "p": "ranks",
         "collective": lambda r: NAMES[r["collective"]],
-        "algorithm": "algorithm",
-        "array": lambda r: bytes_text(r["bytes"]),
-        "time": lambda r: seconds_text(r["seconds"]),
-        "predicted": lambda r: seconds_text(r["predicted_seconds"]) if r["predicted_seconds"] else "–",
-        "busbw GB/s": "busbw_gb_per_s",
+        **columns("algorithm, array, time, predicted, busbw GB/s"),
         "times the library’s": lambda r: (
             f"{r['times_library']:.2f}" if r.get("times_library") and r["algorithm"] != "library" else "–"
         ),
@@ -80,6 +68,7 @@ def part_of(report, machines):
         "<b>Simulated.</b> Marks are simulated, lines predicted. busbw as nccl-tests defines it: bytes / time, times (p"
         " − 1)/p but for a broadcast. The chain uses the number of segments predicted to be fastest." + here,
         rows,
-        columns,
+        shown,
         [f"collectives_sim_{machine}.csv" for machine in found] + (["collectives_mpi.csv"] if measured else []),
+        (found, beside_library(measured)),
     )

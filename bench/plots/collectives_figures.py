@@ -1,25 +1,19 @@
 """The figure of the collectives beside all-reduce."""
 
-from collectives import NAMES, PANELS, beside_library, curves, simulated
+from collectives import NAMES, PANELS, curves
 from results import bytes_text
-from style import COLOURS, label_ends, look, plain_log_axis, size_axis, subplots, title, whiskers
+from style import label_ends, lines, look, over, plain_log_axis, size_axis, subplots, title, whiskers
 
 
 def over_size(axis, found):
     """Bus bandwidth: seen as marks, predicted as lines."""
     ends = []
     for i, (name, rows) in enumerate(found.items()):
-        x = [r["bytes"] for r in rows]
-        axis.plot(x, [r["busbw_gb_per_s"] for r in rows], **{**look(i), "linestyle": "none"})
-        ends.append((x[-1], rows[-1]["busbw_gb_per_s"], name.replace(", ", ",\n"), look(i)["color"]))
-        axis.plot(
-            x,
-            [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in rows],
-            color=COLOURS[i % 7],
-            linestyle=look(i)["linestyle"],
-            linewidth=1,
-        )
-    size_axis(axis, x, 2)
+        seen = {name.replace(", ", ",\n"): over(rows, "bytes", "busbw_gb_per_s")}
+        ends += lines(axis, seen, first=i, linestyle="none")
+        predicted = [(r["bytes"], r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"]) for r in rows]
+        lines(axis, {name: predicted}, first=i, marker=None, linewidth=1)
+    size_axis(axis, [x for x, _ in predicted], 2)
     plain_log_axis(axis.yaxis, (1,))
     label_ends(axis, ends)
 
@@ -35,12 +29,9 @@ def broadcasts_said(rows):
     return f"For {bytes_text(sizes[0])} the fastest is {small}, for {bytes_text(sizes[1])} {large}"
 
 
-def collectives(data):
+def collectives(machines, measured):
     """On the machine with most ranks, then ours over MPI's own."""
-    machines, measured = simulated(data), beside_library(data)
-    if not machines:
-        return None
-    machine, rows = max(machines.items(), key=lambda item: max(r["ranks"] for r in item[1]))
+    rows = max(machines.values(), key=lambda rows: max(r["ranks"] for r in rows))
     panels = len(PANELS) + bool(measured)
     figure, axes = subplots(panels, 3.9 * panels, 3.6)
     title(figure, broadcasts_said(rows))
@@ -51,14 +42,9 @@ def collectives(data):
     if measured:
         last, ends = axes[0][-1], []
         for i, (name, mine) in enumerate(measured.items()):
-            last.errorbar(
-                [r["bytes"] for r in mine],
-                [r["times_library"] for r in mine],
-                yerr=whiskers(mine, "times_library"),
-                capsize=2,
-                **look(i),
-            )
-            ends.append((mine[-1]["bytes"], mine[-1]["times_library"], NAMES[name], look(i)["color"]))
+            points, spread = over(mine, "bytes", "times_library"), whiskers(mine, "times_library")
+            last.errorbar(*zip(*points), yerr=spread, capsize=2, **look(i))
+            ends.append((*points[-1], NAMES[name], look(i)["color"]))
         last.axhline(1, color="black", linewidth=0.8)
         size_axis(last, sorted({r["bytes"] for mine in measured.values() for r in mine}), 4)
         plain_log_axis(last.yaxis, (1, 1.2, 1.5, 2, 3, 5, 7, 8, 9))

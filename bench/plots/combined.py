@@ -5,18 +5,16 @@ import html
 import statistics
 
 import folder
-from combined_parts import mesh_gaps, meshes, scaling_chart
 from html_parts import note, section, table
-from results import by, load, load_all, off, percent
+from results import by, load, load_all, load_csv, off, percent
+from row_words import columns
+
+STUDIES = {"strong": "strong", "strong_zero1": "strong, ZeRO-1", "weak": "weak"}  # of ./lab scale
+PLANTED = ("communication", "bubble", "imbalance", "launch")
 
 
 def gigabytes(field):
     return lambda r: "–" if r.get(field) is None else f"{r[field] / 1e9:.1f}"
-
-
-def against(field, other):
-    """How far a prediction lies from the simulator's value, where there is one."""
-    return lambda r: off(r[field], r.get(other))
 
 
 def plans(report):
@@ -26,22 +24,17 @@ def plans(report):
     rows, refused = by(results["rows"], kind="plan"), by(results["rows"], kind="refused")
     checked = [r for r in rows if r.get("simulated_seconds")]
     errors = [100 * (r["step_seconds"] / r["simulated_seconds"] - 1) for r in checked]
-    columns = {
+    shown = {
         "": "place",
-        "dp": "dp",
-        "tp": "tp",
-        "pp": "pp",
+        **columns("dp, tp, pp"),
         "b": "microbatch",
-        "m": "microbatches",
-        "schedule": "schedule",
-        "chunks": "chunks",
+        **columns("m, schedule, chunks"),
         "ZeRO": "zero",
-        "recompute": "recompute",
-        "sequence parallel": "sequence_parallel",
+        **columns("recompute, sequence parallel"),
         "step": "step_seconds",
-        "simulated": "simulated_seconds",
-        "error": against("step_seconds", "simulated_seconds"),
-        "MFU": lambda r: percent(r["mfu"]),
+        **columns("simulated"),
+        "error": lambda r: off(r["step_seconds"], r.get("simulated_seconds")),
+        **columns("MFU"),
         "days": lambda r: f"{r['days']:.1f}",
         "GB": gigabytes("memory_bytes"),
         "simulated GB": gigabytes("simulated_memory_bytes"),
@@ -63,8 +56,9 @@ def plans(report):
         " dp × tp × pp, the best plan of each mesh, and what limits"
         f" it. {c['candidates']:,} strategies, {c['candidates_per_second']:,.0f} per second on this computer.{found}",
         rows,
-        columns,
+        shown,
         ["plan_gpt3.csv", "plan_gpt3.json"],
+        (rows[:8],),
     ) + (
         note("Why the others are not valid plans:")
         + table(
@@ -81,48 +75,32 @@ def phantoms(report):
         return ""
     rows = [dict(results["rows"][0], model=results["context"].get("model", "")) for results in runs.values()]
     rows.sort(key=lambda r: -r["parameters"])
-    columns = {
+    shown = {
         "parameters": lambda r: f"{r['parameters'] / 1e9:,.0f} billion",
         "dp × tp × pp": lambda r: f"{r['replicas']} × {r['tensor_parallel']} × {r['stages']}",
         "ranks": "ranks",
         "simulated": "simulated_ranks",
         "took": "wall_seconds",
-        "step": "seconds",
-        "MFU": lambda r: percent(r["mfu"]),
+        **columns("step, MFU"),
         "bubble of the ideal": lambda r: percent(r["bubble_of_ideal"]),
-        "exposed": "exposed_seconds",
+        **columns("exposed"),
         "GB": gigabytes("memory_bytes_peak"),
         "TB inside nodes": lambda r: f"{r['bytes_sent_inside_nodes'] / 1e12:.1f}",
         "TB across": lambda r: f"{r['bytes_sent_across_nodes'] / 1e12:.2f}",
     }
     files = [f"phantom_{name}.json" for name in runs]
     largest = rows[0]
-    stages = [
-        {
-            "stage": s,
-            **{
-                key: largest[f"stage_{key}"][s]
-                for key in (
-                    "parameter_bytes_peak",
-                    "gradient_bytes_peak",
-                    "optimizer_bytes_peak",
-                    "activation_bytes_peak",
-                    "memory_bytes_peak",
-                )
-            },
-        }
-        for s in range(largest["stages"])
-    ]
-    memory = {"stage": "stage"} | {
-        words: lambda r, f=f: f"{r[f] / 1e9:.2f} GB"
-        for words, f in (
-            ("parameters", "parameter_bytes_peak"),
-            ("gradients", "gradient_bytes_peak"),
-            ("optimizer", "optimizer_bytes_peak"),
-            ("activations", "activation_bytes_peak"),
-            ("all", "memory_bytes_peak"),
-        )
+    kinds = {
+        "parameters": "parameter",
+        "gradients": "gradient",
+        "optimizer": "optimizer",
+        "activations": "activation",
+        "all": "memory",
     }
+    of_stage = lambda stem, s: f"{largest[f'stage_{stem}_bytes_peak'][s] / 1e9:.2f} GB"
+    stages = [
+        {"stage": s} | {kind: of_stage(stem, s) for kind, stem in kinds.items()} for s in range(largest["stages"])
+    ]
     return report.figure(
         "stage_memory",
         "Memory of a rank over the stages of three models: parameters, gradients and optimizer are nearly level,"
@@ -132,8 +110,9 @@ def phantoms(report):
         " activations fall, since stage s of 1F1B holds p − s microbatches. 16-bit values and gradients, fp32 master"
         " state, flash attention, nothing recomputed.",
         stages,
-        memory,
+        {name: name for name in ("stage", *kinds)},
         files,
+        ({name: r for name, r in runs.items() if "stage_memory_bytes_peak" in r["rows"][0]},),
     ) + report.figure(
         "stage_time",
         "Time of a step over the stages of the same models, in parts: compute dominates, the idle part falls towards"
@@ -141,8 +120,9 @@ def phantoms(report):
         "<b>Simulated.</b> Where the time of a step goes, stage by stage. The last one ends its backwards first; what"
         " it then waits for is the first stage, with which it shares the tied embedding.",
         rows,
-        columns,
+        shown,
         files,
+        ({name: r for name, r in runs.items() if "stage_compute_seconds" in r["rows"][0]},),
     )
 
 
@@ -183,7 +163,24 @@ def validated(report):
             "worst": lambda r: percent(r["worst"]),
         },
         ["validate.csv", "validate.json"],
+        (results["rows"],),
     )
+
+
+def meshes(data):
+    """{(dp, tp, pp): rows of its CSV}, the serial program's first."""
+    found = {tuple(map(int, path.stem.split("_")[1:])): load_csv(data, path.stem) for path in data.glob("mesh_*.csv")}
+    return dict(sorted(found.items(), key=lambda item: (item[0][0] * item[0][1] * item[0][2], item[0])))
+
+
+def mesh_gaps(runs):
+    """For each mesh the distances of its losses from the serial program's, step by step."""
+    serial = [float(r["loss"]) for r in runs[1, 1, 1]]
+    return {
+        mesh: [abs(float(r["loss"]) - s) for r, s in zip(rows, serial)]
+        for mesh, rows in runs.items()
+        if mesh != (1, 1, 1)
+    }
 
 
 def equality(report):
@@ -215,6 +212,14 @@ def equality(report):
             "last loss": lambda r: f"{r['last']:.6f}",
         },
         [f"mesh_{'_'.join(map(str, mesh))}.csv" for mesh in runs],
+        (
+            runs[1, 1, 1],
+            {row["mesh"]: runs[mesh] for mesh, row in zip(gaps, rows)},
+            f"{len(rows)} meshes of up to {max(r['ranks'] for r in rows)} ranks train like the serial program: the"
+            f" largest difference is {worst['gap']:.2g} nats ({worst['mesh']})",
+            f"{len(rows)} meshes, dp × tp × pp",
+        ),
+        "losses",
     )
 
 
@@ -235,15 +240,9 @@ def limits(report):
             " with four microbatches; five sequences on four ranks; a tiny model. <code>./lab why</code> replays the"
             " trace without each cost, dependencies kept; the largest gain names the limit.",
             rows,
-            {
-                "planted": "run",
-                "without": "cost",
-                "a step": "seconds",
-                "without it": "seconds_without",
-                "gained": lambda r: percent(r["gained"]),
-                "the limit": "limit",
-            },
+            {"planted": "run", "without": "cost", **columns("a step, without it, gained, the limit")},
             [f"why_{name}.json" for name in runs],
+            ({name: runs[name] for name in PLANTED if name in runs},),
         )
         + note("Most of each run’s critical path:")
         + table(
@@ -260,9 +259,7 @@ def limits(report):
 
 
 def scaling(report):
-    studies = {
-        name: r for name in ("strong", "strong_zero1", "weak", "mpi") for r in [load(report.data, f"scale_{name}")] if r
-    }
+    studies = {name: r for name in (*STUDIES, "mpi") for r in [load(report.data, f"scale_{name}")] if r}
     if not studies:
         return ""
     rows = [dict(r, run=name) for name, results in studies.items() for r in results["rows"] if "speedup" in r]
@@ -275,7 +272,7 @@ def scaling(report):
             if last["speedup"] is None
             else f"speedup {last['speedup']:.2f} ({last['speedup_low']:.2f} to {last['speedup_high']:.2f})."
         )
-    chart = scaling_chart(report.found.values())
+    chart = folder.chart_of("speedup", report.results(f"scale_{name}" for name in STUDIES))
     return report.figure(
         "scaling_fits",
         "Left: speedups over ranks with the laws fitted to them; the strong curves break at 16 ranks, which no law"
@@ -283,8 +280,10 @@ def scaling(report):
         "<b>Simulated</b>: GPT-2 355M in bf16 on nodes of 8 A100, HDR InfiniBand between (<code>./lab scale</code>)."
         " Dotted: laws fitted to all points, shaded their 95 % intervals, whose width says where a law is the wrong"
         f" one. {html.escape(' '.join(folder.laws_said(chart)) if chart else '')}{here}",
-        sources=chart.files if chart else (),
         files=[f"scale_{name}.json" for name in studies],
+        data=(chart,),
+        kind="chart",
+        sources=chart.files if chart else (),
     ) + report.figure(
         "scaling_losses",
         "Bars of each step's ideal and of what it lost to: communication from 16 ranks on, where rings cross nodes.",
@@ -292,15 +291,21 @@ def scaling(report):
         rows,
         {
             "study": "run",
-            "p": "ranks",
-            "step": "seconds",
+            **columns("p, step"),
             "speedup": lambda r: "–" if r["speedup"] is None else f"{r['speedup']:.2f}",
             "efficiency": lambda r: percent(r["efficiency"]),
-            "Karp–Flatt": "karp_flatt",
-            "limit": "limit",
-            "diagnosis": "diagnosis",
+            **columns("Karp–Flatt, limit, diagnosis"),
         },
         [f"scale_{name}.json" for name in studies],
+        (
+            {
+                f"{STUDIES[name]}, p = {r['ranks']}": r
+                for name, results in studies.items()
+                for r in results["rows"]
+                if name in STUDIES and r.get("speedup") is not None
+            },
+        ),
+        drawn_from=[f"scale_{name}" for name in STUDIES],
     )
 
 

@@ -2,11 +2,10 @@
 
 import statistics
 
-import folder_figures
-import reading
-from combined_parts import STUDIES, mesh_gaps, meshes, scaling_chart
-from results import by, load, load_all
-from style import COLOURS, Drawing, figure_legend, look, stacked_bars, subplots, title
+from combined import PLANTED
+from folder_figures import gains
+from results import by
+from style import COLOURS, Drawing, figure_legend, look, marks, stacked_bars, subplots, title
 
 COSTS = {
     "compute": ("compute_seconds",),
@@ -32,12 +31,8 @@ def plan_name(row):
     return f"{row['dp']} × {row['tp']} × {row['pp']}\n{', '.join([schedule, *more])}"
 
 
-def plans(data):
+def plans(rows):
     """The best plans: where a step goes, and the memory of the fullest GPU; marks: the simulator."""
-    results = load(data, "plan_gpt3")
-    if not results:
-        return None
-    rows = by(results["rows"], kind="plan")[:8]
     figure, axes = subplots(2, 8, bars=14)
     labels = [plan_name(r) for r in rows]
     ends = stacked_bars(
@@ -45,16 +40,7 @@ def plans(data):
     )
     stacked_bars(axes[0][1], labels, {part: [r[stem + "_bytes"] for r in rows] for part, stem in KINDS.items()}, 1e9)
     for axis, field, unit in ((axes[0][0], "simulated_seconds", 1), (axes[0][1], "simulated_memory_bytes", 1e9)):
-        marks = [(r[field] / unit, i) for i, r in enumerate(rows) if r.get(field)]
-        if marks:
-            axis.plot(
-                *zip(*marks),
-                linestyle="none",
-                marker="|",
-                markersize=20,
-                markeredgewidth=2,
-                color="black",
-            )
+        marks(axis, [(r[field] / unit, i) for i, r in enumerate(rows) if r.get(field)], "|", 20, markeredgewidth=2)
     best = rows[0]
     title(
         figure,
@@ -97,11 +83,8 @@ def stage_areas(axis, parts):
     axis.set_xlabel("stage")
 
 
-def stage_memory(data):
+def stage_memory(runs):
     """Memory by category over the stages of a phantom step."""
-    runs = {name: r for name, r in load_all(data, "phantom").items() if "stage_memory_bytes_peak" in r["rows"][0]}
-    if not runs:
-        return None
     names, words = [name for name in MODELS if name in runs], []
     figure, axes = subplots(len(names), 4 * len(names), 3.8, sharey=True)
     for axis, name in zip(axes[0], names):
@@ -119,11 +102,8 @@ def stage_memory(data):
     return figure
 
 
-def stage_time(data):
+def stage_time(runs):
     """Where the time of the same steps goes, stage by stage."""
-    runs = {name: r for name, r in load_all(data, "phantom").items() if "stage_compute_seconds" in r["rows"][0]}
-    if not runs:
-        return None
     names, words = [name for name in MODELS if name in runs], []
     figure, axes = subplots(len(names), 4 * len(names), 3.8)
     parts = {
@@ -145,12 +125,9 @@ def stage_time(data):
     return figure
 
 
-def validated(data):
+def validated(rows):
     """A row a published source: signed errors of the prediction, and of the machine file alone."""
-    results = load(data, "validate")
-    if not results:
-        return None
-    tables = list(dict.fromkeys(r["table"] for r in results["rows"] if r["unit"] == "s"))[::-1]
+    tables = list(dict.fromkeys(r["table"] for r in rows if r["unit"] == "s"))[::-1]
     figure, axes = subplots(1, 8, 5.0)
     axis = axes[0][0]
     for k, (field, label, lift) in enumerate(
@@ -159,11 +136,7 @@ def validated(data):
             ("file_relative_error", "by the machine file alone", -0.18),
         )
     ):
-        points = [
-            (100 * min(max(r[field], -1), 1), i + lift)
-            for i, t in enumerate(tables)
-            for r in by(results["rows"], table=t)
-        ]
+        points = [(100 * min(max(r[field], -1), 1), i + lift) for i, t in enumerate(tables) for r in by(rows, table=t)]
         axis.plot(*zip(*points), **{**look(k), "linestyle": "none", "markersize": 4}, alpha=0.6, label=label)
     axis.axvspan(-10, 10, color="#888888", alpha=0.15, linewidth=0)
     axis.axvline(0, color="#555555", linewidth=1)
@@ -171,7 +144,7 @@ def validated(data):
     axis.set_yticklabels(tables)
     axis.set_xlim(-102, 102)
     axis.set_xlabel("predicted / published − 1, % (grey: within 10; at the right edge: beyond 100)")
-    errors = [abs(r["relative_error"]) for t in tables for r in by(results["rows"], table=t)]
+    errors = [abs(r["relative_error"]) for t in tables for r in by(rows, table=t)]
     title(
         figure,
         f"{sum(e <= 0.1 for e in errors)} of {len(errors)} published times are predicted within 10 %, the median within"
@@ -181,78 +154,16 @@ def validated(data):
     return figure
 
 
-def mesh_losses(data):
-    """Losses of all meshes on the serial program's; how far they are apart in the title."""
-    runs = meshes(data)
-    if (1, 1, 1) not in runs or len(runs) < 2:
-        return None
-    figure, axes = subplots(1, 8, 3.0)
-    gaps = {mesh: max(gap) for mesh, gap in mesh_gaps(runs).items()}
-    worst = max(gaps, key=gaps.get)
-    title(
-        figure,
-        f"{len(gaps)} meshes of up to {max(m[0] * m[1] * m[2] for m in gaps)} ranks train like the serial program: the"
-        f" largest difference is {gaps[worst]:.2g} nats ({' × '.join(map(str, worst))})",
-    )
-    axis = axes[0][0]
-    loss = lambda rows: [float(r["loss"]) for r in rows]
-    steps = range(1, len(runs[1, 1, 1]) + 1)
-    axis.plot(steps, loss(runs[1, 1, 1]), color=COLOURS[5], linewidth=5, alpha=0.5, label="serial")
-    for i, mesh in enumerate(gaps):
-        axis.plot(
-            steps,
-            loss(runs[mesh]),
-            color=COLOURS[i % 7],
-            linewidth=0.9,
-            linestyle=("--", ":", "-.")[i % 3],
-            label=f"{len(gaps)} meshes, dp × tp × pp" if i == 0 else None,
-        )
-    axis.set_xlim(0, len(steps))
-    axis.set_xlabel("step")
-    axis.set_ylabel("loss, nats per token")
-    axis.legend()
-    return figure
-
-
-PLANTED = ("communication", "bubble", "imbalance", "launch")
-
-
-def why_gains(data):
-    """The speedup of four runs if each cost were removed; each has a different planted bottleneck."""
-    runs = {name: by_cost for name in PLANTED for by_cost in [load(data, f"why_{name}")] if by_cost}
-    if not runs:
-        return None
+def why_gains(runs):
+    """The speedup of four runs if each cost were removed; each has a different planted bottleneck. runs: {what was
+    planted: results}."""
     figure, axes = subplots(len(runs), 3 * len(runs), 2.5, sharey=True)
     found = 0
     for axis, (name, results) in zip(axes[0], runs.items()):
         rows = {r["cost"]: r for r in results["rows"] if "gained" in r}
-        for i, cost in enumerate(PLANTED):
-            row = rows[cost]
-            axis.barh(
-                i,
-                max(0, 100 * row["gained"]),
-                0.7,
-                color=COLOURS[1 if row["limit"] else 0],
-                hatch="//" if row["limit"] else "",
-                edgecolor="white",
-                alpha=0.85,
-            )
-            axis.annotate(
-                f"{max(0, 100 * row['gained']):.0f} %" + (", the limit" if row["limit"] else ""),
-                (max(0, 100 * row["gained"]), i),
-                xytext=(3, 0) if row["gained"] < 0.5 else (-3, 0),
-                ha="left" if row["gained"] < 0.5 else "right",
-                color="black" if row["gained"] < 0.5 else "white",
-                weight="normal" if row["gained"] < 0.5 else "bold",
-                textcoords="offset points",
-                va="center",
-                fontsize=10,
-            )
-            found += row["limit"] and cost == name
+        gains(axis, [rows[cost] for cost in PLANTED])
+        found += bool(rows[name]["limit"])
         axis.set_title(f"planted: {name}")
-        axis.set_xlim(0, 100)
-        axis.set_xticks([0, 50, 100])
-        axis.set_xlabel("shorter without it, %")
     title(figure, f"./lab why finds the planted limit in {found} of {len(runs)} runs")
     for axis in axes[0]:
         axis.set_yticks(range(len(PLANTED)))
@@ -261,23 +172,8 @@ def why_gains(data):
     return figure
 
 
-def scaling_fits(data):
-    """Points of ./lab scale, and the laws fitted to them with their intervals."""
-    chart = scaling_chart(reading.read_folder(data)[0])
-    return folder_figures.draw(chart) if chart else None
-
-
-def scaling_losses(data):
-    """What each step of the same studies loses beyond its ideal."""
-    studies = {name: results for name in STUDIES for results in [load(data, f"scale_{name}")] if results}
-    if not studies:
-        return None
-    bars = {
-        f"{STUDIES[name]}, p = {r['ranks']}": r
-        for name, results in studies.items()
-        for r in results["rows"]
-        if r.get("speedup") is not None
-    }
+def scaling_losses(bars):
+    """What each step of ./lab scale loses beyond its ideal. bars: {name: row}."""
     figure, axes = subplots(1, 8, bars=len(bars))
     losses = {
         "ideal": "ideal_seconds",
@@ -287,22 +183,10 @@ def scaling_losses(data):
         "launches": "lost_to_launch_seconds",
         "arithmetic not divided": "lost_to_arithmetic_seconds",
     }
-    stacked_bars(
-        axes[0][0],
-        list(bars),
-        {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()},
-        1e-3,
-    )
-    axes[0][0].plot(
-        [1e3 * r["seconds"] for r in bars.values()],
-        range(len(bars)),
-        linestyle="none",
-        marker="|",
-        markersize=9,
-        markeredgewidth=1.5,
-        color="black",
-        label="the step",
-    )
+    parts = {part: [max(0.0, r.get(field) or 0.0) for r in bars.values()] for part, field in losses.items()}
+    stacked_bars(axes[0][0], list(bars), parts, 1e-3)
+    steps = [(1e3 * r["seconds"], i) for i, r in enumerate(bars.values())]
+    marks(axes[0][0], steps, "|", 9, markeredgewidth=1.5, label="the step")
     axes[0][0].set_xlabel("a step, ms")
     share, part, ranks = max(
         ((r.get(field) or 0.0) / r["seconds"], part, r["ranks"])
@@ -315,4 +199,4 @@ def scaling_losses(data):
     return figure
 
 
-ALL = (plans, stage_memory, stage_time, validated, mesh_losses, why_gains, scaling_fits, scaling_losses)
+ALL = (plans, stage_memory, stage_time, validated, why_gains, scaling_losses)

@@ -72,7 +72,7 @@ def part_of(report, machines):
     if not found:
         return ""
     rows = [dict(row, how=how) for how, results in found.values() for row in compared(results)]
-    columns = {
+    shown = {
         "machine": lambda r: machines.get(r["machine"], r["machine"]),
         "p": "ranks",
         "up to there": "from",
@@ -110,6 +110,7 @@ def part_of(report, machines):
         " <i>auto</i>, which changes at the grey vertical lines. Where rails share a port they hide each other’s"
         " latency, and the formulas exceed the simulator’s times by up to a quarter.",
         rows,
-        columns,
+        shown,
         [f"crossover_{name}.csv" for name in found],
+        (found,),
     )

@@ -1,45 +1,30 @@
 """The figure of week 21's extras: all-reduce algorithms against each other over the size of the array."""
 
-from crossover import NAMES, TITLES, changes, curves, studies
+from crossover import NAMES, TITLES, changes, curves
 from results import by, bytes_text
-from style import COLOURS, beside_line, figure_legend, look, plain_log_axis, size_axis, subplots, title
+from style import beside_line, figure_legend, lines, plain_log_axis, size_axis, subplots, title
 
 
 def over_ring(axis, rows):
     """Times relative to the flat ring's: seen as marks, predicted as lines; `auto` as a broad band below them."""
-    ring = {r["bytes"]: r["seconds"] for r in by(rows, algorithm="ring")}
-    predicted_ring = {r["bytes"]: r["predicted_seconds"] for r in by(rows, algorithm="ring")}
-    auto = by(rows, algorithm="auto")
-    axis.plot(
-        [r["bytes"] for r in auto],
-        [r["seconds"] / ring[r["bytes"]] for r in auto],
-        color="#cccccc",
-        linewidth=7,
-        solid_capstyle="round",
-        zorder=1,
-    )
+
+    def relative(mine, field):
+        ring = {r["bytes"]: r[field] for r in by(rows, algorithm="ring")}
+        return [(r["bytes"], r[field] / ring[r["bytes"]]) for r in mine]
+
+    band = {"color": "#cccccc", "linewidth": 7, "solid_capstyle": "round", "zorder": 1}
+    axis.plot(*zip(*relative(by(rows, algorithm="auto"), "seconds")), **band)
     for i, (name, mine) in enumerate(curves(rows).items()):
-        x = [r["bytes"] for r in mine]
-        y = [r["seconds"] / ring[r["bytes"]] for r in mine]
-        axis.plot(x, y, label=NAMES[name], **{**look(i), "linestyle": "none"})
-        axis.plot(
-            x,
-            [r["predicted_seconds"] / predicted_ring[r["bytes"]] for r in mine],
-            color=COLOURS[i % 7],
-            linestyle=look(i)["linestyle"],
-            linewidth=1,
-        )
+        lines(axis, {name: relative(mine, "seconds")}, first=i, linestyle="none", label=NAMES[name])
+        lines(axis, {name: relative(mine, "predicted_seconds")}, first=i, marker=None, linewidth=1)
     for _, _, size in changes(rows, "predicted_seconds"):
         axis.axvline(size, color="#777777", linewidth=0.8, zorder=0)
         beside_line(axis, size, 0.98, bytes_text(size))
-    size_axis(axis, x, 3)
+    size_axis(axis, [r["bytes"] for r in mine], 3)
     plain_log_axis(axis.yaxis, (1, 2, 3, 5, 7))
 
 
-def crossovers(data):
-    found = studies(data)
-    if not found:
-        return None
+def crossovers(found):
     figure, axes = subplots(len(found), 4.2 * len(found), 4.4)
     words = []
     for name, (_, rows) in found.items():

@@ -22,16 +22,17 @@ class Finding:
     how: str  # simulated, measured, …
     alt: str
     further: str  # the section that has more
+    shown: tuple  # what its figure draws
 
 
 def whole(value):
     return f"{value:,.0f}"
 
 
-def laws(data):
+def laws(machines):
     """Of each machine (name, ranks, speedup at most ranks, serial fraction or None), by falling speedup."""
     found = []
-    for machine, results in load_all(data, "scaling_sim").items():
+    for machine, results in machines.items():
         strong = [r for r in by(results["rows"], scaling="strong") if r["speedup"] is not None]
         if strong:
             last = max(strong, key=lambda r: r["ranks"])
@@ -40,10 +41,11 @@ def laws(data):
 
 
 def scaling(data):
-    found = laws(data)
+    machines = load_all(data, "scaling_sim")
+    found = laws(machines)
     if not found:
         return None
-    model = next(iter(load_all(data, "scaling_sim").values()))["rows"][0]["model"]
+    model = next(iter(machines.values()))["rows"][0]["model"]
     words = []
     for machine, ranks, speedup, serial in found:
         limit = (
@@ -57,14 +59,15 @@ def scaling(data):
         "simulated, with Amdahl’s law fitted to the points",
         "Speedup over ranks of each machine, and Amdahl's curves.",
         "scaling",
+        (machines,),
     )
 
 
-def best_ring(data):
+def best_ring(machines):
     """(the ring's row, the naive one's, machine) at 64 MiB on the machine where the ring gains most; None without
     any."""
     best = None
-    for machine, results in load_all(data, "all_reduce_sim").items():
+    for machine, results in machines.items():
         for r in by(results["rows"], algorithm="ring", bytes=64 << 20):
             (naive,) = by(results["rows"], algorithm="naive", bytes=64 << 20)
             if best is None or naive["seconds"] / r["seconds"] > best[1]["seconds"] / best[0]["seconds"]:
@@ -73,7 +76,8 @@ def best_ring(data):
 
 
 def ring(data):
-    best = best_ring(data)
+    machines = load_all(data, "all_reduce_sim")
+    best = best_ring(machines)
     if best is None:
         return None
     r, naive, machine = best
@@ -86,6 +90,7 @@ def ring(data):
         "simulated",
         "Time over array size of the ring and the naive all-reduce.",
         "bandwidth",
+        (machines[machine]["rows"],),
     )
 
 
@@ -98,8 +103,8 @@ def overlaps(data):
 
 
 def overlap(data):
-    words = []
-    for machine, rows in overlaps(data).items():
+    words, machines = [], {machine: rows for machine, rows in overlaps(data).items() if rows}
+    for machine, rows in machines.items():
         known = [r for r in rows if r["hidden_fraction"] is not None]
         if known:
             best, worst = max(known, key=lambda r: r["hidden_fraction"]), min(known, key=lambda r: r["hidden_fraction"])
@@ -117,6 +122,7 @@ def overlap(data):
         "simulated",
         "Share of the averaging that is hidden, over bucket size.",
         "ddp",
+        (machines,),
     )
 
 
@@ -151,6 +157,7 @@ def memory(data):
         "measured in the simulator, with real allocations",
         "Bytes of model state of one rank over ranks, a curve for each ZeRO stage.",
         "zero",
+        (stages,),
     )
 
 
@@ -182,6 +189,7 @@ def bubble(data):
         "simulated",
         "Idle share and microbatches in flight over microbatches, GPipe and 1F1B.",
         "pipeline",
+        (gpipe, other),
     )
 
 
@@ -251,6 +259,7 @@ def truth(found):
         "formulas and machine files, none fitted to what it predicts",
         "Predicted over measured seconds of every row, both axes logarithmic, beside the diagonal.",
         "bandwidth",
+        (points,),
     )
 
 
@@ -283,6 +292,7 @@ def opening(report):
         return ""
     cards = []
     for f in findings:
+        report.draw(f.name, f.name, f.shown)
         path = report.out / "figures" / f"{f.name}.svg"
         drawing = inline_svg(path, f.name, f.alt) if path.exists() else ""
         cards.append(

@@ -1,15 +1,15 @@
 """The small figures beside the findings that the report opens with."""
 
 import findings
-import laws
-import reading
-from results import by, load_all
+from results import by
+from scaling_figures import law_line
 from style import (
-    COLOURS,
     doubling_axis,
     figure_legend,
     label_ends,
+    lines,
     look,
+    over,
     plain_log_axis,
     size_axis,
     speedup_axis,
@@ -19,26 +19,17 @@ from style import (
 WIDE, TALL = 3.9, 2.5  # inches: on paper two stand beside each other
 
 
-def finding_scaling(data):
-    machines = load_all(data, "scaling_sim")
-    if not machines:
-        return None
-    figure, axes = subplots(1, WIDE, TALL)
-    axis, most = axes[0][0], max(r["ranks"] for results in machines.values() for r in results["rows"])
-    along = lambda low, high: [low * (high / low) ** (k / 40) for k in range(41)]
+def finding_scaling(machines):
+    figure, ((axis,),) = subplots(1, WIDE, TALL)
+    most = max(r["ranks"] for results in machines.values() for r in results["rows"])
     ends = [(most, most, "ideal", "#666666")]
     for i, (machine, results) in enumerate(machines.items()):
-        strong = [r for r in by(results["rows"], scaling="strong") if r["speedup"] is not None]
-        x, y = [r["ranks"] for r in strong], [r["speedup"] for r in strong]
-        axis.plot(x, y, **{**look(i), "linestyle": "none"})
+        points = over(by(results["rows"], scaling="strong"), "ranks", "speedup")
+        lines(axis, {machine: points}, first=i, linestyle="none")
         serial = results["context"].get("amdahl_serial_fraction")
-        end = x[-1], y[-1]
-        if serial is not None:
-            for span, line in ((along(1, x[-1]), "-"), (along(x[-1], most), (0, (4, 3)))):
-                law = [laws.amdahl(serial, p) for p in span]
-                axis.plot(span, law, color=COLOURS[i], linewidth=1, linestyle=line)
-            end = most, laws.amdahl(serial, most)
-        ends.append((*end, machine, COLOURS[i]))
+        colour = look(i)["color"]
+        end = points[-1] if serial is None else law_line(axis, serial, points[-1][0], most, colour)
+        ends.append((*end, machine, colour))
     axis.plot([1, most], [1, most], color="#cccccc", linewidth=1)
     doubling_axis(axis, [2**k for k in range(most.bit_length())], "ranks (dashed: beyond the points)")
     speedup_axis(axis, most, "speedup")
@@ -46,93 +37,62 @@ def finding_scaling(data):
     return figure
 
 
-def finding_ring(data):
-    best = findings.best_ring(data)
-    if not best:
-        return None
-    results = load_all(data, "all_reduce_sim")[best[2]]
-    figure, axes = subplots(1, WIDE, TALL)
-    ends = []
-    for i, algorithm in enumerate(("ring", "naive")):
-        rows = by(results["rows"], algorithm=algorithm)
-        x, y = [r["bytes"] for r in rows], [r["seconds"] * 1e3 for r in rows]
-        axes[0][0].plot(x, y, **look(i))
-        ends.append((x[-1], y[-1], algorithm, COLOURS[i]))
-    size_axis(axes[0][0], x, 4)
-    axes[0][0].set_yscale("log")
-    plain_log_axis(axes[0][0].yaxis)
-    axes[0][0].set_ylabel("ms")
-    label_ends(axes[0][0], ends)
+def finding_ring(rows):
+    figure, ((axis,),) = subplots(1, WIDE, TALL)
+    found = {name: over(by(rows, algorithm=name), "bytes", "seconds", 1e3) for name in ("ring", "naive")}
+    ends = lines(axis, found)
+    size_axis(axis, [x for x, _ in found["naive"]], 4)
+    axis.set_yscale("log")
+    plain_log_axis(axis.yaxis)
+    axis.set_ylabel("ms")
+    label_ends(axis, ends)
     return figure
 
 
-def finding_overlap(data):
-    machines = {machine: rows for machine, rows in findings.overlaps(data).items() if rows}
-    if not machines:
-        return None
-    figure, axes = subplots(1, WIDE, TALL)
-    ends = []
-    for i, (machine, rows) in enumerate(machines.items()):
-        known = [(r["bucket_bytes"], 100 * r["hidden_fraction"]) for r in rows if r["hidden_fraction"] is not None]
-        if known:
-            axes[0][0].plot(*zip(*known), **look(i))
-            ends.append((*known[-1], machine, COLOURS[i]))
-    size_axis(axes[0][0], [r["bucket_bytes"] for r in rows])
-    axes[0][0].set_xlabel("bucket")
-    axes[0][0].set_ylim(0, 100)
-    axes[0][0].set_ylabel("hidden, %")
-    label_ends(axes[0][0], ends)
+def finding_overlap(machines):
+    figure, ((axis,),) = subplots(1, WIDE, TALL)
+    found = {machine: over(rows, "bucket_bytes", "hidden_fraction", 100) for machine, rows in machines.items()}
+    ends = lines(axis, {machine: points for machine, points in found.items() if points})
+    size_axis(axis, [r["bucket_bytes"] for r in list(machines.values())[-1]])
+    axis.set_xlabel("bucket")
+    axis.set_ylim(0, 100)
+    axis.set_ylabel("hidden, %")
+    label_ends(axis, ends)
     return figure
 
 
-def finding_memory(data):
-    stages, _ = findings.resident(data)
-    if not stages:
-        return None
-    figure, axes = subplots(1, WIDE, TALL)
-    ends = []
-    for i, (stage, sizes) in enumerate(sorted(stages.items())):
-        points = [(ranks, value / 1e6) for ranks, value in sizes.items()]
-        axes[0][0].plot(*zip(*points), **look(i))
-        ends.append((*points[-1], "DDP" if stage == 0 else f"ZeRO-{stage}", COLOURS[i]))
-    doubling_axis(axes[0][0], sorted({ranks for sizes in stages.values() for ranks in sizes}), "ranks")
-    axes[0][0].set_ylim(0, None)
-    axes[0][0].set_ylabel("MB per rank")
-    label_ends(axes[0][0], ends)
+def finding_memory(stages):
+    figure, ((axis,),) = subplots(1, WIDE, TALL)
+    name = lambda stage: "DDP" if stage == 0 else f"ZeRO-{stage}"
+    found = {name(stage): [(ranks, value / 1e6) for ranks, value in stages[stage].items()] for stage in sorted(stages)}
+    ends = lines(axis, found)
+    doubling_axis(axis, sorted({ranks for sizes in stages.values() for ranks in sizes}), "ranks")
+    axis.set_ylim(0, None)
+    axis.set_ylabel("MB per rank")
+    label_ends(axis, ends)
     return figure
 
 
-def finding_bubble(data):
-    gpipe, other = findings.pipelines(data)
-    if not gpipe or not other:
-        return None
+def finding_bubble(gpipe, other):
     figure, axes = subplots(2, WIDE, TALL)
-    for i, (name, rows) in enumerate((("GPipe", gpipe), ("1F1B", other))):
-        for axis, values in zip(
-            axes[0], ([100 * r["bubble_of_total"] for r in rows], [r["peak_in_flight"] for r in rows])
-        ):
-            axis.plot([r["microbatches"] for r in rows], values, label=name, **look(i))
-    for axis, label in zip(axes[0], ("idle, %", "held")):
+    for axis, field, scale, words in (
+        (axes[0][0], "bubble_of_total", 100, "idle, %"),
+        (axes[0][1], "peak_in_flight", 1, "held"),
+    ):
+        for i, (name, rows) in enumerate((("GPipe", gpipe), ("1F1B", other))):
+            axis.plot(*zip(*over(rows, "microbatches", field, scale)), label=name, **look(i))
         axis.set_xlabel("microbatches")
-        axis.set_ylabel(label)
+        axis.set_ylabel(words)
         axis.set_ylim(0, None)
     axes[0][1].legend()
     return figure
 
 
-def finding_predictions(data):
-    points = findings.predictions(reading.read_folder(data)[0])
-    if not points:
-        return None
-    figure, axes = subplots(1, WIDE, TALL - 0.4)
-    axis = axes[0][0]
+def finding_predictions(points):
+    figure, ((axis,),) = subplots(1, WIDE, TALL - 0.4)
     for i, (kind, of_kind) in enumerate(points.items()):
-        axis.plot(
-            [p for p, _, _ in of_kind],
-            [s for _, s, _ in of_kind],
-            label=findings.spread_of(kind, of_kind),
-            **{**look(i), "linestyle": "none", "markersize": 2.5},
-        )
+        style = {**look(i), "linestyle": "none", "markersize": 2.5}
+        axis.plot(*zip(*(point[:2] for point in of_kind)), label=findings.spread_of(kind, of_kind), **style)
     every = [value for of_kind in points.values() for point in of_kind for value in point[:2]]
     axis.plot([min(every), max(every)], [min(every), max(every)], color="#999999", linewidth=0.8, zorder=0)
     axis.set_xscale("log")

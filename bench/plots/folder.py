@@ -11,8 +11,8 @@ from typing import Callable
 from curves import bandwidths, bubbles, compressed_sums, in_all, speedups, throughputs
 from html_parts import cell
 from laws import fit_of_context
-from results import bytes_text, decimal_text, seconds_text
-from row_words import breakdown, duration, has, has_width, machine, ranks, times, what_and_mesh
+from results import bytes_text, decimal_text, percent, seconds_text
+from row_words import breakdown, columns, duration, has, has_width, times
 from sources import kind_of, same_place
 from timeline import too_long
 
@@ -73,8 +73,9 @@ def rate(row):
     return f"{row[f'{what}_per_second']:,.4g}{'' if what == 'throughput' else f' {what}/s'}{ends}"
 
 
-PLACE = {"from": "file", "how": lambda r: kind_of(r), "machine": machine, "p": ranks, "what": what_and_mesh}
+PLACE = columns("from, how, machine, p, what")
 TIMES = {"time": duration, "n": "samples"}
+PARTS = {"parameters": "parameter", "gradients": "gradient", "optimizer": "optimizer", "activations": "activation"}
 
 KINDS = [
     Kind(
@@ -86,14 +87,14 @@ KINDS = [
         " that a study fitted to its points, s the serial part of the work, shaded its 95 % interval.",
         {
             **PLACE,
-            "scaling": "scaling",
+            **columns("scaling"),
             **TIMES,
             "rate": rate,
-            "T(1)": "serial_seconds",
+            **columns("T(1)"),
             "speedup": times("speedup"),
             "efficiency": times("efficiency"),
             "Karp–Flatt": times("karp_flatt"),
-            "limit": "limit",
+            **columns("limit"),
         },
         ("scaling", "ranks"),
     ),
@@ -112,14 +113,7 @@ KINDS = [
         lambda r: has("busbw_gb_per_s", "bytes", "ranks")(r) and "model" not in r and "link_gb_per_s" not in r,
         "Bus bandwidth by the definition of nccl-tests, and the time. Dotted lines, and dashes where a curve has one"
         " size, are predicted, never fitted on what they predict.",
-        {
-            **PLACE,
-            "array": "bytes",
-            **TIMES,
-            "predicted": "predicted_seconds",
-            "algbw GB/s": "algbw_gb_per_s",
-            "busbw GB/s": "busbw_gb_per_s",
-        },
+        {**PLACE, **columns("array"), **TIMES, **columns("predicted, algbw GB/s, busbw GB/s")},
         ("ranks", "bytes"),
         in_all,
     ),
@@ -131,11 +125,10 @@ KINDS = [
         " all-gather’s bytes grow with p, a ring’s do not.",
         {
             **PLACE,
-            "array": "bytes",
-            "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]),
+            **columns("array, sent by a rank"),
             "bytes, ring = 1": "relative_bytes",
             **TIMES,
-            "predicted": "predicted_seconds",
+            **columns("predicted"),
             "time, ring = 1": "relative_seconds",
             "break-even at p =": lambda r: (
                 f"{r['ranks_to_break_even']:,.1f}".removesuffix(".0") if r.get("ranks_to_break_even") else "never"
@@ -158,12 +151,9 @@ KINDS = [
         "Idle share of the total over microbatches.",
         {
             **PLACE,
-            "stages": "stages",
-            "m": "microbatches",
-            "of the total": lambda r: f"{100 * r['bubble_of_total']:.2f} %",
-            "by formula": lambda r: (
-                "–" if r.get("predicted_bubble_of_total") is None else f"{100 * r['predicted_bubble_of_total']:.2f} %"
-            ),
+            **columns("stages, m"),
+            "of the total": lambda r: percent(r["bubble_of_total"], 2),
+            "by formula": lambda r: percent(r.get("predicted_bubble_of_total"), 2),
         },
         ("stages", "microbatches"),
     ),
@@ -173,14 +163,8 @@ KINDS = [
         lambda r: by_stage(r),
         "By formula: parameters, gradients and optimizer state of one rank; 1 GB is 10⁹ bytes. Dashed lines: GPUs.",
         {
-            "from": "file",
-            "model": "model",
-            "stage": "stage",
-            "p": "ranks",
-            **{
-                part: lambda r, part=part: decimal_text(memory_parts(r)[part])
-                for part in ("parameters", "gradients", "optimizer", "activations")
-            },
+            **columns("from, model, stage, p"),
+            **{part: lambda r, part=part: decimal_text(memory_parts(r)[part]) for part in PARTS},
             "total": lambda r: decimal_text(r["total_bytes"]),
             "smallest GPU that fits": "fits",
         },
@@ -196,13 +180,7 @@ KINDS = [
         "Memory",
         lambda r: bool(memory_parts(r)) and not by_stage(r),
         "Bytes of one rank, by category, of the rank that holds most.",
-        {
-            **PLACE,
-            **{
-                part: lambda r, part=part: decimal_text(memory_parts(r).get(part, 0))
-                for part in ("parameters", "gradients", "optimizer", "activations")
-            },
-        },
+        {**PLACE, **{part: lambda r, part=part: decimal_text(memory_parts(r).get(part, 0)) for part in PARTS}},
         ("ranks",),
     ),
     Kind(
@@ -224,14 +202,7 @@ KINDS = [
         "The speedup if each cost were removed",
         has("cost", "gained"),
         "A run replayed from its trace without one cost at a time; dependencies stay.",
-        {
-            "from": "file",
-            "cost": "cost",
-            "a step": "seconds",
-            "without it": "seconds_without",
-            "gained": lambda r: f"{100 * r['gained']:.1f} %",
-            "the limit": "limit",
-        },
+        columns("from, cost, a step, without it, gained, the limit"),
     ),
     Kind(
         "calibration",
@@ -265,15 +236,7 @@ OTHER = Kind("other", "Results without a figure", lambda r: True, "Rows as they 
 def memory_parts(row):
     """{"parameters": bytes, …} of a row that says all four."""
     for end in ("_bytes_peak", "_bytes"):
-        values = {
-            name: row.get(stem + end)
-            for name, stem in (
-                ("parameters", "parameter"),
-                ("gradients", "gradient"),
-                ("optimizer", "optimizer"),
-                ("activations", "activation"),
-            )
-        }
+        values = {name: row.get(stem + end) for name, stem in PARTS.items()}
         if all(isinstance(v, (int, float)) for v in values.values()):
             return values
     return {}

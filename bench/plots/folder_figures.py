@@ -1,7 +1,7 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
 from folder import BARS, BREAKDOWN, bars, curves_of, fits_of, left_out, memory_parts
-from gradients_figures import sums_figure
+from gradients_figures import compressed_sums
 from laws import DESCRIBES, draw_law
 from memory import memory as memory_figure
 from results import bytes_text, seconds_text
@@ -15,7 +15,9 @@ from style import (
     figure_legend,
     label_ends,
     look,
+    marks,
     name_bars,
+    over,
     plain_log_axis,
     size_axis,
     speedup_axis,
@@ -154,14 +156,8 @@ def breakdown_bars(axis, rows):
         low, high = row.get("seconds_low"), row.get("seconds_high")
         spread = has_width(row, "seconds")
         if spread and not shares:
-            axis.errorbar(
-                [scale * row["seconds"]],
-                [i],
-                xerr=[[scale * (row["seconds"] - low)], [scale * (high - row["seconds"])]],
-                color="black",
-                capsize=3,
-                linewidth=1,
-            )
+            ends = [[scale * (row["seconds"] - low)], [scale * (high - row["seconds"])]]
+            axis.errorbar([scale * row["seconds"]], [i], xerr=ends, color="black", capsize=3, linewidth=1)
         words = [f"{seconds_text(totals[i])}{f' ({seconds_text(low)} to {seconds_text(high)})' if spread else ''}"]
         words = words if shares else []
         words += [f"n = {row['samples']}"] if row.get("samples") and kind_of(row) != "simulated" else []
@@ -188,65 +184,48 @@ def breakdown_bars(axis, rows):
 
 
 def memory_bars(axis, rows):
-    stacked_bars(
-        axis,
-        bar_names(rows),
-        {
-            part: [memory_parts(r)[part] for r in rows]
-            for part in ("parameters", "gradients", "optimizer", "activations")
-        },
-        1e9,
-    )
+    parts = ("parameters", "gradients", "optimizer", "activations")
+    stacked_bars(axis, bar_names(rows), {part: [memory_parts(r)[part] for r in rows] for part in parts}, 1e9)
     axis.set_xlabel("GB on the fullest rank")
 
 
 def bytes_bars(axis, rows):
-    axis.barh(
-        range(len(rows)), [r["measured_bytes"] / 1e6 for r in rows], 0.72, color=COLOURS[0], alpha=0.85, label="ledger"
-    )
-    axis.plot(
-        [(r["predicted_bytes"] + (r.get("explained_bytes") or 0)) / 1e6 for r in rows],
-        range(len(rows)),
-        linestyle="none",
-        marker="|",
-        markersize=12,
-        markeredgewidth=2,
-        color="black",
-        label="formula",
-    )
-    name_bars(
-        axis,
-        [
-            ", ".join(p for p in (name, r.get("category"), r.get("moment")) if p)
-            for name, r in zip(bar_names(rows), rows)
-        ],
-    )
+    ledger = [r["measured_bytes"] / 1e6 for r in rows]
+    axis.barh(range(len(rows)), ledger, 0.72, color=COLOURS[0], alpha=0.85, label="ledger")
+    formula = [((r["predicted_bytes"] + (r.get("explained_bytes") or 0)) / 1e6, i) for i, r in enumerate(rows)]
+    marks(axis, formula, "|", 12, markeredgewidth=2, label="formula")
+    names = [(name, r.get("category"), r.get("moment")) for name, r in zip(bar_names(rows), rows)]
+    name_bars(axis, [", ".join(filter(None, name)) for name in names])
     axis.set_xlabel("MB")
 
 
-def gains_bars(axis, rows):
+def gains(axis, rows):
+    """How much shorter a step would be without each cost; the limit stands out."""
     for i, row in enumerate(rows):
-        axis.barh(
-            i,
-            100 * row["gained"],
-            0.7,
-            color=COLOURS[1 if row.get("limit") else 0],
-            hatch="//" if row.get("limit") else "",
-            edgecolor="white",
+        gained, limit = max(0, 100 * row["gained"]), bool(row.get("limit"))
+        colour, hatch = COLOURS[1 if limit else 0], "//" if limit else ""
+        axis.barh(i, gained, 0.7, color=colour, hatch=hatch, edgecolor="white", alpha=0.85)
+        inside = gained >= 50
+        axis.annotate(
+            f"{gained:.0f} %" + (", the limit" if limit else ""),
+            (gained, i),
+            xytext=(-3 if inside else 3, 0),
+            ha="right" if inside else "left",
+            color="white" if inside else "black",
+            weight="bold" if inside else "normal",
+            textcoords="offset points",
+            va="center",
+            fontsize=10,
         )
-        if row.get("limit"):
-            axis.annotate(
-                "the limit",
-                (100 * row["gained"], i),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=10,
-            )
+    axis.set_xlim(0, 100)
+    axis.set_xticks([0, 50, 100])
+    axis.set_xlabel("shorter without it, %")
+
+
+def gains_bars(axis, rows):
+    gains(axis, rows)
     several = len({r["file"] for r in rows}) > 1
     name_bars(axis, [f"{r['cost']}" + (f" [{r['file'].removesuffix('.json')}]" if several else "") for r in rows])
-    axis.margins(x=0.12)
-    axis.set_xlabel("shorter without it, % of a step")
 
 
 # For each kind of bars: the function that draws them on an axis, and how many entries of the legend stand beside each
@@ -362,7 +341,7 @@ def bandwidth(chart):
 def compression(chart):
     """Panels: bytes over the ring's, then time over the ring's for each place and size."""
     found = curves_of(chart)
-    return sums_figure({where + n_of(rows): rows for where, rows in found.items()}) if found else None
+    return compressed_sums({where + n_of(rows): rows for where, rows in found.items()}) if found else None
 
 
 def throughput(chart):
@@ -371,14 +350,8 @@ def throughput(chart):
         return None
     figure, axes = subplots(1, 7, 4.0)
     for i, (label, mine) in enumerate(found.items()):
-        axes[0][0].errorbar(
-            [r["ranks"] for r in mine],
-            [r["tokens_per_second"] for r in mine],
-            yerr=whiskers(mine, "tokens_per_second"),
-            capsize=3,
-            label=label + n_of(mine),
-            **distinct(i),
-        )
+        points, spread = over(mine, "ranks", "tokens_per_second"), whiskers(mine, "tokens_per_second")
+        axes[0][0].errorbar(*zip(*points), yerr=spread, capsize=3, label=label + n_of(mine), **distinct(i))
     ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
     axes[0][0].set_yscale("log")
     axes[0][0].set_ylabel("tokens per second, all ranks")
@@ -387,37 +360,27 @@ def throughput(chart):
 
 
 def bubble(chart):
-    if not curves_of(chart):
+    found = curves_of(chart)
+    if not found:
         return None
-    figure, axes = subplots(1, 7, 4.0)
+    figure, ((axis,),) = subplots(1, 7, 4.0)
     dashes = False
-    for i, (label, rows) in enumerate(curves_of(chart).items()):
-        axes[0][0].plot(
-            [r["microbatches"] for r in rows], [100 * r["bubble_of_total"] for r in rows], label=label, **look(i)
-        )
-        formula = [
-            (r["microbatches"], 100 * r["predicted_bubble_of_total"])
-            for r in rows
-            if r.get("predicted_bubble_of_total") is not None
-        ]
-        dashes = dashes or bool(formula)
-        if formula:
-            axes[0][0].plot(*zip(*formula), color="black", linestyle="none", marker="_", markersize=10)
-    doubling_axis(
-        axes[0][0],
-        sorted({r["microbatches"] for r in chart.rows}),
-        "microbatches (dashes: formula)" if dashes else "microbatches",
-    )
-    axes[0][0].set_ylim(0, None)
-    axes[0][0].set_ylabel("idle / total, %")
-    axes[0][0].legend(ncols=2)
+    for i, (label, rows) in enumerate(found.items()):
+        axis.plot(*zip(*over(rows, "microbatches", "bubble_of_total", 100)), label=label, **look(i))
+        said = [r for r in rows if r.get("predicted_bubble_of_total") is not None]
+        marks(axis, over(said, "microbatches", "predicted_bubble_of_total", 100), "_", 10)
+        dashes = dashes or bool(said)
+    words = "microbatches (dashes: formula)" if dashes else "microbatches"
+    doubling_axis(axis, sorted({r["microbatches"] for r in chart.rows}), words)
+    axis.set_ylim(0, None)
+    axis.set_ylabel("idle / total, %")
+    axis.legend(ncols=2)
     return figure
 
 
 def memory_by_stage(chart):
-    return memory_figure(
-        {"context": chart.files[0].context, "rows": [r for rows in curves_of(chart).values() for r in rows]}
-    )
+    rows = [r for rows in curves_of(chart).values() for r in rows]
+    return memory_figure({"context": chart.files[0].context, "rows": rows})
 
 
 def losses(chart):
@@ -438,7 +401,7 @@ def timeline(chart):
     return timeline_figure(chart.files[0].trace)
 
 
-DRAW = {
+OF_KIND = {
     "timeline": timeline,
     "losses": losses,
     "roofline": roofline,
@@ -453,11 +416,7 @@ DRAW = {
 
 def draw(chart):
     """The figure of a Chart, which says what it has no room for; None where its kind has none, or no number to show."""
-    figure = DRAW[chart.kind.name](chart) if chart.kind.name in DRAW else None
+    figure = OF_KIND[chart.kind.name](chart) if chart.kind.name in OF_KIND else None
     if figure and left_out(chart):
         stamp(figure, left_out(chart))
-    if figure:
-        figure.sources = [
-            (results.context, [r for r in chart.rows if r["file"] == results.name]) for results in chart.files
-        ]
     return figure

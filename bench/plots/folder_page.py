@@ -46,6 +46,8 @@ def figure_of(report, chart):
         chart.rows,
         columns_of(chart),
         files_of(chart),
+        (chart,),
+        "chart",
         sources=chart.files,
         drawable=chart.kind.drawn,
         lacking=lacking(chart),

@@ -2,7 +2,8 @@
 only."""
 
 from html_parts import section
-from results import by, bytes_text, load, load_all, load_csv, seconds_text
+from results import by, bytes_text, load, load_all, load_csv
+from row_words import columns
 
 RATES = {"1e-3": "rate 0.001 for batches of 8", "3e-3": "rate 0.003, near its best"}
 RULES = {
@@ -82,7 +83,7 @@ def large_batch_section(report):
         for rate, runs in found.items()
         for rule, run in runs.items()
     ]
-    columns = {
+    shown = {
         "": "rate",
         "batch and rate": "batch",
         "steps": "steps",
@@ -101,8 +102,9 @@ def large_batch_section(report):
                 "<b>Real arithmetic.</b> The GPT <i>tiny</i> on the shipped corpus, one rank, AdamW; each curve sees"
                 " the same 5,120 sequences. Losses are means over the last 640.",
                 rows,
-                columns,
+                shown,
                 [f"batch_{rate}_{rule}.csv" for rate in found for rule in RULES],
+                (found,),
             )
         ],
     )
@@ -121,7 +123,7 @@ def compressions(report):
             for o, runs in trained.items()
             for m, run in runs.items()
         ]
-        columns = {
+        shown = {
             "": "optimizer",
             "gradients": "method",
             "loss over the last 640 sequences": lambda r: f"{r['loss']:.3f}",
@@ -137,19 +139,17 @@ def compressions(report):
             " sequences; bytes are the ledger's. An unsent element waits some 1/density steps: at a rate at which"
             " gradients change in that time, error feedback cannot help.",
             rows,
-            columns,
+            shown,
             [f"compress_{o}_{m}.csv" for o in trained for m in METHODS],
+            (trained,),
         )
     if simulated:
         rows = [r for mine in simulated.values() for r in mine] + measured
-        columns = {
+        shown = {
             "": lambda r: "this computer, measured" if r["backend"] == "mpi" else r["machine"] + ", simulated",
             "p": "ranks",
             "sum": "algorithm",
-            "array": lambda r: bytes_text(r["bytes"]),
-            "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]),
-            "time": lambda r: seconds_text(r["seconds"]),
-            "predicted": lambda r: seconds_text(r["predicted_seconds"]) if r["predicted_seconds"] else "–",
+            **columns("array, sent by a rank, time, predicted"),
             "time, ring = 1": lambda r: f"{r['relative_seconds']:.2f}",
             "error of a sum": lambda r: f"{r['relative_error']:.2g}" if r.get("relative_error") else "–",
         }
@@ -160,13 +160,14 @@ def compressions(report):
             "<b>Simulated</b>, 25 MiB of fp32. An all-gather's bytes grow with p, a ring's do not. Whether"
             " compression wins depends on the link: over NVLink selecting elements costs as much as is saved.",
             rows,
-            columns,
+            shown,
             [f"compression_sim_{machine}.csv" for machine in simulated] + (["compression_mpi.csv"] if measured else []),
+            (simulated,),
         )
     found = local_runs(report.data)
     if found:
         rows = [r for mine in found.values() for r in mine]
-        columns = {
+        shown = {
             "ranks": "ranks",
             "": "method",
             "sent per rank and step": lambda r: bytes_text(r["bytes_sent_per_step"]),
@@ -182,8 +183,9 @@ def compressions(report):
             " the ranks, AdamW. <i>local-sgd:H</i> averages parameters every H steps, <i>diloco:H</i> takes an"
             " outer step there.",
             rows,
-            columns,
+            shown,
             [f"local_sgd_{ranks}.csv" for ranks in found],
+            (found,),
         )
     yield report.later("compress", "local_sgd_")
 

@@ -1,7 +1,7 @@
 """The figures of week 21's extras about gradients: larger batches, and compression."""
 
-from gradients import METHODS, OPTIMIZERS, RATES, RULES, batches, compressed, local_runs, ring_is_one, smooth, sums
-from style import doubling_axis, figure_legend, ink, label_ends, look, plain_log_axis, subplots, title
+from gradients import METHODS, OPTIMIZERS, RATES, RULES, ring_is_one, smooth
+from style import doubling_axis, figure_legend, ink, label_ends, lines, look, plain_log_axis, subplots, title
 
 
 def loss_panels(found, titles, names, samples):
@@ -32,10 +32,7 @@ def finish(figure, axes, labels, sentence):
     return figure
 
 
-def large_batch(data):
-    found = batches(data)
-    if not found:
-        return None
+def large_batch(found):
     figure, axes, labels, last = loss_panels(found, RATES, RULES, 320)
     key = list(found)[-1]
     names = [name for name in found[key] if name != "small"]
@@ -49,10 +46,7 @@ def large_batch(data):
     return finish(figure, axes, labels, sentence)
 
 
-def compressed_training(data):
-    found = compressed(data)
-    if not found:
-        return None
+def compressed_training(found):
     figure, axes, labels, last = loss_panels(found, OPTIMIZERS, METHODS, 320)
     key = next(iter(found))
     sentence = (
@@ -62,12 +56,6 @@ def compressed_training(data):
         else ""
     )
     return finish(figure, axes, labels, sentence)
-
-
-def compressed_sums(data):
-    """Bytes over those of the ring, then time on each machine."""
-    machines, _ = sums(data)
-    return sums_figure(machines) if machines else None
 
 
 def fastest(machines):
@@ -82,8 +70,8 @@ def fastest(machines):
     return words
 
 
-def sums_figure(machines):
-    """machines: rows with their ring, by where they ran."""
+def compressed_sums(machines):
+    """Bytes over those of the ring, then time on each machine. machines: rows with their ring, by where they ran."""
     figure, axes = subplots(1 + len(machines), 4 * (1 + len(machines)), 4.2)
     title(figure, f"Of the time of a ring of fp32 the fastest compressed sum takes {', '.join(fastest(machines))}")
     most = max(machines.values(), key=len)
@@ -113,11 +101,8 @@ def sums_figure(machines):
     return figure
 
 
-def bytes_and_loss(data):
+def bytes_and_loss(found):
     """What a rank sends a step, and the loss at the end: a point for each method, or a curve over H."""
-    found = local_runs(data)
-    if not found:
-        return None
     figure, axes = subplots(len(found), 5 * len(found), 4.4, sharey=True)
     words = []
     for axis, (ranks, rows) in zip(axes[0], found.items()):

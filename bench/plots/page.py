@@ -10,6 +10,7 @@ import html
 import pathlib
 import shutil
 import sys
+from typing import NamedTuple
 
 import accuracy
 import claims
@@ -31,8 +32,9 @@ from html_parts import context_table, document, figure, inline_svg, note, sectio
 from methods import methods
 from paper import Entry, write_captions, write_paper
 from reading import read_folder
-from results import NCCL_8_A100, bytes_text, load, load_all, load_csv, losses, off, seconds_text
-from sources import CONTRADICTS, counted, failures, left_out, provenance, superlinear
+from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv, losses, off, percent, seconds_text
+from row_words import columns
+from sources import CONTRADICTS, counted, failures, left_out, provenance, source_line, superlinear
 
 MACHINES = {
     "pcie-box": "PCIe (4 RTX 4090, two sockets)",
@@ -57,27 +59,63 @@ def prices_of(context):
     )
 
 
+class Drawn(NamedTuple):
+    """What a figure shows: its kind (figures.DRAW), what is drawn, and the (context, rows) that this is from."""
+
+    kind: str
+    data: tuple
+    sources: list
+
+    def source_line(self):
+        return source_line([context for context, _ in self.sources], [row for _, rows in self.sources for row in rows])
+
+
 class Report:
     """What was measured, and the sections that show it."""
 
-    def __init__(self, out, found, matplotlib=True, price=None):
+    def __init__(self, out, found, matplotlib=True, price=None, skipped=()):
         self.out, self.data, self.entries = out, out / "data", []
-        self.matplotlib, self.price = matplotlib, price
+        self.drawn, self.remarks = {}, []  # by the figure's name; what is said on the terminal
+        self.skipped, self.matplotlib, self.price = skipped, matplotlib, price
         self.found = {results.name: results for results in found}
         self.failed, self.left_out = failures(self.data), left_out(self.data)
 
+    def results(self, stems):
+        """The Results of these files, as far as they are there."""
+        return [self.found[f"{stem}.json"] for stem in stems if f"{stem}.json" in self.found]
+
+    def draw(self, name, kind, data, sources=()):
+        """figures.py is to draw it."""
+        of_chart = kind == "chart" and [(r.context, by(data[0].rows, file=r.name)) for r in data[0].files]
+        self.drawn[name] = Drawn(kind, data, of_chart or [(results.context, results.rows) for results in sources])
+
     def figure(
-        self, name, alt, caption, rows=None, columns=None, files=(), sources=None, drawable=True, lacking="", printed=""
+        self,
+        name,
+        alt,
+        caption,
+        rows=None,
+        columns=None,
+        files=(),
+        data=(),
+        kind="",
+        sources=None,
+        drawn_from=None,
+        drawable=True,
+        lacking="",
+        printed="",
     ):
         """A figure with its caption, the contexts of its files (or of `sources`) under it, its table, and links to the
         files.
 
-        lacking: why these rows give no figure. Not drawable: nobody expects one. printed: the caption in a paper, where
-        it is another."""
+        data: what is drawn, by the function of its kind, or of its name; nothing where the first of it is empty.
+        drawn_from: the files whose rows these are, where not all of the sources. lacking: why these rows give no
+        figure. Not drawable: nobody expects one. printed: the caption in a paper, where it is another."""
         asked, files = files, [f for f in files if (self.data / f).exists()]
         if sources is None:
-            stems = dict.fromkeys(f.rsplit(".", 1)[0] + ".json" for f in files)
-            sources = [self.found[stem] for stem in stems if stem in self.found]
+            sources = self.results(dict.fromkeys(f.rsplit(".", 1)[0] for f in files))
+        if data and data[0]:
+            self.draw(name, kind or name, data, sources if drawn_from is None else self.results(drawn_from))
         lines = provenance(sources)
         failed = [
             f"{self.failed[stem][0]} failed: {self.failed[stem][1]}"
@@ -168,17 +206,7 @@ class Report:
         return table(rows, columns)
 
     def bandwidth(self):
-        columns = {
-            "machine": "machine",
-            "p": "ranks",
-            "array": "bytes",
-            "algorithm": "algorithm",
-            "time": "seconds",
-            "predicted": "predicted_seconds",
-            "error": error,
-            "algbw": "algbw_gb_per_s",
-            "busbw GB/s": "busbw_gb_per_s",
-        }
+        shown = columns("machine, p, array, algorithm, time, predicted, error, algbw, busbw GB/s")
         simulated = load_all(self.data, "all_reduce_sim")
         rows = [
             r
@@ -195,8 +223,9 @@ class Report:
                 " exercise 21.5. Stars: NCCL on 8 A100 as published (stas00/ml-engineering), not measured here."
                 + published(simulated.get("dgx-a100")),
                 rows,
-                columns,
+                shown,
                 [f"all_reduce_sim_{m}.csv" for m in simulated],
+                (simulated, findings.best_ring(simulated)),
             )
         ]
         parts.append(crossover.part_of(self, MACHINES))
@@ -214,8 +243,10 @@ class Report:
                     f" MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)},"
                     " never from the all-reduces.",
                     measured["rows"],
-                    columns,
+                    shown,
                     ["all_reduce_mpi.csv"],
+                    (folder.chart_of("bandwidth", [self.found["all_reduce_mpi.json"]]),),
+                    "chart",
                 )
             )
         parts.append(collectives.part_of(self, MACHINES))
@@ -223,13 +254,9 @@ class Report:
         return section("bandwidth", "Collectives: bus bandwidth", parts)
 
     def accuracy(self):
-        rows = accuracy.medians(self.data, load)
-        if not rows:
+        found = accuracy.predicted(self.data, load)
+        if not found:
             return ""
-
-        def percent(field):
-            return lambda r: "–" if r[field] is None else f"{100 * r[field]:.1f} %"
-
         return self.figure(
             "predicted_measured",
             "Measured over predicted time of all-reduces and training steps on MPI processes, both axes logarithmic,"
@@ -238,31 +265,29 @@ class Report:
             " small message or addition changed by more than 5 % within the run or against the calibration; then the"
             " prediction is for another computer. Medians are of |predicted / measured − 1|, in the figure those of the"
             " quiet rows.",
-            rows,
+            accuracy.medians(found),
             {
                 "program": "program",
                 "what": "algorithm",
                 "quiet rows": "quiet",
-                "their median error": percent("median_quiet"),
+                "their median error": lambda r: percent(r["median_quiet"]),
                 "all rows": "rows",
-                "median error of all": percent("median"),
+                "median error of all": lambda r: percent(r["median"]),
             },
             [f"{stem}.json" for stem in accuracy.STEMS],
+            (found,),
         )
 
     def overhead(self):
         results = load(self.data, "overhead")
         if not results:
             return ""
-        columns = {
+        shown = {
             "parameters": lambda r: f"{r['parameters'] / 1e6:g} M",
             "link GB/s": "link_gb_per_s",
             "compute": "compute_seconds",
             "averaging": "seconds",
-            "predicted": "predicted_seconds",
-            "error": error,
-            "efficiency": lambda r: f"{100 * r['efficiency']:.1f} %",
-        }
+        } | columns("predicted, error, efficiency")
         return section(
             "overhead",
             "Communication overhead",
@@ -276,8 +301,9 @@ class Report:
                     " communication both grow with it. It depends on the tokens per step: twice as many halve the"
                     " overhead.",
                     results["rows"],
-                    columns,
+                    shown,
                     ["overhead.csv"],
+                    (results["rows"],),
                 ),
                 claims.overhead(results),
             ],
@@ -287,23 +313,13 @@ class Report:
         machines = load_all(self.data, "scaling_sim")
         if not machines:
             return ""
-        emulated = load(self.data, "scaling_emulated")
-        everything = list(machines.values()) + [r for r in [emulated, load(self.data, "scaling_mpi")] if r]
-        rows = [r for results in everything for r in results["rows"]]
-        columns = {
-            "machine": "machine",
-            "scaling": "scaling",
-            "p": "ranks",
-            "time": "seconds",
-            "predicted": "predicted_seconds",
-            "error": error,
-            "speedup": "speedup",
-            "efficiency": lambda r: (
-                "refused: no core each" if r["efficiency"] is None else f"{100 * r['efficiency']:.1f} %"
-            ),
-            "Karp–Flatt": "karp_flatt",
-        }
-        measured = load(self.data, "scaling_mpi")
+        emulated, measured = load(self.data, "scaling_emulated"), load(self.data, "scaling_mpi")
+        studies = {f"{machine}, simulated": results for machine, results in machines.items()}
+        if emulated:
+            studies[f"{emulated['rows'][0]['machine']}, emulated"] = emulated
+        if measured:
+            studies["this computer, measured"] = measured
+        rows = [r for results in studies.values() for r in results["rows"]]
         several = [r for r in measured["rows"] if r["ranks"] > 1] if measured else []
         here = (
             f" Measured: {several[0]['model']} on this computer, T(1) in turn with each T(p):"
@@ -332,8 +348,9 @@ class Report:
                     f" without DDP on the same machine ({alone}). f: the parallel part of Amdahl’s law, fitted to each"
                     f" study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}",
                     rows,
-                    columns,
+                    columns("machine, scaling, p, time, predicted, error, speedup, efficiency, Karp–Flatt"),
                     [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"],
+                    (studies, findings.laws(machines)),
                 ),
                 self.later("scaling_"),
                 claims.amdahl(machines, MACHINES),
@@ -344,18 +361,7 @@ class Report:
         return section("ddp", "The DDP step: what overlap hides", self.of_ddp())
 
     def of_ddp(self):
-        columns = {
-            "machine": "machine",
-            "p": "ranks",
-            "bucket": "bucket_bytes",
-            "microbatches": "microbatches",
-            "variant": "algorithm",
-            "time": "seconds",
-            "predicted": "predicted_seconds",
-            "error": error,
-            "exposed": "exposed_seconds",
-            "hidden": lambda r: "–" if r["hidden_fraction"] is None else f"{100 * r['hidden_fraction']:.0f} %",
-        }
+        shown = columns("machine, p, bucket, microbatches, variant, time, predicted, error, exposed, hidden")
         machines = load_all(self.data, "ddp_sim")
         yield self.figure(
             "timeline",
@@ -365,6 +371,13 @@ class Report:
             " waits; with overlap buckets are averaged on the queue “comm” while the backward pass continues. Drawn"
             " from the runs' traces, not from a formula.",
             files=["timeline.json", "timeline_no_overlap.trace", "timeline_overlap.trace"],
+            data=(
+                {
+                    "without overlap": self.data / "timeline_no_overlap.trace",
+                    "with overlap": self.data / "timeline_overlap.trace",
+                },
+            ),
+            kind="twins",
         )
         if machines:
             yield self.figure(
@@ -374,8 +387,9 @@ class Report:
                 " buckets pay latency, large ones start late; the tied embedding's gradient is ready last and can"
                 " hardly be hidden.",
                 [r for results in machines.values() for r in results["rows"]],
-                columns,
+                shown,
                 [f"ddp_sim_{m}.csv" for m in machines],
+                (machines,),
             )
         measured, emulated, simulated = (load(self.data, name) for name in ("ddp_mpi", "ddp_emulated", "ddp_laptop"))
         if measured:
@@ -385,15 +399,13 @@ class Report:
                     f" {measured['rows'][0]['samples']} samples. Computing and communicating share this computer's"
                     " cores, so overlap can hide little:"
                 )
-                + table(measured["rows"], columns)
+                + table(measured["rows"], shown)
             )
         if emulated and simulated:
             for row, twin in zip(emulated["rows"], simulated["rows"]):
                 row["simulated_seconds"] = twin["seconds"]
-            shown = {
-                **columns,
-                "simulated": "simulated_seconds",
-                "emulated / simulated": lambda r: off(r["seconds"], r["simulated_seconds"]),
+            beside = columns("simulated") | {
+                "emulated / simulated": lambda r: off(r["seconds"], r["simulated_seconds"])
             }
             yield (
                 note(
@@ -401,7 +413,7 @@ class Report:
                     f" cores: real arithmetic and real messages, delayed to {emulated['rows'][0]['emulate_scale']:g}"
                     " times the modelled times of the machine, reported in its seconds; beside the simulator's:"
                 )
-                + table(emulated["rows"], shown)
+                + table(emulated["rows"], shown | beside)
             )
         yield self.later("ddp_")
 
@@ -422,6 +434,8 @@ class Report:
                     chart.rows,
                     chart.kind.columns,
                     [results.name for results in chart.files],
+                    (chart,),
+                    "chart",
                 )
             ],
         )
@@ -430,7 +444,7 @@ class Report:
         serial, ddp = load_csv(self.data, "train_serial"), load_csv(self.data, "train_ddp")
         if not serial or not ddp:
             return ""
-        shown, columns, gap = losses({"serial": serial, "DDP": ddp})
+        shown, named, gap = losses({"serial": serial, "DDP": ddp})
         return section(
             "training",
             "Training on text: serial and DDP",
@@ -441,8 +455,10 @@ class Report:
                     "<b>Real arithmetic.</b> The GPT on the shipped corpus, the same global batch; largest difference"
                     f" {gap:.2g} nats, from another order of additions.",
                     shown,
-                    columns,
+                    named,
                     ["train_serial.csv", "train_ddp.csv"],
+                    (serial, {"DDP": ddp}),
+                    "losses",
                 )
             ],
         )
@@ -490,6 +506,7 @@ class Report:
                         "overflows": lambda r: "–" if r["falls"] is None else r["falls"],
                     },
                     [f"precision_{name}.csv" for name in names],
+                    (runs,),
                 )
             ],
         )
@@ -500,7 +517,8 @@ class Report:
     def of_zero(self):
         weighed, stages = load(self.data, "zero_memory"), load_all(self.data, "zero_sim")
         mpi = load(self.data, "zero_mpi")
-        if load(self.data, "memory"):
+        memory = load(self.data, "memory")
+        if memory:
             yield self.figure(
                 "memory",
                 "Three panels of GPU memory against the number of GPUs, for 7, 13 and 175 billion parameters; each"
@@ -508,14 +526,12 @@ class Report:
                 "<b>By formula</b> (22.1): parameters, gradients and optimizer state on each GPU, 16 bytes per"
                 " parameter; no activations. <code>./lab memory --params 7e9 --plot …</code>",
                 files=["memory.csv", "memory.json"],
+                data=(memory,),
             )
         if weighed:
             rows = [r for r in weighed["rows"] if "category" in r and r["category"] != "activations"]
-            columns = {
-                "stage": "stage",
-                "p": "ranks",
-                "kind": "category",
-                "when": "moment",
+            shown = {
+                **columns("stage, p, kind, when"),
                 "formula, bytes": lambda r: f"{r['predicted_bytes']:.0f}",
                 "ledger, bytes": lambda r: f"{r['measured_bytes']:.0f}",
                 "why they differ": "reason",
@@ -528,21 +544,19 @@ class Report:
                 " bars are at rest; dotted ones exist during the step: units that a piece of the model uses,"
                 " gathered ahead, or being reduced. Every difference from Ψ/p is named in the table.",
                 rows,
-                columns,
+                shown,
                 ["zero_memory.csv", "zero_memory.json"],
+                (weighed["rows"],),
             )
         if stages:
             rows = [r for results in stages.values() for r in results["rows"] if "seconds" in r]
-            columns = {
-                "machine": "machine",
-                "p": "ranks",
+            shown = {
+                **columns("machine, p"),
                 "tokens per rank": "tokens_per_rank",
-                "stage": "stage",
-                "step": lambda r: seconds_text(r["seconds"]),
+                **columns("stage, step"),
                 "of DDP": lambda r: f"{r['throughput_of_stage0']:.3f}",
-                "communication": lambda r: seconds_text(r["communication_seconds"]),
-                "exposed": lambda r: seconds_text(r["exposed_seconds"]),
-                "AdamW": lambda r: seconds_text(r["optimizer_seconds"]),
+                **columns("communication, exposed"),
+                "AdamW": "optimizer_seconds",
                 "MB sent": lambda r: f"{r['bytes_sent_per_rank'] / 1e6:.1f}",
                 "by formula": lambda r: f"{r['predicted_bytes_sent_per_rank'] / 1e6:.1f}",
             }
@@ -555,23 +569,22 @@ class Report:
                 " but each GPU does 1/p of AdamW’s update. ZeRO-1 and -2 gather the values after it, where nothing"
                 " hides them: they fall behind DDP where a long backward pass hides all of its all-reduces.",
                 rows,
-                columns,
+                shown,
                 [f"zero_sim_{name}.csv" for name in stages],
+                (stages,),
             )
         hybrid = load_all(self.data, "hsdp_sim")
         if hybrid:
             rows = [r for results in hybrid.values() for r in results["rows"]]
-            columns = {
-                "machine": "machine",
-                "p": "ranks",
-                "m": "microbatches",
+            shown = {
+                **columns("machine, p, m"),
                 "sharding": "method",
                 "state of a rank": lambda r: bytes_text(r["state_bytes"]),
                 "a node sends inside": lambda r: bytes_text(r["bytes_inside_node"]),
                 "to others": lambda r: bytes_text(r["bytes_across_nodes"]),
-                "communication": lambda r: seconds_text(r["communication_seconds"]),
-                "by formula": lambda r: seconds_text(r["predicted_communication_seconds"]),
-                "step": lambda r: seconds_text(r["seconds"]),
+                **columns("communication"),
+                "by formula": "predicted_communication_seconds",
+                **columns("step"),
             }
             yield self.figure(
                 "hybrid_sharding",
@@ -582,8 +595,9 @@ class Report:
                 " has a port, a flat ring uses one of a node's eight and hybrid sharding all of them; NCCL's rings"
                 " use all.",
                 rows,
-                columns,
+                shown,
                 [f"hsdp_sim_{name}.csv" for name in hybrid],
+                (hybrid,),
             )
         if mpi:
             times = {r["stage"]: r["optimizer_seconds"] for r in mpi["rows"] if "seconds" in r}
@@ -608,16 +622,15 @@ class Report:
         if not results:
             return ""
         rows = [r for r in results["rows"] if r.get("algorithm")]
-        columns = {
-            "attention": "attention",
-            "recompute": "recompute",
+        shown = {
+            **columns("attention, recompute"),
             "formula, bytes": lambda r: f"{r['predicted_bytes']:,}",
             "ledger, bytes": lambda r: f"{r['measured_bytes']:,}",
             "apart": lambda r: f"{r['measured_bytes'] - r['predicted_bytes']} B",
             "FLOP": lambda r: f"{r['flop']:.4g}",
-            "more FLOP": lambda r: f"{100 * r['extra_flop'] / (r['flop'] - r['extra_flop']):.1f} %",
+            "more FLOP": lambda r: percent(r["extra_flop"] / (r["flop"] - r["extra_flop"])),
             "time": "seconds",
-            "more time": lambda r: f"{100 * (r['relative_seconds'] - 1):.1f} %",
+            "more time": lambda r: percent(r["relative_seconds"] - 1),
         }
         return section(
             "activations",
@@ -632,8 +645,9 @@ class Report:
                     " are counted by the runtime; full recomputation runs every block's forward again, which is a"
                     " third of the blocks' work and less of the whole.",
                     rows,
-                    columns,
+                    shown,
                     ["activations.csv"],
+                    (rows, [r for r in results["rows"] if not r.get("algorithm")]),
                 )
             ],
         )
@@ -650,10 +664,6 @@ def published(results):
         " program from NCCL, which chooses among several algorithms and protocols, and the machine file has only one"
         " latency."
     )
-
-
-def error(row):
-    return off(row.get("predicted_seconds") or None, row["seconds"])
 
 
 def sections_by_week(report):
@@ -698,16 +708,8 @@ def one_week(report, out, week):
     ]
 
 
-def of_folder(report, options, found, skipped):
-    """The page of somebody's results: what was read of their files stands beside it."""
-    if options.folder.is_file() and skipped:
-        sys.exit(f"report: {skipped[0][0]} {skipped[0][1]}")
-    for name, why in skipped:
-        print(f"report: skipped {name}: it {why}", file=sys.stderr)
-    for sentence in (sentence for results in found for sentence in (*said_of(results), *superlinear(results))):
-        print(f"report: {sentence}", file=sys.stderr)
-    if not found:
-        sys.exit(f"report: {options.folder} holds no results: nothing to draw")
+def keep(options, found):
+    """Beside the page, what was read of somebody's files."""
     root = options.folder.parent if options.folder.is_file() else options.folder
     for results in found:
         target = options.out / "data" / results.kept_as()
@@ -718,6 +720,21 @@ def of_folder(report, options, found, skipped):
             shutil.copyfile(root / results.name, target)
         if results.trace:
             shutil.copyfile(results.trace, target.with_suffix(".trace"))
+
+
+def of_folder(report, options, found, skipped):
+    """The page of somebody's results: what was read of their files stands beside it."""
+    if options.folder.is_file() and skipped:
+        sys.exit(f"report: {skipped[0][0]} {skipped[0][1]}")
+    report.remarks += [f"skipped {name}: it {why}" for name, why in skipped]
+    report.remarks += [sentence for results in found for sentence in (*said_of(results), *superlinear(results))]
+    if not found:
+        sys.exit(
+            "\n".join(
+                f"report: {said}" for said in (*report.remarks, f"{options.folder} holds no results: nothing to draw")
+            )
+        )
+    keep(options, found)
     return [
         *folder_page.sections(report, found, skipped),
         section("methods", "How it was measured", [note('<a href="methods.md">methods.md</a>')]),
@@ -728,25 +745,34 @@ def said_of(results):
     return [f"{results.name}: {remark}" for remark in results.remarks]
 
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def build(options):
+    """(the Report, the parts of its page)."""
+    found, skipped = read_folder(options.folder or options.out / "data", options.machine)
+    report = Report(options.out, found, not options.no_matplotlib, options.price, skipped)
+    if options.of:
+        return report, {"run": run_page, "plan": plan_page}[options.of].sections(report, options.out)
+    if options.folder:
+        return report, of_folder(report, options, found, skipped)
+    return report, one_week(report, options.out, options.week) if options.week else weeks(report, options.out, ROOT)
+
+
 def main():
     options = arguments(__doc__)
     title = {"run": "Lockstep: a run", "plan": "Lockstep: what to rent"}.get(options.of, "Lockstep: the report")
-    found, skipped = read_folder(options.folder or options.out / "data", options.machine)
-    report = Report(options.out, found, not options.no_matplotlib, options.price)
-    root = pathlib.Path(__file__).resolve().parents[2]
-    if options.of:
-        parts = {"run": run_page, "plan": plan_page}[options.of].sections(report, options.out)
-    elif options.folder:
-        parts = of_folder(report, options, found, skipped)
-    else:
-        parts = one_week(report, options.out, options.week) if options.week else weeks(report, options.out, root)
+    report, parts = build(options)
+    found, skipped = list(report.found.values()), report.skipped
+    for said in report.remarks:
+        print(f"report: {said}", file=sys.stderr)
     (options.out / "index.html").write_text(
         document(title, parts, options.full, [results.reported() for results in found]),
         encoding="utf-8",
     )
     (options.out / "methods.md").write_text(methods(found, skipped if options.folder else ()), encoding="utf-8")
     if options.week:
-        writeup.write(report, options.week, root, report.drawing)
+        writeup.write(report, options.week, ROOT, report.drawing)
     if "paper" in options.style:
         write_paper(options.out / "paper", report.entries)
     if "slides" in options.style:

@@ -5,6 +5,7 @@ import functools
 from html_parts import note, section, table
 from results import by, bytes_text, load, load_csv, losses
 from results import percent as percent_of
+from row_words import columns
 
 percent = functools.partial(percent_of, digits=2)
 CONVENTIONS = {
@@ -14,13 +15,8 @@ CONVENTIONS = {
     "measured ": lambda r: percent(r["bubble_of_total"]),
 }
 SHAPE = {"p": "stages", "m": "microbatches", "schedule": "schedule"}
-TIMES = {
-    "makespan": "makespan_seconds",
-    "busy": "busy_seconds",
-    "before and after": "idle_seconds",
-    "waiting": "waiting_seconds",
-    "on the wire": "wire_seconds",
-}
+TIMES = columns("makespan, busy, before and after, waiting")
+WIRE = {"on the wire": "wire_seconds"}
 
 
 def bubbles(report):
@@ -45,8 +41,11 @@ def bubbles(report):
                 "of the span, formula": lambda r: percent(r["predicted_bubble_of_span"]),
                 "measured  ": lambda r: percent(r["bubble_of_span"]),
             }
-            | TIMES,
+            | TIMES
+            | WIRE,
             ["pipeline.csv"],
+            (rows, {w["rows"][0]["stages"]: w["rows"] for w in walls}),
+            drawn_from=("pipeline", "pipeline_wall_2", "pipeline_wall_4"),
         )
     ]
     if walls:
@@ -66,11 +65,8 @@ def bubbles(report):
                         else f"{100 - 100 * r['predicted_bubble_of_total']:.1f} %"
                     ),
                     "measured": lambda r: f"{100 * r['utilisation']:.1f} %",
-                    "makespan": "makespan_seconds",
-                    "busy": "busy_seconds",
-                    "before and after": "idle_seconds",
-                    "waiting": "waiting_seconds",
-                },
+                }
+                | TIMES,
             )
         )
     return "".join(parts)
@@ -121,6 +117,7 @@ def memory(report):
             "formula": lambda r: bytes_text(r["formula"]),
         },
         ["pipeline.csv"],
+        (by(results["rows"], stages=4, transfer_seconds=0),),
     )
 
 
@@ -128,12 +125,13 @@ def hops(report):
     results, unequal = load(report.data, "pipeline_hops"), load(report.data, "pipeline_unequal")
     if not results or not unequal:
         return ""
-    columns = (
+    shown = (
         SHAPE
         | {"hop": "transfer_seconds", "last stage": lambda r: f"{r['last_stage']:g} ×"}
         | CONVENTIONS
         | {"used": lambda r: percent(r["utilisation"])}
         | TIMES
+        | WIRE
     )
     return report.figure(
         "pipeline_hops",
@@ -144,8 +142,9 @@ def hops(report):
         " one has f times the work of each other, the whole model the same. All stages wait for it, m times. Measured"
         " against the slowest stage the bubble even <i>shrinks</i>; the stages’ utilisation shows the loss.",
         results["rows"] + unequal["rows"],
-        columns,
+        shown,
         ["pipeline_hops.csv", "pipeline_unequal.csv"],
+        (results["rows"], unequal["rows"]),
     )
 
 
@@ -173,6 +172,8 @@ def charts(report):
                 f"<b>{name}</b>: {words}. Idle {percent(row['bubble_of_total'])} of the total. Drawn from the run,"
                 " hops of a tenth of a forward.",
                 files=[f"schedule_{name}.trace"],
+                data=(report.data / f"schedule_{name}.trace",),
+                kind="timeline",
             )
 
 
@@ -180,7 +181,7 @@ def training(report):
     runs = {name: load_csv(report.data, f"train_pp_{name}") for name in ("serial", "gpipe", "1f1b", "zb-h1")}
     if not all(runs.values()):
         return ""
-    shown, columns, gap = losses(runs)
+    shown, named, gap = losses(runs)
     peaks = ", ".join(
         f"{name} {bytes_text(results['rows'][0]['activation_bytes_peak'])}"
         for name in ("gpipe", "1f1b", "zb-h1")
@@ -193,8 +194,11 @@ def training(report):
         "<b>Losses</b> of <code>./lab train --pp 4</code>, 8 layers, 8 microbatches, on the serial program’s: at most"
         f" {gap:.2g} nats apart in {len(runs['serial'])} steps. Peaks of activations on a rank: {peaks}.",
         shown,
-        columns,
+        named,
         [f"train_pp_{name}.csv" for name in runs],
+        (runs["serial"], {name: rows for name, rows in runs.items() if name != "serial"}),
+        "losses",
+        drawn_from=(),
     )
 
 

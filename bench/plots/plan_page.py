@@ -73,10 +73,7 @@ def likely(ratios):
     return ends[at], ends[-1 - at]
 
 
-def charts(out):
-    found, _ = plans(out)
-    if not found:
-        return []
+def charts(found):
     every = [results for results, _ in found]
     chart = chart_of("breakdown", every, lambda r: r.get("place") == 1 and r.get("kind") == "plan")
     return [chart for chart in (chart, roofline(*found[0])) if chart]
@@ -151,8 +148,7 @@ def sections(report, out):
             "What is on the host has its bandwidths as prices. Software takes many times longer"
             " (docs/use/validation.md), and no run behind the ranges did that."
         )
-    for said in lacks:
-        print(f"report: {said}", file=sys.stderr)
+    report.remarks += lacks
     facts = {
         "GPUs": "gpus",
         "how to train": what_and_mesh,
@@ -170,7 +166,7 @@ def sections(report, out):
     rows = [{"": name} | {file: cell(row, fact) for file, row in best.items()} for name, fact in facts.items()]
     side_by_side = table(rows, {"": ""} | {html.escape(row["cluster"]): file for file, row in best.items()}, whole=True)
     rent = [lead(found, ratios), *(note(html.escape(said)) for said in lacks), side_by_side]
-    drawn = {chart.name: figure_of(report, chart) for chart in charts(out)}
+    drawn = {chart.name: figure_of(report, chart) for chart in charts(found)}
     operations = [note("The operations are those of one GPU for one microbatch, without the optimizer’s.")]
     operations = operations if "roofline" in drawn else []
     made = [note(html.escape(f"{results.name}: {place(results.context)}")) for results, _ in found]

@@ -10,7 +10,11 @@ import sys
 import tempfile
 import unittest
 
+import combined
+import findings
 import folder
+import page
+import reading
 from report_cases import CONTEXT, RING, STEP, TRAIN, InFolder, results, sums, trace_text, words_on
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -45,8 +49,7 @@ class Drawing(InFolder):
                 self.assertEqual(said in folder.caption(chart), count == 30, kind)
 
     def test_amdahls_figure_has_measured_emulated_and_simulated_points_with_their_fits(self):
-        import figures
-        from style import plt
+        from scaling_figures import amdahl
 
         rows = [
             dict(
@@ -63,10 +66,11 @@ class Drawing(InFolder):
             for p in (1, 2, 4)
         ]
         refused = dict(rows[2], ranks=8, speedup=None, efficiency=None)
-        for name, fit in (("scaling_sim_a", 0.1), ("scaling_emulated", 0.1), ("scaling_mpi", None)):
-            names = ("amdahl_serial_fraction", "amdahl_serial_fraction_low", "amdahl_serial_fraction_high")
-            self.write(name, [*rows, refused], **(dict.fromkeys(names, fit) if fit else {}))
-        figure = figures.amdahl(self.home)
+        fitted, bare = (
+            {"context": context, "rows": [*rows, refused]} for context in ({"amdahl_serial_fraction": 0.1}, {})
+        )
+        studies = {"a, simulated": fitted, "m, emulated": fitted, "this computer, measured": bare}
+        figure = amdahl(studies, findings.laws({"a": fitted}))
         speedups, left, weak = figure.axes
         words = words_on(figure)
         for label in (
@@ -82,10 +86,7 @@ class Drawing(InFolder):
         self.assertTrue(speedups.get_xscale() == "log" and speedups.get_yscale() == "log")
         dashed = [line for line in speedups.lines if line.get_linestyle() == "--" and line.get_color() != "#999999"]
         self.assertTrue(dashed and all(line.get_xdata()[0] == 4 for line in dashed), "dashed beyond the points")
-        plt.close(figure)
-        for name in ("scaling_emulated", "scaling_mpi"):
-            (self.home / f"{name}.json").unlink()
-        self.assertEqual(len(figures.amdahl(self.home).axes), 3, "a build without MPI")
+        self.assertEqual(len(amdahl({"a": fitted}, []).axes), 3, "a build without MPI")
 
     def test_names_of_curves_keep_their_distance(self):
         from style import apart, label_ends, subplots
@@ -124,29 +125,29 @@ class Drawing(InFolder):
         self.assertLess(top, figure.legends[0].get_window_extent().y0, "panels begin below the legend")
 
     def test_predictions_stand_against_measurements(self):
-        import accuracy_figures
+        from accuracy_figures import predicted_measured
 
         rows = [
             {"algorithm": "ring", "predicted_seconds": 1e-3 * n, "seconds": 1.25e-3 * n, "quiet": n > 1}
             for n in (1, 2, 3)
         ]
-        self.write("all_reduce_mpi", rows)
-        figure = accuracy_figures.predicted_measured(self.home)
+        figure = predicted_measured({"all_reduce": rows})
         self.assertIn("all reduce: median error 20 %", words_on(figure))
         self.assertEqual(sum(len(line.get_xdata()) for line in figure.axes[0].get_lines()), 3 + 2)
-        self.write("all_reduce_mpi", [])
-        self.assertIsNone(accuracy_figures.predicted_measured(self.home))
-        accuracy_figures.plt.close(figure)
 
-    def test_the_reports_own_results_are_drawn_by_their_kind(self):
-        import combined_figures
+    def drawn(self, section):
+        """{name: figure} of what a section of the report's page draws."""
         import figures
 
-        self.assertIsNone(figures.busbw_measured(self.home))
-        self.assertIsNone(combined_figures.scaling_fits(self.home))
+        report = page.Report(self.home, reading.read_folder(self.home / "data")[0])
+        section(report)
+        return {name: figures.DRAW[drawn.kind](*drawn.data) for name, drawn in report.drawn.items()}
+
+    def test_the_reports_own_results_are_drawn_by_their_kind(self):
+        self.assertEqual(self.drawn(page.Report.bandwidth) | self.drawn(combined.scaling), {})
         rows = [dict(RING, backend="mpi", machine="host", bytes=size) for size in (4096, 8192)]
-        self.write("all_reduce_mpi", rows)
-        self.assertIn("predicted", words_on(figures.busbw_measured(self.home)))
+        self.write("data/all_reduce_mpi", rows, predicted_from="a ping-pong")
+        self.assertIn("predicted", words_on(self.drawn(page.Report.bandwidth)["busbw_measured"]))
         rows = [dict(STEP, ranks=p, serial_seconds=1, seconds=1 / s, speedup=s, efficiency=s / p)
                 for p, s in ((2, 1.9), (4, 3.5), (8, 3.0))]  # fmt: skip
         context = {
@@ -155,19 +156,16 @@ class Drawing(InFolder):
             "amdahl_serial_fraction_high": 0.4,
         }
         for name in ("strong", "strong_zero1"):
-            self.write(f"scale_{name}", rows, **context)
-        self.assertIn("Amdahl, s = 0.100 (0.000 to 0.400)", words_on(combined_figures.scaling_fits(self.home)))
-        self.assertEqual(len(combined_figures.scaling_losses(self.home).axes[0].get_yticklabels()), 6)
+            self.write(f"data/scale_{name}", rows, **context)
+        drawn = self.drawn(combined.scaling)
+        self.assertIn("Amdahl, s = 0.100 (0.000 to 0.400)", words_on(drawn["scaling_fits"]))
+        self.assertEqual(len(drawn["scaling_losses"].axes[0].get_yticklabels()), 6)
         chart = folder.chart_of("speedup", [results("a.json", rows, **context)])
         self.assertIn("Amdahl’s law does not describe these points", folder.caption(chart))
 
     def test_the_distance_of_predictions_is_drawn(self):
-        import findings_figures
-
-        rows = [dict(RING, seconds=1.0, predicted_seconds=1.1 + 0.1 * k) for k in range(3)]
-        self.write("a", rows)
-        figure = findings_figures.finding_predictions(self.home)
-        self.assertTrue(figure.axes[0].has_data())
+        self.write("data/a", [dict(RING, seconds=1.0, predicted_seconds=1.1 + 0.1 * k) for k in range(3)])
+        self.assertTrue(self.drawn(findings.opening)["finding_predictions"].axes[0].has_data())
 
     def report(self, files, *arguments):
         folder_of_it = tempfile.TemporaryDirectory()

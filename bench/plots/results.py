@@ -6,25 +6,17 @@ import pathlib
 import re
 
 
-READ = []  # what was read since the list was cleared: a figure says whose numbers it shows
-
-
-def read(path):
-    READ.append(json.loads(path.read_text()))
-    return READ[-1]
-
-
 def load(data, name):
     """{"context": …, "rows": […]} of data/NAME.json, or None where that step did not run."""
     path = pathlib.Path(data) / f"{name}.json"
-    return read(path) if path.exists() else None
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def load_all(data, prefix):
     """By machine: {"dgx-a100": results, …} of all data/PREFIX_MACHINE.json."""
     found = {}
     for path in sorted(pathlib.Path(data).glob(f"{prefix}_*.json")):
-        found[path.stem[len(prefix) + 1 :]] = read(path)
+        found[path.stem[len(prefix) + 1 :]] = json.loads(path.read_text())
     return found
 
 

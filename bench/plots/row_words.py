@@ -1,7 +1,7 @@
 """What a row of results is called and how its numbers are written: its machine, its mesh, its times, and where a step's
 time went. Standard library only."""
 
-from results import is_seconds, seconds_text
+from results import bytes_text, is_seconds, off, percent, seconds_text
 from sources import kind_of, span
 
 
@@ -154,3 +154,56 @@ def breakdown(row):
             "other": min(update, total - exposed),
         }
     return None
+
+
+def efficiency(row):
+    return "refused: no core each" if row["efficiency"] is None else percent(row["efficiency"])
+
+
+# What tables call fields, and how they show them: a field by name, or what a function makes of the row.
+COLUMNS = {
+    "from": "file",
+    "how": kind_of,
+    "machine": machine,
+    "p": ranks,
+    "what": what_and_mesh,
+    "variant": "algorithm",
+    "kind": "category",
+    "when": "moment",
+    "array": "bytes",
+    "bucket": "bucket_bytes",
+    "m": "microbatches",
+    "n": "samples",
+    "time": "seconds",
+    "step": "seconds",
+    "a step": "seconds",
+    "T(1)": "serial_seconds",
+    "without it": "seconds_without",
+    "predicted": "predicted_seconds",
+    "simulated": "simulated_seconds",
+    "computing": "compute_seconds",
+    "communication": "communication_seconds",
+    "exposed": "exposed_seconds",
+    "makespan": "makespan_seconds",
+    "busy": "busy_seconds",
+    "before and after": "idle_seconds",
+    "waiting": "waiting_seconds",
+    "error": lambda r: off(r.get("predicted_seconds") or None, r["seconds"]),
+    "hidden": lambda r: percent(r["hidden_fraction"], 0),
+    "share": lambda r: percent(r["communication_share"]),
+    "gained": lambda r: percent(r["gained"]),
+    "MFU": lambda r: percent(r["mfu"]),
+    "algbw": "algbw_gb_per_s",
+    "algbw GB/s": "algbw_gb_per_s",
+    "busbw GB/s": "busbw_gb_per_s",
+    "efficiency": efficiency,
+    "Karp–Flatt": "karp_flatt",
+    "the limit": "limit",
+    "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]),
+}
+
+
+def columns(names):
+    """The columns of a table, "p, time, …", by what they are called; those that COLUMNS lacks are called as their
+    fields."""
+    return {name: COLUMNS.get(name, name.replace(" ", "_")) for name in names.split(", ")}

@@ -137,9 +137,8 @@ def memory_rows(row):
     ]
 
 
-def charts(out):
+def charts(run):
     """What is drawn of the run: the same kinds of figures as of a folder, and the losses."""
-    run = Run(out)
     found = []
     if run.scale:
         found.append(chart_of("breakdown", [run.scale], lambda r: r.get("best") is not False))
@@ -348,9 +347,8 @@ def sections(report, out):
     run = Run(out)
     if not run.result and not run.why:
         sys.exit(f"report: --run {out}: it has no data/run.json, which ./lab train … --page {out} writes")
-    for said in run.lacks:
-        print(f"report: {said}", file=sys.stderr)
-    drawn = {chart.name: figure_of(report, chart) for chart in charts(out)}
+    report.remarks += run.lacks
+    drawn = {chart.name: figure_of(report, chart) for chart in charts(run)}
     why = f'<pre class="scroll whole" tabindex="0">{html.escape(run.why)}</pre>' if run.why else ""
     parts = [section("run", "The run", [lead(run), *(note(html.escape(said)) for said in run.lacks)])]
     if run.result:

@@ -1,7 +1,5 @@
 """Tests of the pages of a run and of a plan, from files as ./lab train and plan --page keep them. See test.sh."""
 
-import contextlib
-import io
 import json
 import pathlib
 import tempfile
@@ -84,10 +82,9 @@ class Pages(unittest.TestCase):
         (self.out / "data" / name).write_text(text)
 
     def made(self, module, price=None):
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            parts = module.sections(page.Report(self.out, [], price=price), self.out)
-        return "".join(parts), said.getvalue()
+        report = page.Report(self.out, [], price=price)
+        parts = module.sections(report, self.out)
+        return "".join(parts), "".join(f"{said}\n" for said in report.remarks)
 
     def whole_run(self, **context):
         self.write("run.json", [RUN], **context)
@@ -121,11 +118,12 @@ class Pages(unittest.TestCase):
     @unittest.skipUnless(folder_figures, "no matplotlib")
     def test_every_figure_is_drawn(self):
         self.whole_run()
-        drawn = {chart.name: folder_figures.draw(chart) for chart in run_page.charts(self.out)}
-        self.assertEqual(set(drawn), {"breakdown", "gains", "memory", "losses"})
-        for name, figure in drawn.items():
-            self.assertTrue(figure, name)
-            self.assertTrue(figure.sources, name)
+        report = page.Report(self.out, [])
+        run_page.sections(report, self.out)
+        self.assertEqual(set(report.drawn), {"breakdown", "gains", "memory", "losses"})
+        for name, drawn in report.drawn.items():
+            self.assertTrue(folder_figures.draw(*drawn.data), name)
+            self.assertTrue(drawn.source_line(), name)
 
     def test_operations_of_a_trace_are_means_over_the_steps_of_rank_0_but_the_first(self):
         self.text("run.trace", trace_of_steps())
@@ -134,7 +132,7 @@ class Pages(unittest.TestCase):
         self.assertAlmostEqual(row["seconds"], 30e-6)
         self.whole_run()
         self.write("run.json", [dict(RUN, **ROOFS)])
-        (chart,) = [chart for chart in run_page.charts(self.out) if chart.name == "roofline"]
+        (chart,) = [chart for chart in run_page.charts(run_page.Run(self.out)) if chart.name == "roofline"]
         self.assertEqual(roofline.intensity(chart.rows[0]), 150)
         self.assertEqual(roofline.ridge(chart.rows), 10)
         self.assertIn("150", self.made(run_page)[0])

@@ -58,6 +58,11 @@ def distinct(i):
     return {**look(i), "color": (COLOURS + MORE_COLOURS)[i % 14]}
 
 
+def filled(i):
+    """The fill of the i-th kind of bar."""
+    return {"color": COLOURS[i], "hatch": HATCHES[i], "edgecolor": "white"}
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where a figure is to stand. `width` in inches, None: as the figure asks; `text`: its letters, over those on the
@@ -231,6 +236,26 @@ def ink(colour):
     return dark.get(colour, colour)
 
 
+def over(rows, x, y, scale=1):
+    """[(x, y), …] of these fields of the rows that have both, y times `scale`."""
+    return [(r[x], scale * r[y]) for r in rows if r[x] is not None and r[y] is not None]
+
+
+def lines(axis, found, first=0, **more):
+    """Draws {name: [(x, y), …]}, the i-th with look(first + i). Returns their ends, for label_ends."""
+    for i, points in enumerate(found.values(), first):
+        axis.plot(*zip(*points), **{**look(i), **more})
+    return [(*points[-1], name, look(i)["color"]) for i, (name, points) in enumerate(found.items(), first)]
+
+
+def marks(axis, points, marker, size, **more):
+    """Draws what stands beside curves or bars, a prediction or somebody else's values, as marks."""
+    if points:
+        axis.plot(
+            *zip(*points), **{"linestyle": "none", "marker": marker, "markersize": size, "color": "black", **more}
+        )
+
+
 def doubling_axis(axis, ticks, label):
     """A logarithmic x axis with exactly these ticks; with every other one where they would touch."""
     if (
@@ -326,17 +351,8 @@ def stacked_bars(axis, names, parts, unit=1.0):
     whole = sum(map(sum, parts.values()))
     for k, (part, values) in enumerate(parts.items()):
         if sum(values) > 1e-3 * whole:
-            axis.barh(
-                range(len(names)),
-                [v / unit for v in values],
-                0.72,
-                left=left,
-                color=COLOURS[k],
-                alpha=0.85,
-                hatch=HATCHES[k],
-                edgecolor="white",
-                label=part,
-            )
+            wide = [v / unit for v in values]
+            axis.barh(range(len(names)), wide, 0.72, left=left, alpha=0.85, label=part, **filled(k))
         left = [a + v / unit for a, v in zip(left, values)]
     name_bars(axis, names)
     return left
@@ -346,18 +362,7 @@ def stacked_columns(axis, parts, width, **line):
     """Vertical bars in parts, {part: a value for each bar}, each with a hatch of its own."""
     bottom = None
     for k, (part, values) in enumerate(parts.items()):
-        axis.bar(
-            range(len(values)),
-            values,
-            width,
-            bottom=bottom,
-            color=COLOURS[k],
-            alpha=0.85,
-            hatch=HATCHES[k],
-            edgecolor="white",
-            label=part,
-            **line,
-        )
+        axis.bar(range(len(values)), values, width, bottom=bottom, alpha=0.85, label=part, **filled(k), **line)
         bottom = [a + b for a, b in zip(bottom or [0.0] * len(values), values)]
 
 
@@ -388,11 +393,9 @@ def figure_legend(figure, axis, columns, heading=None):
     )
 
 
-def losses_figure(serial, others):
-    """Losses of training runs on the serial program's: rows of CSV files, the others by name; their largest distance
-    in the title."""
-    if not serial or not all(others.values()):
-        return None
+def losses_figure(serial, others, said="", alike=""):
+    """Losses of training runs on the serial program's: rows of CSV files, the others by name; in the title `said`, or
+    their largest distance. `alike`: a name for all the others."""
     figure, axes = subplots(1, 8, 3.0)
     axis = axes[0][0]
     loss = lambda rows: [float(r["loss"]) for r in rows]
@@ -400,11 +403,12 @@ def losses_figure(serial, others):
     gap = max(abs(a - b) for rows in others.values() for a, b in zip(loss(serial), loss(rows)))
     names = " and ".join(filter(None, (", ".join(list(others)[:-1]), list(others)[-1])))
     less = f"by at most {gap:.2g} nats" if gap else "nowhere"
-    title(figure, f"The losses of {names} differ from the serial program’s {less} in {len(steps)} steps")
+    title(figure, said or f"The losses of {names} differ from the serial program’s {less} in {len(steps)} steps")
     axis.plot(steps, loss(serial), color=COLOURS[5], linewidth=4, alpha=0.6, label="serial")
     for i, (name, rows) in enumerate(others.items()):
-        line = {"color": COLOURS[i], "linewidth": 1.2, "linestyle": ("--", ":", "-.")[i % 3]}
-        axis.plot([int(r["step"]) for r in rows], loss(rows), label=name, **line)
+        line = {"color": COLOURS[i % 7], "linewidth": 0.9 if alike else 1.2, "linestyle": ("--", ":", "-.")[i % 3]}
+        label = name if not alike else alike if i == 0 else None
+        axis.plot([int(r["step"]) for r in rows], loss(rows), label=label, **line)
     axis.set_ylabel("loss, nats per token")
     axis.set_xlabel("step")
     axis.set_xlim(0, steps[-1])

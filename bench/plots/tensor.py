@@ -2,6 +2,7 @@
 
 from html_parts import note, section, table
 from results import by, bytes_text, load, load_all, load_csv, losses, percent, seconds_text
+from row_words import columns
 
 
 def course(report, machines):
@@ -69,17 +70,7 @@ def course(report, machines):
     )
 
 
-STEP = {
-    "machine": "machine",
-    "p": "ranks",
-    "d_model": "d_model",
-    "variant": "algorithm",
-    "computing": "compute_seconds",
-    "step": "seconds",
-    "predicted": "predicted_seconds",
-    "exposed": "exposed_seconds",
-    "hidden": lambda r: percent(r["hidden_fraction"], 0),
-    "share": lambda r: percent(r["communication_share"]),
+STEP = columns("machine, p, d_model, variant, computing, step, predicted, exposed, hidden, share") | {
     "share predicted": lambda r: percent(r["predicted_communication_share"]),
 }
 
@@ -112,6 +103,7 @@ def shares(report):
         rows,
         STEP,
         [f"tp_width_{m}.csv" for m in machines] + [f"tp_emulated_{m}.csv" for m in emulated],
+        (machines, emulated, load_all(report.data, "tp_twin")),
     )
 
 
@@ -140,6 +132,7 @@ def overlap(report):
             rows,
             STEP,
             [f"tp_width_{m}.csv" for m in machines] + [f"tp_emulated_{m}.csv" for m in emulated],
+            (machines, emulated),
         )
     ]
     if measured:
@@ -153,15 +146,9 @@ def overlap(report):
             )
             + table(
                 shown,
-                {
-                    "d_model": "d_model",
-                    "variant": "algorithm",
-                    "step": "seconds",
-                    "from": lambda r: seconds_text(r["seconds_low"]),
-                    "to": lambda r: seconds_text(r["seconds_high"]),
-                    "exposed": "exposed_seconds",
-                    "share": lambda r: percent(r["communication_share"]),
-                },
+                columns("d_model, variant, step")
+                | {"from": "seconds_low", "to": "seconds_high"}
+                | columns("exposed, share"),
             )
         )
     return "".join(parts)
@@ -184,6 +171,7 @@ def nodes(report):
         rows,
         STEP,
         [f"tp_nodes_{m}.csv" for m in clusters],
+        (clusters,),
     )
 
 
@@ -215,14 +203,16 @@ def ring(report):
             "peak": lambda r: bytes_text(r["peak_bytes"]),
         },
         ["tp_ring.csv"],
+        (rows,),
     )
 
 
 def training(report):
     runs = {name: load_csv(report.data, f"train_tp_{name}") for name in ("serial", "4", "4_rows")}
+    serial, shared, sharded = runs.values()
     if not all(runs.values()):
         return ""
-    shown, columns, gap = losses({"serial": runs["serial"], "--tp 4": runs["4"], "--sequence-parallel": runs["4_rows"]})
+    shown, named, gap = losses({"serial": serial, "--tp 4": shared, "--sequence-parallel": sharded})
     return report.figure(
         "tp_training",
         "Losses of the serial program and of four ranks that share every layer lie on each other.",
@@ -230,8 +220,10 @@ def training(report):
         f" <code>--sequence-parallel</code>, on the serial program’s: at most {gap:.2g} nats apart in"
         f" {len(runs['serial'])} steps, since sums over ranks round in another order.",
         shown,
-        columns,
+        named,
         [f"train_tp_{name}.csv" for name in runs],
+        (serial, {"--tp 4": shared, "--tp 4 --sequence-parallel": sharded}),
+        "losses",
     )
 
 

@@ -1,15 +1,16 @@
 """The figures of week 23: tensor parallelism."""
 
-from results import by, load, load_all, load_csv
+from results import by
 from style import (
-    COLOURS,
-    HATCHES,
     SOFT,
     doubling_axis,
     figure_legend,
+    filled,
     label_ends,
+    lines,
     look,
-    losses_figure,
+    marks,
+    over,
     plain_log_axis,
     subplots,
     title,
@@ -21,6 +22,7 @@ VARIANTS = {
     "overlap": "all-reduces beside dW",
     "sequence_parallel": "rows sharded too",
 }
+WHITE = {"marker": ".", "size": 3, "color": "white"}  # what was predicted, as dots in a curve's points
 
 
 def steps(results, **wanted):
@@ -30,20 +32,12 @@ def steps(results, **wanted):
 def share(axis, results, name, i):
     """Communication's share over d_model: simulated as a curve, predicted as dots in it. Returns the curves' ends."""
     rows, ends = steps(results, algorithm="no_overlap"), []
-    for k, p in enumerate(sorted({r["ranks"] for r in rows})):
+    for k, p in enumerate(sorted({r["ranks"] for r in rows}), i):
         mine = by(rows, ranks=p)
-        x, y = [r["d_model"] for r in mine], [100 * r["communication_share"] for r in mine]
-        axis.plot(x, y, **look(i + k))
-        axis.plot(
-            x,
-            [100 * r["predicted_communication_share"] for r in mine],
-            linestyle="none",
-            marker=".",
-            markersize=3,
-            color="white",
-        )
-        ends.append((x[-1], y[-1], f"{name}p = {p}", look(i + k)["color"]))
-    doubling_axis(axis, x, "d_model")
+        points = over(mine, "d_model", "communication_share", 100)
+        ends += lines(axis, {f"{name}p = {p}": points}, first=k)
+        marks(axis, over(mine, "d_model", "predicted_communication_share", 100), **WHITE)
+    doubling_axis(axis, [x for x, _ in points], "d_model")
     return ends
 
 
@@ -59,12 +53,8 @@ def share_said(machines, d_model=4096):
     return f"Communication’s share of a step at d_model {d_model:,}: {', '.join(said)}" if said else ""
 
 
-def tp_share(data):
+def tp_share(machines, emulated, twins):
     """Left and middle: machines of the simulator. Right: the same by wall clock, beside the simulator's."""
-    machines = load_all(data, "tp_width")
-    if not machines:
-        return None
-    emulated, twins = load_all(data, "tp_emulated"), load_all(data, "tp_twin")
     figure, axes = subplots(3 if emulated else 2, 12 if emulated else 9, 4.4, sharey=True)
     title(figure, share_said(machines))
     labels = []
@@ -81,24 +71,17 @@ def tp_share(data):
     ends = []
     for i, (name, results) in enumerate(emulated.items()):
         rows, twin = steps(results, algorithm="no_overlap"), steps(twins[name], algorithm="no_overlap")
-        machine, ranks = rows[0]["machine"], rows[0]["ranks"]
-        x, simulated = [r["d_model"] for r in twin], [100 * r["communication_share"] for r in twin]
-        axes[0][2].plot(x, simulated, **{**look(i), "marker": None})
+        label = f"{rows[0]['machine']},\np = {rows[0]['ranks']}"
+        ends += lines(axes[0][2], {label: over(twin, "d_model", "communication_share", 100)}, first=i, marker=None)
         share_at = lambda r, seconds: 100 * max(0.0, 1 - r["compute_seconds"] / seconds)
         shares = [share_at(r, r["seconds"]) for r in rows]
         spread = [
             [s - share_at(r, r["seconds_low"]) for s, r in zip(shares, rows)],
             [share_at(r, r["seconds_high"]) - s for s, r in zip(shares, rows)],
         ]
-        axes[0][2].errorbar(
-            [r["d_model"] * 2 ** (0.05 * i - 0.08) for r in rows],
-            shares,
-            yerr=spread,
-            capsize=3,
-            elinewidth=1,
-            **{**look(i), "linestyle": "none", "markersize": 7},
-        )
-        ends.append((x[-1], simulated[-1], f"{machine},\np = {ranks}", look(i)["color"]))
+        places = [r["d_model"] * 2 ** (0.05 * i - 0.08) for r in rows]
+        style = {**look(i), "linestyle": "none", "markersize": 7}
+        axes[0][2].errorbar(places, shares, yerr=spread, capsize=3, elinewidth=1, **style)
     if emulated:
         axes[0][2].set_title("emulated (lines: sim.)")
         doubling_axis(axes[0][2], [r["d_model"] for r in rows], "d_model")
@@ -114,45 +97,23 @@ def tp_share(data):
 def bars(axis, groups):
     """A bar for each variant of a step, in units of the computing alone; dashes where one was predicted."""
     for k, (variant, label) in enumerate(VARIANTS.items()):
-        rows = [by(rows, algorithm=variant)[0] for rows in groups.values()]
-        x = [i + 0.2 * (k - 1.5) for i in range(len(rows))]
-        axis.bar(
-            x,
-            [r["seconds"] / r["compute_seconds"] for r in rows],
-            0.19,
-            color=COLOURS[k],
-            alpha=0.85,
-            hatch=HATCHES[k],
-            edgecolor="white",
-            label=label,
-        )
-        spread = [(at, r) for at, r in zip(x, rows) if r.get("seconds_low") and r["seconds_high"] > r["seconds_low"]]
-        for at, r in spread:
-            low, value, high = (r[f"seconds{end}"] / r["compute_seconds"] for end in ("_low", "", "_high"))
-            axis.errorbar([at], [value], yerr=[[value - low], [high - value]], color="#444444", capsize=2, linewidth=1)
-        marks = [
-            (at, r["predicted_seconds"] / r["compute_seconds"]) for at, r in zip(x, rows) if r["predicted_seconds"]
+        rows = {i + 0.2 * (k - 1.5): by(rows, algorithm=variant)[0] for i, rows in enumerate(groups.values())}
+        values = [r["seconds"] / r["compute_seconds"] for r in rows.values()]
+        axis.bar(list(rows), values, 0.19, alpha=0.85, label=label, **filled(k))
+        for at, r in rows.items():
+            if r.get("seconds_low") and r["seconds_high"] > r["seconds_low"]:
+                low, value, high = (r[f"seconds{end}"] / r["compute_seconds"] for end in ("_low", "", "_high"))
+                spread = {"yerr": [[value - low], [high - value]], "color": "#444444", "capsize": 2, "linewidth": 1}
+                axis.errorbar([at], [value], **spread)
+        predicted = [
+            (at, r["predicted_seconds"] / r["compute_seconds"]) for at, r in rows.items() if r["predicted_seconds"]
         ]
-        (
-            axis.plot(
-                *zip(*marks),
-                linestyle="none",
-                marker="_",
-                markersize=9,
-                color="black",
-                label="predicted" if k == 2 else None,
-            )
-            if marks
-            else None
-        )
+        marks(axis, predicted, "_", 9, label="predicted" if k == 2 else None)
     axis.set_xticks(range(len(groups)))
     axis.set_xticklabels(groups)
 
 
-def tp_overlap(data):
-    machines, emulated = load_all(data, "tp_width"), load_all(data, "tp_emulated")
-    if not machines:
-        return None
+def tp_overlap(machines, emulated):
     figure, axes = subplots(2 if emulated else 1, 11 if emulated else 6, 4.0)
     groups = {}
     for machine, results in machines.items():
@@ -175,46 +136,31 @@ def tp_overlap(data):
         f" {100 * hidden:.0f} % of it",
     )
     if emulated:
-        bars(
-            axes[0][1],
-            {
-                f"{rows[0]['machine']}\np = {rows[0]['ranks']}": rows
-                for rows in (steps(r, d_model=128) for r in emulated.values())
-            },
-        )
+        rows = [steps(results, d_model=128) for results in emulated.values()]
+        bars(axes[0][1], {f"{mine[0]['machine']}\np = {mine[0]['ranks']}": mine for mine in rows})
         axes[0][1].set_title("by wall clock (emulated), d_model 128")
     figure_legend(figure, axes[0][0], 5)
     return figure
 
 
-def tp_nodes(data):
+def tp_nodes(clusters):
     """Strong scaling of one step, inside a node and beyond."""
-    clusters = load_all(data, "tp_nodes")
-    if not clusters:
-        return None
     figure, axes = subplots(len(clusters), 5 * len(clusters), 4.2, sharey=True)
     words = []
     for axis, (machine, results) in zip(axes[0], clusters.items()):
-        ends = []
-        for k, (variant, label) in enumerate(VARIANTS.items()):
-            rows = steps(results, algorithm=variant)
-            x, y = [r["ranks"] for r in rows], [1e3 * r["seconds"] for r in rows]
-            axis.plot(x, y, **look(k))
-            ends.append((x[-1], y[-1], label, look(k)["color"]))
-            if variant == "no_overlap" and {8, 16} <= set(x):
-                words.append(f"{y[x.index(16)] / y[x.index(8)]:.1f} times on {machine}")
+        found = {
+            label: over(steps(results, algorithm=variant), "ranks", "seconds", 1e3)
+            for variant, label in VARIANTS.items()
+        }
+        ends, times = lines(axis, found), dict(found[VARIANTS["no_overlap"]])
+        if {8, 16} <= times.keys():
+            words.append(f"{times[16] / times[8]:.1f} times on {machine}")
         axis.axvspan(8 * 2**0.5, 32 * 2**0.2, color="#eeeeee", zorder=0)
-        axis.annotate(
-            "across\nnodes",
-            (16 * 2**0.5, 0.02),
-            xycoords=("data", "axes fraction"),
-            ha="center",
-            fontsize=10,
-            color=SOFT,
-        )
+        place = {"xycoords": ("data", "axes fraction"), "ha": "center", "fontsize": 10, "color": SOFT}
+        axis.annotate("across\nnodes", (16 * 2**0.5, 0.02), **place)
         doubling_axis(axis, [1, 2, 4, 8, 16, 32], "ranks that share each layer")
         plain_log_axis(axis.yaxis)
-        axis.set_title(f"{machine}, d_model {rows[0]['d_model']:,}")
+        axis.set_title(f"{machine}, d_model {steps(results)[0]['d_model']:,}")
     if words:
         title(figure, f"16 ranks in two nodes take longer for a step than 8 in one: {', '.join(words)}")
     axes[0][0].set_ylabel("step, ms")
@@ -222,61 +168,42 @@ def tp_nodes(data):
     return figure
 
 
-CUTS = {"contiguous": "contiguous", "zigzag": "zig-zag"}
+SPLITS = {"contiguous": "contiguous", "zigzag": "zig-zag"}
 
 
-def tp_ring(data):
+def tp_ring(rows):
     """Ring attention over the sequence's length: left time, right memory."""
-    results = load(data, "tp_ring")
-    if not results:
-        return None
-    figure, axes = subplots(2, 10, 4.0)
-    forward = by(results["rows"], **{"pass": "forward"})
-    ends, last = ([], []), {}
-    for k, (cut, label) in enumerate(CUTS.items()):
-        rows = by(forward, algorithm=cut)
-        x, y = [r["positions"] for r in rows], [1e3 * r["seconds"] for r in rows]
-        axes[0][0].plot(x, y, **look(k))
-        axes[0][0].plot(
-            x, [1e3 * r["predicted_seconds"] for r in rows], linestyle="none", marker=".", markersize=3, color="white"
-        )
-        ends[0].append((x[-1], y[-1], label, look(k)["color"]))
-        last[cut] = y[-1]
-    for k, each in enumerate(("forward", "backward")):
-        rows = by(results["rows"], algorithm="zigzag", **{"pass": each})
-        y = [r["peak_bytes"] / 2**20 for r in rows]
-        axes[0][1].plot(x, y, **look(k + 2))
-        axes[0][1].plot(
-            x,
-            [r["predicted_peak_bytes"] / 2**20 for r in rows],
-            linestyle="none",
-            marker=".",
-            markersize=3,
-            color="white",
-        )
-        ends[1].append((x[-1], y[-1], each, look(k + 2)["color"]))
+    figure, ((time, memory),) = subplots(2, 10, 4.0)
+    times, peaks = [], []
+
+    def curve(axis, label, k, mine, field, scale):
+        points = over(mine, "positions", field, scale)
+        ends = lines(axis, {label: points}, first=k)
+        marks(axis, over(mine, "positions", f"predicted_{field}", scale), **WHITE)
+        return ends
+
+    for k, (split, label) in enumerate(SPLITS.items()):
+        times += curve(time, label, k, by(rows, algorithm=split, **{"pass": "forward"}), "seconds", 1e3)
+    for k, each in enumerate(("forward", "backward"), 2):
+        peaks += curve(memory, each, k, by(rows, algorithm="zigzag", **{"pass": each}), "peak_bytes", 2**-20)
+    last = {label: y for _, y, label, _ in times}
     title(
         figure,
-        f"At {x[-1]:,} positions the zig-zag split takes {100 * last['zigzag'] / last['contiguous']:.0f} % of the"
-        " contiguous one’s time",
+        f"At {times[-1][0]:,} positions the zig-zag split takes {100 * last['zig-zag'] / last['contiguous']:.0f} % of"
+        " the contiguous one’s time",
     )
-    for axis, unit, words in zip(
-        axes[0], ("one layer's attention, ms", "a rank holds at most, MiB"), ("forward", "either split")
+    ticks = sorted({r["positions"] for r in rows})
+    for axis, unit, words in (
+        (time, "one layer's attention, ms", "forward"),
+        (memory, "a rank holds at most, MiB", "either split"),
     ):
-        doubling_axis(axis, x, "positions of the sequence")
+        doubling_axis(axis, ticks, "positions of the sequence")
         plain_log_axis(axis.yaxis)
         axis.set_ylabel(unit)
         axis.set_title(words)
-    for axis, named in zip(axes[0], ends):
-        label_ends(axis, named)
+    for axis, ends in ((time, times), (memory, peaks)):
+        label_ends(axis, ends)
     return figure
 
 
-def tp_training(data):
-    return losses_figure(
-        load_csv(data, "train_tp_serial"),
-        {"--tp 4": load_csv(data, "train_tp_4"), "--tp 4 --sequence-parallel": load_csv(data, "train_tp_4_rows")},
-    )
-
-
-ALL = (tp_share, tp_overlap, tp_nodes, tp_ring, tp_training)
+ALL = (tp_share, tp_overlap, tp_nodes, tp_ring)

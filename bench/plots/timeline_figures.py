@@ -5,8 +5,7 @@ FIGURE.svg"""
 import pathlib
 import sys
 
-from pipeline_figures import SCHEDULES
-from results import load, seconds_text
+from results import seconds_text
 from style import Drawing, figure_legend, save_as, subplots, title
 from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, title_of, too_long
 
@@ -180,20 +179,6 @@ def legend_of_numbers(rows):
         return ""
     chunks = any(STEP.match(event.name)[3] for row in rows for event in row.compute)
     return f" (numbers: microbatches{'; paler: odd chunks' if chunks else ''})"
-
-
-def of_report(data):
-    """[(name, function that draws it)] of the report's own timelines."""
-
-    def draw(name, make):
-        load(data, name)  # whose context says where the trace is from
-        return make()
-
-    trace = lambda name: data / f"{name}.trace"
-    twins = {"without overlap": trace("timeline_no_overlap"), "with overlap": trace("timeline_overlap")}
-    drawn = [("timeline", lambda: draw("timeline", lambda: twins_figure(twins)))]
-    names = [f"schedule_{name}" for name in SCHEDULES]
-    return drawn + [(name, lambda name=name: draw(name, lambda: timeline_figure(trace(name)))) for name in names]
 
 
 def main():
