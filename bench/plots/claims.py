@@ -4,6 +4,7 @@ import html
 import re
 
 from html_parts import note, section, table
+from row_words import MACHINE_NAMES
 
 
 def overhead(results):
@@ -28,22 +29,20 @@ def overhead(results):
     ) + table(shown, columns)
 
 
-def amdahl(machines, names):
+def amdahl(machines):
     rows = []
     for machine, results in machines.items():
-        c = results["context"]
+        c, name = results["context"], MACHINE_NAMES.get(machine, machine)
         fitted, high, low = (
-            c.get(name)
-            for name in ("amdahl_parallel_fraction", "amdahl_serial_fraction_high", "amdahl_serial_fraction_low")
+            c.get(field)
+            for field in ("amdahl_parallel_fraction", "amdahl_serial_fraction_high", "amdahl_serial_fraction_low")
         )
         rows.append(
             {
-                "machine": names.get(machine, machine),
+                "machine": name,
                 "fit": "none" if fitted is None else f"{fitted:.4f}",
                 "interval": "–" if high is None or low is None else f"{1 - high:.3f} to {1 - low:.3f}",
-                "course": (
-                    "0.99" if "NVLink" in names.get(machine, "") else "0.9" if "PCIe" in names.get(machine, "") else "–"
-                ),
+                "course": "0.99" if "NVLink" in name else "0.9" if "PCIe" in name else "–",
             }
         )
     return note(

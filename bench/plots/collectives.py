@@ -2,7 +2,7 @@
 library only."""
 
 from results import by, load, load_all
-from row_words import columns
+from row_words import MACHINE_NAMES, columns
 
 NAMES = {
     "reduce_scatter": "reduce-scatter",
@@ -35,7 +35,7 @@ def beside_library(measured):
     return found
 
 
-def part_of(report, machines):
+def part_of(report):
     found = {machine: results["rows"] for machine, results in load_all(report.data, "collectives_sim").items()}
     measured = (load(report.data, "collectives_mpi") or {"rows": []})["rows"]
     if not found:
@@ -44,7 +44,7 @@ def part_of(report, machines):
     rows += [r for r in measured if r["algorithm"] != "memory_copy"]
     shown = {
         "machine": lambda r: (
-            "this computer, measured" if r["backend"] == "mpi" else machines.get(r["machine"], r["machine"])
+            "this computer, measured" if r["backend"] == "mpi" else MACHINE_NAMES.get(r["machine"], r["machine"])
         ),
         "p": "ranks",
         "collective": lambda r: NAMES[r["collective"]],

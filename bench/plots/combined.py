@@ -5,7 +5,7 @@ import html
 import statistics
 
 import folder
-from html_parts import note, section, table
+from html_parts import note, table
 from results import by, load, load_all, load_csv, off, percent
 from row_words import columns
 
@@ -309,7 +309,7 @@ def scaling(report):
     )
 
 
-def section_of(report):
-    parts = [make(report) for make in (plans, phantoms, validated, equality, limits, scaling)]
-    parts.append(report.later("plan_", "validate", "phantom_", "mesh_", "trace_", "why_", "scale_"))
-    return section("combined", "Everything together: plans, meshes, and what limits a run", parts)
+def parts(report):
+    for make in (plans, phantoms, validated, equality, limits, scaling):
+        yield make(report)
+    yield report.later("plan_", "validate", "phantom_", "mesh_", "trace_", "why_", "scale_")

@@ -3,6 +3,7 @@ library only."""
 
 from html_parts import note
 from results import by, bytes_text, load, load_all, off
+from row_words import MACHINE_NAMES
 
 NAMES = {
     "recursive_doubling": "recursive doubling",
@@ -67,13 +68,13 @@ def compared(rows):
     ]
 
 
-def part_of(report, machines):
+def part_of(report):
     found = studies(report.data)
     if not found:
         return ""
     rows = [dict(row, how=how) for how, results in found.values() for row in compared(results)]
     shown = {
-        "machine": lambda r: machines.get(r["machine"], r["machine"]),
+        "machine": lambda r: MACHINE_NAMES.get(r["machine"], r["machine"]),
         "p": "ranks",
         "up to there": "from",
         "then": "to",

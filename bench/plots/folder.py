@@ -13,7 +13,7 @@ from html_parts import cell
 from laws import fit_of_context
 from results import bytes_text, decimal_text, percent, seconds_text
 from row_words import breakdown, columns, duration, has, has_width, times
-from sources import kind_of, same_place
+from sources import same_place
 from timeline import too_long
 
 

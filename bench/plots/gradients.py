@@ -1,7 +1,6 @@
 """Week 21's extras about gradients: larger batches (21.8), compression (21.9), local SGD (21.12). Standard library
 only."""
 
-from html_parts import section
 from results import by, bytes_text, load, load_all, load_csv
 from row_words import columns
 
@@ -74,10 +73,11 @@ def local_runs(data):
     return {ranks: results["rows"] for ranks, results in sorted(load_all(data, "local_sgd").items())}
 
 
-def large_batch_section(report):
-    found, later = batches(report.data), report.later("batch_")
+def larger_batches(report):
+    found = batches(report.data)
     if not found:
-        return section("large-batch", "A larger batch: which rate?", [later]) if later else ""
+        yield report.later("batch_")
+        return
     rows = [
         {"rate": RATES[rate], "batch": RULES[rule], "loss": final(run), "steps": len(run)}
         for rate, runs in found.items()
@@ -89,24 +89,18 @@ def large_batch_section(report):
         "steps": "steps",
         "loss over the last 640 sequences": lambda r: f"{r['loss']:.3f}",
     }
-    return section(
-        "large-batch",
-        "A larger batch: which rate?",
-        [
-            report.figure(
-                "large_batch",
-                "Two panels of training loss over sequences seen: batches of 8, and batches of 64 with the rate"
-                " unscaled, scaled linearly with and without warm-up, and by the square root. At the moderate rate the"
-                " linear rule with warm-up comes nearest to the small batch; at the larger one it goes too far, and the"
-                " square root is nearer.",
-                "<b>Real arithmetic.</b> The GPT <i>tiny</i> on the shipped corpus, one rank, AdamW; each curve sees"
-                " the same 5,120 sequences. Losses are means over the last 640.",
-                rows,
-                shown,
-                [f"batch_{rate}_{rule}.csv" for rate in found for rule in RULES],
-                (found,),
-            )
-        ],
+    yield report.figure(
+        "large_batch",
+        "Two panels of training loss over sequences seen: batches of 8, and batches of 64 with the rate"
+        " unscaled, scaled linearly with and without warm-up, and by the square root. At the moderate rate the"
+        " linear rule with warm-up comes nearest to the small batch; at the larger one it goes too far, and the"
+        " square root is nearer.",
+        "<b>Real arithmetic.</b> The GPT <i>tiny</i> on the shipped corpus, one rank, AdamW; each curve sees"
+        " the same 5,120 sequences. Losses are means over the last 640.",
+        rows,
+        shown,
+        [f"batch_{rate}_{rule}.csv" for rate in found for rule in RULES],
+        (found,),
     )
 
 
@@ -188,11 +182,6 @@ def compressions(report):
             (found,),
         )
     yield report.later("compress", "local_sgd_")
-
-
-def section_of(report):
-    title = "Compressed gradients: bytes, time, and what the model loses"
-    return large_batch_section(report) + section("compression", title, compressions(report))
 
 
 def ring_is_one(rows, field):

@@ -36,18 +36,6 @@ from results import NCCL_8_A100, by, bytes_text, load, load_all, load_csv, losse
 from row_words import columns
 from sources import CONTRADICTS, counted, failures, left_out, provenance, source_line, superlinear
 
-MACHINES = {
-    "pcie-box": "PCIe (4 RTX 4090, two sockets)",
-    "dgx-a100": "NVLink (8 A100)",
-    "dgx-h100": "NVLink (8 H100)",
-    "dgx-1v": "NVLink (8 V100, whose bf16 is slow)",
-    "laptop": "laptop",
-    "uniform": "uniform: 1 µs, 1 GB/s",
-    "dgx-h200": "NVLink (8 H200)",
-    "dgx-b200": "NVLink (8 B200)",
-    "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)",
-}
-
 
 def prices_of(context):
     """Where a measured run's predictions come from, in words: ./lab calibrate's file, or the run's own ping-pong."""
@@ -214,44 +202,40 @@ class Report:
             for r in results["rows"]
             if r["bytes"] in (4096, 1 << 20, 64 << 20, 512 << 20)
         ]
-        parts = [
-            self.figure(
-                "busbw_simulated",
-                "Two panels of bus bandwidth over array size, ring and naive, for four machines; the ring climbs "
-                "towards each machine's link, the naive one falls far below it. Stars: published NCCL measurements.",
-                "<b>Simulated.</b> The course's own all-reduce in virtual time on machine files; predictions by"
-                " exercise 21.5. Stars: NCCL on 8 A100 as published (stas00/ml-engineering), not measured here."
-                + published(simulated.get("dgx-a100")),
-                rows,
-                shown,
-                [f"all_reduce_sim_{m}.csv" for m in simulated],
-                (simulated, findings.best_ring(simulated)),
-            )
-        ]
-        parts.append(crossover.part_of(self, MACHINES))
+        yield self.figure(
+            "busbw_simulated",
+            "Two panels of bus bandwidth over array size, ring and naive, for four machines; the ring climbs "
+            "towards each machine's link, the naive one falls far below it. Stars: published NCCL measurements.",
+            "<b>Simulated.</b> The course's own all-reduce in virtual time on machine files; predictions by"
+            " exercise 21.5. Stars: NCCL on 8 A100 as published (stas00/ml-engineering), not measured here."
+            + published(simulated.get("dgx-a100")),
+            rows,
+            shown,
+            [f"all_reduce_sim_{m}.csv" for m in simulated],
+            (simulated, findings.best_ring(simulated)),
+        )
+        yield crossover.part_of(self)
         measured = load(self.data, "all_reduce_mpi")
         if measured:
             c = measured["context"]
-            parts.append(
-                self.figure(
-                    "busbw_measured",
-                    "Bus bandwidth over array size of all-reduce algorithms and the library's own, with intervals;"
-                    " beside it their times, and those predicted as dotted lines.",
-                    f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes"
-                    f" ({c['versions'].get('mpi', 'MPI')}); medians of {measured['rows'][0]['samples']} or fewer"
-                    " samples with 95 % intervals, contenders in turn in one run. <i>library</i> is"
-                    f" MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)},"
-                    " never from the all-reduces.",
-                    measured["rows"],
-                    shown,
-                    ["all_reduce_mpi.csv"],
-                    (folder.chart_of("bandwidth", [self.found["all_reduce_mpi.json"]]),),
-                    "chart",
-                )
+            yield self.figure(
+                "busbw_measured",
+                "Bus bandwidth over array size of all-reduce algorithms and the library's own, with intervals;"
+                " beside it their times, and those predicted as dotted lines.",
+                f"<b>Measured</b> on {c['machine']} with {measured['rows'][0]['ranks']} processes"
+                f" ({c['versions'].get('mpi', 'MPI')}); medians of {measured['rows'][0]['samples']} or fewer"
+                " samples with 95 % intervals, contenders in turn in one run. <i>library</i> is"
+                f" MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)},"
+                " never from the all-reduces.",
+                measured["rows"],
+                shown,
+                ["all_reduce_mpi.csv"],
+                (folder.chart_of("bandwidth", [self.found["all_reduce_mpi.json"]]),),
+                "chart",
             )
-        parts.append(collectives.part_of(self, MACHINES))
-        parts += [self.accuracy(), self.later("calibrate", "all_reduce_", "collectives_", "crossover_")]
-        return section("bandwidth", "Collectives: bus bandwidth", parts)
+        yield collectives.part_of(self)
+        yield self.accuracy()
+        yield self.later("calibrate", "all_reduce_", "collectives_", "crossover_")
 
     def accuracy(self):
         found = accuracy.predicted(self.data, load)
@@ -281,38 +265,32 @@ class Report:
     def overhead(self):
         results = load(self.data, "overhead")
         if not results:
-            return ""
+            return
         shown = {
             "parameters": lambda r: f"{r['parameters'] / 1e6:g} M",
             "link GB/s": "link_gb_per_s",
             "compute": "compute_seconds",
             "averaging": "seconds",
         } | columns("predicted, error, efficiency")
-        return section(
+        yield self.figure(
             "overhead",
-            "Communication overhead",
-            [
-                self.figure(
-                    "overhead",
-                    "Seconds to average the gradients over link bandwidth for five model sizes, and the efficiency that"
-                    " follows.",
-                    "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out"
-                    " latency and additions. Efficiency without overlap hardly depends on the model's size: compute and"
-                    " communication both grow with it. It depends on the tokens per step: twice as many halve the"
-                    " overhead.",
-                    results["rows"],
-                    shown,
-                    ["overhead.csv"],
-                    (results["rows"],),
-                ),
-                claims.overhead(results),
-            ],
+            "Seconds to average the gradients over link bandwidth for five model sizes, and the efficiency that"
+            " follows.",
+            "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out"
+            " latency and additions. Efficiency without overlap hardly depends on the model's size: compute and"
+            " communication both grow with it. It depends on the tokens per step: twice as many halve the"
+            " overhead.",
+            results["rows"],
+            shown,
+            ["overhead.csv"],
+            (results["rows"],),
         )
+        yield claims.overhead(results)
 
     def scaling(self):
         machines = load_all(self.data, "scaling_sim")
         if not machines:
-            return ""
+            return
         emulated, measured = load(self.data, "scaling_emulated"), load(self.data, "scaling_mpi")
         studies = {f"{machine}, simulated": results for machine, results in machines.items()}
         if emulated:
@@ -335,32 +313,23 @@ class Report:
         )
         simulated = next(iter(machines.values()))["rows"][0]
         alone = ", ".join(f"{m} {seconds_text(r['rows'][0]['serial_seconds'])}" for m, r in machines.items())
-        return section(
-            "scaling",
-            "Strong and weak scaling",
-            [
-                self.figure(
-                    "amdahl",
-                    "Speedup over ranks, both axes logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9"
-                    " beside simulated, emulated and measured points; the fits' residuals; weak-scaling efficiency.",
-                    f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g}"
-                    " tokens per step in total (strong) or per rank (weak), DDP with overlap; T(1) is the serial step"
-                    f" without DDP on the same machine ({alone}). f: the parallel part of Amdahl’s law, fitted to each"
-                    f" study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}",
-                    rows,
-                    columns("machine, scaling, p, time, predicted, error, speedup, efficiency, Karp–Flatt"),
-                    [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"],
-                    (studies, findings.laws(machines)),
-                ),
-                self.later("scaling_"),
-                claims.amdahl(machines, MACHINES),
-            ],
+        yield self.figure(
+            "amdahl",
+            "Speedup over ranks, both axes logarithmic, with fitted Amdahl curves and those for 0.99 and 0.9"
+            " beside simulated, emulated and measured points; the fits' residuals; weak-scaling efficiency.",
+            f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g}"
+            " tokens per step in total (strong) or per rank (weak), DDP with overlap; T(1) is the serial step"
+            f" without DDP on the same machine ({alone}). f: the parallel part of Amdahl’s law, fitted to each"
+            f" study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}",
+            rows,
+            columns("machine, scaling, p, time, predicted, error, speedup, efficiency, Karp–Flatt"),
+            [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"],
+            (studies, findings.laws(machines)),
         )
+        yield self.later("scaling_")
+        yield claims.amdahl(machines)
 
     def ddp(self):
-        return section("ddp", "The DDP step: what overlap hides", self.of_ddp())
-
-    def of_ddp(self):
         shown = columns("machine, p, bucket, microbatches, variant, time, predicted, error, exposed, hidden")
         machines = load_all(self.data, "ddp_sim")
         yield self.figure(
@@ -420,47 +389,35 @@ class Report:
     def parts(self):
         chart = folder.by_wall_clock(list(self.found.values()))
         if not chart:
-            return ""
-        return section(
-            "parts",
-            "By wall clock: where a step’s time goes",
-            [
-                self.figure(
-                    "step_parts",
-                    "Bars of steps by wall clock, in parts: computing, exposed communication, idle, other; with"
-                    " intervals and the number of samples.",
-                    "<b>Measured</b> on this computer’s processes, and <b>emulated</b>: DDP (overlap on and off),"
-                    " layers that ranks share, the stages of ZeRO, a pipeline of four stages. " + folder.caption(chart),
-                    chart.rows,
-                    chart.kind.columns,
-                    [results.name for results in chart.files],
-                    (chart,),
-                    "chart",
-                )
-            ],
+            return
+        yield self.figure(
+            "step_parts",
+            "Bars of steps by wall clock, in parts: computing, exposed communication, idle, other; with"
+            " intervals and the number of samples.",
+            "<b>Measured</b> on this computer’s processes, and <b>emulated</b>: DDP (overlap on and off),"
+            " layers that ranks share, the stages of ZeRO, a pipeline of four stages. " + folder.caption(chart),
+            chart.rows,
+            chart.kind.columns,
+            [results.name for results in chart.files],
+            (chart,),
+            "chart",
         )
 
     def training(self):
         serial, ddp = load_csv(self.data, "train_serial"), load_csv(self.data, "train_ddp")
         if not serial or not ddp:
-            return ""
+            return
         shown, named, gap = losses({"serial": serial, "DDP": ddp})
-        return section(
+        yield self.figure(
             "training",
-            "Training on text: serial and DDP",
-            [
-                self.figure(
-                    "training",
-                    "Training loss of the serial program and of DDP lying on each other, and their difference.",
-                    "<b>Real arithmetic.</b> The GPT on the shipped corpus, the same global batch; largest difference"
-                    f" {gap:.2g} nats, from another order of additions.",
-                    shown,
-                    named,
-                    ["train_serial.csv", "train_ddp.csv"],
-                    (serial, {"DDP": ddp}),
-                    "losses",
-                )
-            ],
+            "Training loss of the serial program and of DDP lying on each other, and their difference.",
+            "<b>Real arithmetic.</b> The GPT on the shipped corpus, the same global batch; largest difference"
+            f" {gap:.2g} nats, from another order of additions.",
+            shown,
+            named,
+            ["train_serial.csv", "train_ddp.csv"],
+            (serial, {"DDP": ddp}),
+            "losses",
         )
 
     def precision(self):
@@ -473,7 +430,7 @@ class Report:
         }
         runs = {name: load_csv(self.data, f"precision_{name}") for name in names}
         if not all(runs.values()):
-            return ""
+            return
         shown = []
         for name, rows in runs.items():
             last = [float(r["loss"]) for r in rows[-10:]]
@@ -486,35 +443,26 @@ class Report:
                     "falls": sum(b < a for a, b in zip(scales, scales[1:])) if name.startswith("fp16") else None,
                 }
             )
-        return section(
+        yield self.figure(
             "precision",
-            "Mixed precision: what fp16 loses, and a scale that adapts itself",
-            [
-                self.figure(
-                    "precision",
-                    "Training losses of five runs: fp32, bf16 and fp16 with a loss scale fall together, fp16 with a"
-                    " scale that is stuck far too low does not learn, and with a scale that may grow it catches up;"
-                    " beside it the scales over steps.",
-                    "<b>Real arithmetic.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as"
-                    " those of a batch 2¹⁷ times as large: fp16 rounds them to 0. Each fall of the scale is a step that"
-                    " overflowed on the device and was skipped there; the host read only the log.",
-                    shown,
-                    {
-                        "run": "run",
-                        "loss, last 10 steps": lambda r: f"{r['loss']:.3f}",
-                        "scale at the end": lambda r: "–" if r["scale"] is None else f"{r['scale']:g}",
-                        "overflows": lambda r: "–" if r["falls"] is None else r["falls"],
-                    },
-                    [f"precision_{name}.csv" for name in names],
-                    (runs,),
-                )
-            ],
+            "Training losses of five runs: fp32, bf16 and fp16 with a loss scale fall together, fp16 with a"
+            " scale that is stuck far too low does not learn, and with a scale that may grow it catches up;"
+            " beside it the scales over steps.",
+            "<b>Real arithmetic.</b> The GPT on the shipped corpus. A scale of 2⁻¹⁷ makes gradients as small as"
+            " those of a batch 2¹⁷ times as large: fp16 rounds them to 0. Each fall of the scale is a step that"
+            " overflowed on the device and was skipped there; the host read only the log.",
+            shown,
+            {
+                "run": "run",
+                "loss, last 10 steps": lambda r: f"{r['loss']:.3f}",
+                "scale at the end": lambda r: "–" if r["scale"] is None else f"{r['scale']:g}",
+                "overflows": lambda r: "–" if r["falls"] is None else r["falls"],
+            },
+            [f"precision_{name}.csv" for name in names],
+            (runs,),
         )
 
     def zero(self):
-        return section("zero", "ZeRO: what each stage holds, sends and costs", self.of_zero())
-
-    def of_zero(self):
         weighed, stages = load(self.data, "zero_memory"), load_all(self.data, "zero_sim")
         mpi = load(self.data, "zero_mpi")
         memory = load(self.data, "memory")
@@ -620,7 +568,7 @@ class Report:
     def activations(self):
         results = load(self.data, "activations")
         if not results:
-            return ""
+            return
         rows = [r for r in results["rows"] if r.get("algorithm")]
         shown = {
             **columns("attention, recompute"),
@@ -632,24 +580,18 @@ class Report:
             "time": "seconds",
             "more time": lambda r: percent(r["relative_seconds"] - 1),
         }
-        return section(
+        yield self.figure(
             "activations",
-            "Activations: kept, or recomputed",
-            [
-                self.figure(
-                    "activations",
-                    "Stacked bars of activation memory for five ways of keeping or recomputing, each ending at the"
-                    " ledger's peak; beside them FLOP and time that recomputation adds.",
-                    f"<b>Simulated</b>: {rows[0]['model']} in {rows[0]['dtype']}, {rows[0]['batch_sequences']} ×"
-                    f" {rows[0]['sequence_tokens']} tokens on {rows[0]['machine']}. Bytes are the memory ledger's, FLOP"
-                    " are counted by the runtime; full recomputation runs every block's forward again, which is a"
-                    " third of the blocks' work and less of the whole.",
-                    rows,
-                    shown,
-                    ["activations.csv"],
-                    (rows, [r for r in results["rows"] if not r.get("algorithm")]),
-                )
-            ],
+            "Stacked bars of activation memory for five ways of keeping or recomputing, each ending at the"
+            " ledger's peak; beside them FLOP and time that recomputation adds.",
+            f"<b>Simulated</b>: {rows[0]['model']} in {rows[0]['dtype']}, {rows[0]['batch_sequences']} ×"
+            f" {rows[0]['sequence_tokens']} tokens on {rows[0]['machine']}. Bytes are the memory ledger's, FLOP"
+            " are counted by the runtime; full recomputation runs every block's forward again, which is a"
+            " third of the blocks' work and less of the whole.",
+            rows,
+            shown,
+            ["activations.csv"],
+            (rows, [r for r in results["rows"] if not r.get("algorithm")]),
         )
 
 
@@ -666,45 +608,43 @@ def published(results):
     )
 
 
-def sections_by_week(report):
-    """What makes the sections that a week's steps give data for."""
-    return {
-        21: [
-            report.bandwidth,
-            report.overhead,
-            report.scaling,
-            report.ddp,
-            report.parts,
-            report.training,
-            lambda: gradients.section_of(report),
-        ],
-        22: [report.zero, report.precision, report.activations],
-        23: [lambda: tensor.section_of(report, MACHINES)],
-        24: [lambda: pipeline.section_of(report)],
-        25: [lambda: combined.section_of(report)],
-    }
+SECTIONS = {  # of each week, for whose steps' data they are: name, title, and what yields the parts
+    21: (
+        ("bandwidth", "Collectives: bus bandwidth", Report.bandwidth),
+        ("overhead", "Communication overhead", Report.overhead),
+        ("scaling", "Strong and weak scaling", Report.scaling),
+        ("ddp", "The DDP step: what overlap hides", Report.ddp),
+        ("parts", "By wall clock: where a step’s time goes", Report.parts),
+        ("training", "Training on text: serial and DDP", Report.training),
+        ("large-batch", "A larger batch: which rate?", gradients.larger_batches),
+        ("compression", "Compressed gradients: bytes, time, and what the model loses", gradients.compressions),
+    ),
+    22: (
+        ("zero", "ZeRO: what each stage holds, sends and costs", Report.zero),
+        ("precision", "Mixed precision: what fp16 loses, and a scale that adapts itself", Report.precision),
+        ("activations", "Activations: kept, or recomputed", Report.activations),
+    ),
+    23: (("tensor", "Tensor parallelism: what ranks that share a layer send", tensor.parts),),
+    24: (("pipeline", "Pipelines: bubble and memory of the schedules", pipeline.parts),),
+    25: (("combined", "Everything together: plans, meshes, and what limits a run", combined.parts),),
+}
 
 
-def weeks(report, out, root):
-    """Every week's, after what was found and run."""
+def weeks(report, out, root, only=None):
+    """What was found and run, then the sections of every week; or of one alone, without findings and claims."""
     return [
-        findings.opening(report),
+        "" if only else findings.opening(report),
         report.failures(),
         report.run(),
         predict.learners(out),
         predict.section_of(out / "data"),
-        *(make() for of_week in sections_by_week(report).values() for make in of_week),
-        claims.ledger(root / "docs" / "learn" / "claims.md"),
-    ]
-
-
-def one_week(report, out, week):
-    return [
-        report.failures(),
-        report.run(),
-        predict.learners(out),
-        predict.section_of(out / "data"),
-        *(make() for make in sections_by_week(report)[week]),
+        *(
+            section(name, title, parts(report))
+            for week, of_week in SECTIONS.items()
+            if only in (None, week)
+            for name, title, parts in of_week
+        ),
+        "" if only else claims.ledger(root / "docs" / "learn" / "claims.md"),
     ]
 
 
@@ -756,7 +696,7 @@ def build(options):
         return report, {"run": run_page, "plan": plan_page}[options.of].sections(report, options.out)
     if options.folder:
         return report, of_folder(report, options, found, skipped)
-    return report, one_week(report, options.out, options.week) if options.week else weeks(report, options.out, ROOT)
+    return report, weeks(report, options.out, ROOT, options.week)
 
 
 def main():

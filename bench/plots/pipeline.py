@@ -2,7 +2,7 @@
 
 import functools
 
-from html_parts import note, section, table
+from html_parts import note, table
 from results import by, bytes_text, load, load_csv, losses
 from results import percent as percent_of
 from row_words import columns
@@ -202,7 +202,8 @@ def training(report):
     )
 
 
-def section_of(report):
-    parts = [make(report) for make in (bubbles, memory, hops, training)]
-    parts += [*charts(report), report.later("pipeline", "train_pp_", "schedule_")]
-    return section("pipeline", "Pipelines: bubble and memory of the schedules", parts)
+def parts(report):
+    for make in (bubbles, memory, hops, training):
+        yield make(report)
+    yield from charts(report)
+    yield report.later("pipeline", "train_pp_", "schedule_")

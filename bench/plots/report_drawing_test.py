@@ -140,7 +140,7 @@ class Drawing(InFolder):
         import figures
 
         report = page.Report(self.home, reading.read_folder(self.home / "data")[0])
-        section(report)
+        list(section(report))
         return {name: figures.DRAW[drawn.kind](*drawn.data) for name, drawn in report.drawn.items()}
 
     def test_the_reports_own_results_are_drawn_by_their_kind(self):

@@ -305,7 +305,7 @@ class Saying(InFolder):
             },
             "refused": {"context": {"amdahl_note": "none"}},
         }
-        page = claims.amdahl(found, {})
+        page = claims.amdahl(found)
         for cells in (("fitted", "0.9900", "0.980 to 0.995"), ("short", "0.9000", "–"), ("refused", "none", "–")):
             self.assertIn("".join(f"<td>{cell}</td>" for cell in cells), page)
 

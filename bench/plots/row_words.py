@@ -5,6 +5,19 @@ from results import bytes_text, is_seconds, off, percent, seconds_text
 from sources import kind_of, span
 
 
+MACHINE_NAMES = {  # in the tables of the reference report
+    "pcie-box": "PCIe (4 RTX 4090, two sockets)",
+    "dgx-a100": "NVLink (8 A100)",
+    "dgx-h100": "NVLink (8 H100)",
+    "dgx-1v": "NVLink (8 V100, whose bf16 is slow)",
+    "laptop": "laptop",
+    "uniform": "uniform: 1 µs, 1 GB/s",
+    "dgx-h200": "NVLink (8 H200)",
+    "dgx-b200": "NVLink (8 B200)",
+    "dgx-a100-hdr": "InfiniBand HDR (nodes of 8 A100)",
+}
+
+
 def has(*fields):
     return lambda row: all(row.get(f) is not None for f in fields)
 

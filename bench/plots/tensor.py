@@ -1,11 +1,11 @@
 """The report's section on week 23: what tensor parallelism sends, and what that costs. Standard library only."""
 
-from html_parts import note, section, table
+from html_parts import note, table
 from results import by, bytes_text, load, load_all, load_csv, losses, percent, seconds_text
-from row_words import columns
+from row_words import MACHINE_NAMES, columns
 
 
-def course(report, machines):
+def course(report):
     """The course's account: 12 layers, d_model 512, 8 × 512 tokens, two ranks; counted by the ledger on each
     machine."""
     results = load(report.data, "tp_course")
@@ -35,7 +35,7 @@ def course(report, machines):
         )
         rows.append(
             {
-                "machine": machines.get(machine, machine),
+                "machine": MACHINE_NAMES.get(machine, machine),
                 "seconds": sum(r["seconds"] for r in sums),
                 "predicted": sum(r["predicted_seconds"] for r in sums),
                 "share": one["communication_share"],
@@ -227,7 +227,7 @@ def training(report):
     )
 
 
-def section_of(report, machines):
-    parts = [course(report, machines), *(make(report) for make in (shares, overlap, nodes, ring, training))]
-    parts.append(report.later("tp_", "train_tp_"))
-    return section("tensor", "Tensor parallelism: what ranks that share a layer send", parts)
+def parts(report):
+    for make in (course, shares, overlap, nodes, ring, training):
+        yield make(report)
+    yield report.later("tp_", "train_tp_")
