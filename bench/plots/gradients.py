@@ -136,6 +136,7 @@ def compressions(report):
             shown,
             [f"compress_{o}_{m}.csv" for o in trained for m in METHODS],
             (trained,),
+            drawn_from=(),
         )
     if simulated:
         rows = [r for mine in simulated.values() for r in mine] + measured

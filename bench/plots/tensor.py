@@ -80,7 +80,7 @@ def step_rows(results):
 
 
 def shares(report):
-    machines, emulated = load_all(report.data, "tp_width"), load_all(report.data, "tp_emulated")
+    machines, emulated, twins = (load_all(report.data, f"tp_{what}") for what in ("width", "emulated", "twin"))
     if not machines:
         return ""
     rows = [r for results in machines.values() for r in step_rows(results) if r["algorithm"] == "no_overlap"]
@@ -103,7 +103,9 @@ def shares(report):
         rows,
         STEP,
         [f"tp_width_{m}.csv" for m in machines] + [f"tp_emulated_{m}.csv" for m in emulated],
-        (machines, emulated, load_all(report.data, "tp_twin")),
+        (machines, emulated, twins),
+        drawn_from=[f"tp_width_{m}" for m in machines]
+        + [f"tp_{how}_{m}" for how in ("emulated", "twin") for m in emulated],
     )
 
 
