@@ -363,7 +363,7 @@ def bubble(chart):
     found = curves_of(chart)
     if not found:
         return None
-    figure, ((axis,),) = subplots(1, 7, 4.0)
+    figure, ((axis,),) = subplots(1, 8, 4.0)
     dashes = False
     for i, (label, rows) in enumerate(found.items()):
         axis.plot(*zip(*over(rows, "microbatches", "bubble_of_total", 100)), label=label, **look(i))
@@ -374,7 +374,7 @@ def bubble(chart):
     doubling_axis(axis, sorted({r["microbatches"] for r in chart.rows}), words)
     axis.set_ylim(0, None)
     axis.set_ylabel("idle / total, %")
-    axis.legend(ncols=2)
+    figure_legend(figure, axis, 2)
     return figure
 
 

@@ -174,13 +174,21 @@ def title(figure, sentence):
 
 
 def stamp(figure, words):
-    """Whose code gave these numbers, on which machine, and how: a line below everything else."""
+    """Whose code gave these numbers, on which machine, and how: a line below everything else, above an earlier one."""
     if not Drawing.layout.titled or not words:
         return
     lines = textwrap.wrap(words, int(figure.get_figwidth() * 12), break_on_hyphens=False)
+    below = getattr(figure, "apart", (0.0, 0.0))[1]
     set_apart(figure, below=0.17 * len(lines) + 0.05)
     figure.text(
-        0.06, 0.04, "\n".join(lines), transform=figure.dpi_scale_trans, ha="left", va="bottom", fontsize=10, color=SOFT
+        0.06,
+        0.04 + below,
+        "\n".join(lines),
+        transform=figure.dpi_scale_trans,
+        ha="left",
+        va="bottom",
+        fontsize=10,
+        color=SOFT,
     )
 
 
