@@ -13,8 +13,8 @@
 #include <optional>
 
 #include "bench/support/bench.hpp"
-#include "bench/support/fields.hpp"
 #include "common/analysis/write_trace.hpp"
+#include "common/support/json/row_fields.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"

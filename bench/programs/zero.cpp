@@ -11,8 +11,8 @@
 
 #include "bench/programs/zero_step.hpp"
 #include "bench/support/bench.hpp"
-#include "bench/support/fields.hpp"
 #include "common/support/host/host.hpp"
+#include "common/support/json/row_fields.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"

@@ -14,13 +14,13 @@
 #include <set>
 
 #include "bench/support/calibration.hpp"
-#include "bench/support/fields.hpp"
 #include "bench/support/quiet.hpp"
 #include "bench/support/timeline.hpp"
 #include "bench/support/versions.hpp"
 #include "common/runtime/device_notes.hpp"
 #include "common/support/host/host.hpp"
 #include "common/support/json/repeatable.hpp"
+#include "common/support/json/row_fields.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"

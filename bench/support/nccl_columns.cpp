@@ -5,8 +5,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "bench/support/fields.hpp"
 #include "common/runtime/machine/library.hpp"
+#include "common/support/json/row_fields.hpp"
 #include "common/support/stats/bus_factor.hpp"
 #include "common/support/text/units.hpp"
 

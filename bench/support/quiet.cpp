@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "bench/support/fields.hpp"
 #include "common/runtime/has_cores.hpp"
+#include "common/support/json/row_fields.hpp"
 
 namespace lockstep::bench {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "bench/programs/bench_program.hpp"
-#include "bench/support/fields.hpp"
 #include "bench/support/links.hpp"
 #include "bench/support/quiet.hpp"
+#include "common/support/json/row_fields.hpp"
 
 namespace lockstep::bench {
 namespace {

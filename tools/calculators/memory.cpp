@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bench/support/fields.hpp"
 #include "common/error.hpp"
 #include "common/gpt/data/model_file.hpp"
 #include "common/gpt/model/gpt.hpp"
 #include "common/runtime/machine/machine.hpp"
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/json/row_fields.hpp"
 #include "common/support/text/command_line.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"

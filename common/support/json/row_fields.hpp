@@ -7,7 +7,7 @@
 
 #include "common/support/json/results.hpp"
 
-namespace lockstep::bench {
+namespace lockstep {
 
 inline const Row::Value* find(const Row& row, std::string_view name) {
   for (const Row::Field& field : row.fields())
@@ -30,4 +30,4 @@ inline std::string text(const Row& row, std::string_view name) {
   return value ? std::get<std::string>(*value) : "";
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep
