@@ -200,28 +200,12 @@ week21::CostModel library_links(const Machine& machine, int ranks, int tp, const
   return {.alpha = 0, .beta = seconds / ((p - 1) * bytes / p), .gamma = 0, .launch = 0};
 }
 
-/// Elements gathered at once: a bucket, or a block.
-double unit_elements(const Strategy& strategy, const Pieces& pieces) {
-  return strategy.zero == 1 ? static_cast<double>(week25::EngineOptions().bucket_bytes) / 2 : pieces.block_parameters;
-}
-
-/// Seconds of a stage's gather of new values that the next forward hides. Exposed are the embedding and the first unit,
-/// and the part for which the first microbatch is too short, of one chunk or of all. Chunks begin p microbatches apart
-/// (in a V fewer towards its bottom); a later stage waits for its first activations meanwhile.
-double hidden_gather(const Strategy& strategy, const week25::Workload& work, std::size_t s, double unit) {
-  const StageWork& stage = work.stages[s];
-  const double v = strategy.chunks, others = stage.parameters - stage.late;
-  const double all = week25::gather_seconds(strategy, work, others);
-  const double late = stage.late > 0 ? week25::gather_seconds(strategy, work, stage.late) : 0;
-  const double first = week25::gather_seconds(strategy, work, std::min(unit, others));
-  const double forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward / v : 0;
-  const double ahead =
-      week24::in_a_vee(strategy.schedule) ? 2 * (strategy.pp - static_cast<double>(s)) - 1 : strategy.pp;
-  const double turn = ahead * stage.forward / v;
-  double exposed = late + std::max({first, all / v - forward, all - (v - 1) * turn - forward});
-  for (std::size_t before = 0; before < s; ++before)
-    exposed -= work.stages[before].forward / v + work.stages[before].hop;
-  return late + all - std::max(0.0, exposed);
+/// Seconds of a stage's gather of new values that the next forward hides, as the backward hides sums in 25.6a: not the
+/// embedding's.
+double hidden_gather(const Strategy& strategy, const week25::Workload& work, const StageWork& stage) {
+  const double v = strategy.chunks, forward = stage.backward > 0 ? stage.window * stage.forward / stage.backward : 0;
+  return std::min(week25::gather_seconds(strategy, work, stage.parameters - stage.late),
+                  forward * (1 + (v - 1) * strategy.pp) / v);
 }
 
 }  // namespace
@@ -259,9 +243,8 @@ week25::Workload Pricer::work(const Strategy& strategy, int microbatches, int ho
     }
   if (strategy.pp > 1) add_hops(strategy, pieces, work);
   if (options_.overlap_gather && strategy.dp > 1 && (strategy.zero == 1 || strategy.zero == 2))
-    for (std::size_t s = 0; s < work.stages.size(); ++s)
-      work.stages[s].after -=
-          (1 - data_share(machine_, strategy)) * hidden_gather(strategy, work, s, unit_elements(strategy, pieces));
+    for (StageWork& stage : work.stages)
+      stage.after -= (1 - data_share(machine_, strategy)) * hidden_gather(strategy, work, stage);
   if (week24::splits_backwards(strategy.schedule)) add_halves(strategy, stages.chunks, pieces.later_bytes, work);
   return work;
 }
@@ -283,7 +266,7 @@ week25::Workload Pricer::experts(const Strategy& strategy, const Strategy& own, 
     stage.parameters = stage.late = stage.kept_bytes = stage.working_bytes = stage.after = 0;
     for (const ChunkShare& chunk : stages.chunks[s]) stage.parameters += chunk.blocks * pieces.expert_parameters;
     if (options_.overlap_gather && own.dp > 1 && (own.zero == 1 || own.zero == 2))
-      stage.after = -(1 - data_share(machine_, own)) * hidden_gather(own, experts, s, pieces.expert_parameters);
+      stage.after = -(1 - data_share(machine_, own)) * hidden_gather(own, experts, stage);
   }
   return experts;
 }
