@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "labs/week24_pipeline/schedules_by_name.hpp"
-#include "labs/week25_3d/step_time.hpp"
 
 namespace lockstep::plan {
 
@@ -43,44 +42,18 @@ double mean_kept_bytes(const StageSchedule& steps, const std::vector<ChunkShare>
   return bytes / held;
 }
 
-double seconds_of(const Step& step, const StageWork& stage) {
-  const StageWork::Chunk& chunk = stage.chunks[index(step.chunk)];
-  return step.work == Work::forward           ? chunk.forward
-         : step.work == Work::weight_gradient ? chunk.weights
-                                              : chunk.backward - chunk.weights;
-}
-
-/// Seconds of a stage's reductions that its last steps hide: those of the chunk whose gradients are final first run
-/// during the steps after its last one. Nothing hides those of the other chunk.
-double hidden_sums(const StageSchedule& steps, const std::vector<ChunkShare>& chunks, const Strategy& strategy,
-                   const week25::Workload& work, const StageWork& stage) {
-  double after = 0;
-  for (std::size_t i = steps.size(); i-- > 0 && steps[i].chunk == steps.back().chunk;)
-    after += seconds_of(steps[i], stage);
-  double elements = 0;
-  for (std::size_t c = 0; c < chunks.size(); ++c)
-    if (c != index(steps.back().chunk)) elements += chunks[c].elements;
-  const double sums = week25::scatter_seconds(strategy, work, elements) +
-                      (strategy.zero == 0 ? week25::gather_seconds(strategy, work, elements) : 0);
-  return std::min(after, sums);
-}
-
 }  // namespace
 
 void add_halves(const Strategy& strategy, const std::vector<std::vector<ChunkShare>>& chunks, double later_bytes,
                 week25::Workload& work) {
   const int p = strategy.pp, m = std::min(work.microbatches, 3 * p);  // more microbatches change nothing here
-  const double v = strategy.chunks;
   const Schedule schedule =
       week24::make_schedule(strategy.schedule, week24::shape_of(strategy.schedule, p, m, strategy.chunks));
   for (std::size_t s = 0; s < work.stages.size(); ++s) {
     StageWork& stage = work.stages[s];
     stage.working_bytes += delayed_blocks(schedule[s], chunks[s]) * later_bytes;
     stage.kept_bytes = mean_kept_bytes(schedule[s], chunks[s]);
-    // 25.6a converts a chunk's window w, with chunks p microbatches apart, to w (1 + (v − 1) p) / v. This is the
-    // inverse.
-    if (strategy.dp > 1)
-      stage.window = hidden_sums(schedule[s], chunks[s], strategy, work, stage) * v / (1 + (v - 1) * p);
+    stage.window = 0;
   }
 }
 

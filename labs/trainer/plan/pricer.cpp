@@ -123,7 +123,7 @@ ChunkShare add_part(StageWork& stage, const Pieces& pieces, std::size_t begin, s
   stage.kept_bytes += blocks * kept_bytes(strategy, pieces);
   stage.kept_bytes += has_head * pieces.head_bytes;
   stage.window += std::max(0.0, blocks - 0.5) * (pieces.block_back.seconds + again_seconds(strategy, pieces));
-  return {blocks, stage.parameters - stage.late, stage.kept_bytes};
+  return {blocks, stage.kept_bytes};
 }
 
 /// Adds a part of the model to a stage as its next chunk.
@@ -166,10 +166,8 @@ const Pricer::Stages& Pricer::stages(const Strategy& strategy, const Pieces& pie
     StageWork& stage = stages.work[s];
     stage.backward += stage.recomputed;
     stage.working_bytes += pieces.scratch_bytes;
-    if (s == 0 && count > 1 && head_stage(strategy) == 0) {  // one copy serves both uses of a tied embedding
-      stage.parameters -= pieces.tied_parameters;
-      stages.chunks[s].back().elements -= pieces.tied_parameters;
-    }
+    if (s == 0 && count > 1 && head_stage(strategy) == 0)
+      stage.parameters -= pieces.tied_parameters;  // one copy serves both uses of a tied embedding
     if (std::any_of(stages.chunks[s].begin(), stages.chunks[s].end(),
                     [](const auto& chunk) { return chunk.blocks > 0; }))
       stage.working_bytes += pieces.block_bytes - kept_bytes(strategy, pieces);  // shared by all blocks
