@@ -1,5 +1,6 @@
 #include "tools/train/dropout.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "labs/week23_tensor_parallel/dropout_by_axis.hpp"
@@ -35,16 +36,23 @@ class AxisDropout {
     const Random key = week23::dropout_key(seed_, steps_(), layer, place);
     week23::Position here = here_;
     here.microbatch = microbatch;
-    const week23::Piece piece = week23::piece_of(all_, layout_, here, split_of(place, sequence_parallel_));
-    if (share_.ranks == 1) return week23::drop_piece(me, y, x, all_, piece, key, p_);
-    // In zig-zag: the rank has two runs of each sequence's rows.
-    const std::size_t rows = week23::chunk_positions(all_.positions, share_.ranks), size = rows * all_.width;
-    const std::size_t end = piece.rows.offset + piece.rows.size;
-    std::size_t done = 0;
+    const week23::Split split = split_of(place, sequence_parallel_);
+    if (share_.ranks == 1)
+      return week23::drop_piece(me, y, x, all_, week23::piece_of(all_, layout_, here, split), key, p_);
+    // In zig-zag: the replica's rank has two runs of each sequence's rows, and this rank a chunk of them all if tp
+    // shares them.
+    const week23::Piece all = week23::piece_of(all_, layout_, here, week23::Split::replicated);
+    const std::size_t rows = week23::chunk_positions(all_.positions, share_.ranks);
+    const std::size_t held = all.rows.size / static_cast<std::size_t>(share_.ranks);
+    const ChunkRange own = split == week23::Split::rows ? chunk_range(held, here.tp, layout_.tp) : ChunkRange{0, held};
+    std::size_t run = 0;  // its first row among those held
     for (const int number : week23::chunks_of(share_.rank, share_.ranks, week23::SequenceCut::zigzag))
-      for (std::size_t first = piece.rows.offset; first < end; first += all_.positions, done += size) {
-        const ChunkRange run{first + static_cast<std::size_t>(number) * rows, rows};
-        week23::drop_piece(me, y.cut(done, size), x.cut(done, size), all_, {run, piece.columns}, key, p_);
+      for (std::size_t sequence = 0; sequence < all.rows.size; sequence += all_.positions, run += rows) {
+        const std::size_t begin = std::max(run, own.offset), end = std::min(run + rows, own.offset + own.size);
+        if (begin >= end) continue;
+        const std::size_t first = all.rows.offset + sequence + static_cast<std::size_t>(number) * rows + begin - run;
+        const std::size_t at = (begin - own.offset) * all_.width, size = (end - begin) * all_.width;
+        week23::drop_piece(me, y.cut(at, size), x.cut(at, size), all_, {{first, end - begin}, all.columns}, key, p_);
       }
   }
 
