@@ -62,11 +62,6 @@ std::optional<Refusal> wrong_schedule(const Strategy& s, int m) {
 }
 
 std::optional<Refusal> wrong_sharding(const GptConfig& model, const Strategy& s, int group) {
-  if (s.sequence_parallel && s.cp > 1)
-    return Refusal{
-        "sequence parallelism with context parallelism",
-        fmt::format("sequence parallelism with cp {}: rows would be sharded once more over the ranks of tp", s.cp),
-        "; leave one of them out"};
   if (s.sequence_parallel && s.tp == 1)
     return Refusal{"sequence parallelism without tensor parallelism",
                    "sequence parallelism with tp 1 has no rows to shard"};

@@ -39,9 +39,10 @@ void check_tensor(const Options3d& o) {
     refuse("overlap_scatter needs sequence parallelism and overlap: the scatter runs on a queue of its own");
   if (o.mesh.tp == 1) return;
   o.part(0).check();
-  if (o.sequence_parallel && o.sequence % static_cast<std::size_t>(o.mesh.tp) != 0)
-    refuse(fmt::format("sequences of {} tokens do not divide over tp = {}, as sequence parallelism requires",
-                       o.sequence, o.mesh.tp));
+  const auto shared = static_cast<std::size_t>(std::max(1, o.cp)) * static_cast<std::size_t>(o.mesh.tp);
+  if (o.sequence_parallel && o.sequence % shared != 0)
+    refuse(fmt::format("sequences of {} tokens do not divide over tp = {}{}, as sequence parallelism requires",
+                       o.sequence, o.mesh.tp, o.cp > 1 ? fmt::format(" and cp = {}", o.cp) : ""));
 }
 
 void check_context(const Options3d& o) {

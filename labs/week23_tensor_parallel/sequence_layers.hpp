@@ -1,6 +1,8 @@
 // Given: the layers of 23.5, made of its linear layers between sharded rows, around any block.
 #pragma once
 
+#include <array>
+
 #include "labs/week23_tensor_parallel/sequence_parallel.hpp"
 #include "labs/week23_tensor_parallel/sharded_layers.hpp"
 
@@ -10,6 +12,17 @@ namespace lockstep::week23 {
 /// not need. Of solutions/given.
 void column_backward_behind(const TensorParallel& tp, Slice dx, const LinearTensors& gradients, Slice dy, Slice x,
                             const LinearTensors& values, std::size_t rows, const char* gather, const char* scatter);
+
+/// The weights of one layer in two parts that share its input: gradients and values, and dy of each part.
+struct LayerSlope {
+  LinearTensors gradients;
+  LinearTensors values;
+  Slice dy;
+};
+/// column_backward_rows of a layer in two parts, whose input is gathered once and whose dx is their sum. With `behind`
+/// the scatter overlaps too. Of solutions/given.
+void column_backward_parts(const TensorParallel& tp, Slice dx, const std::array<LayerSlope, 2>& parts, Slice x,
+                           std::size_t rows, bool behind, const char* gather, const char* scatter);
 
 class SequenceLayers : public ShardedLayers {
  public:
@@ -65,18 +78,30 @@ class SequenceLayers : public ShardedLayers {
   }
 
   void embed(Rank me, Slice y, Slice tokens, Slice table, Slice positions, std::size_t sequence) const override {
-    Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer), whole = whole_rows(tp_, y);
-    shard_tokens(me, own, tokens, shard_);
-    embedding(me, whole, own, table, tp_.group.rank() == 0 ? positions : Slice(), sequence);
+    Slice whole = whole_rows(tp_, y);
+    embed_own(me, whole, tokens, table, positions, sequence);
     scatter_rows(tp_.group, y, whole, "embedding forward scatter");
   }
   void embed_backward(Rank me, Slice dtable, Slice dpositions, Slice dy, Slice tokens,
                       std::size_t sequence) const override {
-    Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer), whole = whole_rows(tp_, dy);
+    Slice whole = whole_rows(tp_, dy);
     gather_rows(tp_.group, whole, dy, "embedding backward gather");
+    embed_own_backward(me, dtable, dpositions, whole, tokens, sequence);
+  }
+
+  /// This rank's part of all rows' embedding: of its share of the vocabulary, and on one rank the positions.
+  void embed_own(Rank me, Slice whole, Slice tokens, Slice table, Slice positions, std::size_t sequence) const {
+    Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
+    shard_tokens(me, own, tokens, shard_);
+    embedding(me, whole, own, table, tp_.group.rank() == 0 ? positions : Slice(), sequence);
+  }
+  void embed_own_backward(Rank me, Slice dtable, Slice dpositions, Slice whole, Slice tokens,
+                          std::size_t sequence) const {
+    Slice own = me.allocate(tokens.size(), DType::i32, Category::buffer);
     shard_tokens(me, own, tokens, shard_);
     embedding_backward(me, dtable, dpositions, whole, own, sequence);
   }
+  bool scatters_behind() const { return column_backward_ == column_backward_behind; }
 
   void logits(Rank, Slice logits, Slice x, Slice head, std::size_t rows) const override {
     column_forward_rows(tp_, logits, x, {head, {}}, rows, "head forward gather");

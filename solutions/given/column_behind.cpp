@@ -19,4 +19,37 @@ void column_backward_behind(const TensorParallel& tp, Slice dx, const LinearTens
   // lab end
 }
 
+void column_backward_parts(const TensorParallel& tp, Slice dx, const std::array<LayerSlope, 2>& parts, Slice x,
+                           std::size_t rows, bool behind, const char* gather, const char* scatter) {
+  // lab 23.5b begin: as column_backward_rows, or column_backward_behind, with the sum of two parts' dx
+  Rank me = tp.group;
+  const Slice whole = whole_rows(tp, x), dwhole = whole_rows(tp, x);
+  const auto run = [&](bool beside, auto&& work) {
+    if (beside) return me.run(tp.comm, work);
+    work(me);
+    return Ticket();
+  };
+  const Ticket gathered = run(tp.overlap, [whole, x, gather](Rank queue) { gather_rows(queue, whole, x, gather); });
+  const auto weights = [&] {
+    for (const LayerSlope& part : parts)
+      linear_backward_weight(me, part.gradients.weight, part.gradients.bias, part.dy, whole, rows);
+  };
+  linear_backward_input(me, dwhole, parts[0].dy, parts[0].values.weight, rows);
+  const std::size_t out = parts[1].dy.size() / rows, in = dwhole.size() / rows;
+  matmul(me, matrix(dwhole, rows, in), matrix(parts[1].dy, rows, out), matrix(parts[1].values.weight, out, in),
+         Into::accumulate);
+  const auto scattered = [dx, dwhole, scatter](Rank queue) { scatter_rows(queue, dx, dwhole, scatter); };
+  if (!behind) {
+    me.wait(gathered);
+    weights();
+  }
+  const Ticket done = run(behind && tp.overlap, scattered);
+  if (behind) {
+    me.wait(gathered);
+    weights();
+  }
+  me.wait(done);
+  // lab end
+}
+
 }  // namespace lockstep::week23

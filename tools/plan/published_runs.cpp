@@ -105,6 +105,7 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   s.pp = row.get<int>("pp", 1);
   s.dp = run.gpus / s.tp / s.pp;
   s.ep = row.get<int>("ep", 1);
+  s.cp = row.get<int>("cp", 1);
   run.imbalance = row.get<double>("imbalance", 1);
   s.zero = row.get<int>("zero");
   const bool fp32 = run.two_gradients || row.is("gradients", "fp32");
@@ -127,7 +128,7 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   run.any_schedule = row.is("schedule", "best");
   run.any_microbatch = row.is("microbatch", "best");
   if (!run.any_microbatch) s.microbatch = row.get<int>("microbatch");
-  run.batch = row.has("batch") ? row.get<int>("batch") : s.dp * s.microbatch * row.get<int>("microbatches");
+  run.batch = row.has("batch") ? row.get<int>("batch") : s.dp / s.cp * s.microbatch * row.get<int>("microbatches");
   if (row.is("attention", "materialised"))
     run.attention = run.selective ? AttentionKernel::materialised_again : AttentionKernel::materialised;
   run.kernel = row.get<std::string>("kernel", "");

@@ -424,6 +424,17 @@ TEST(Validate, WhatASourceLeavesOpenIsABracket) {
       << "the case that changes most";
 }
 
+TEST(Validate, RanksShareSequences) {
+  const PublishedTable table = read_published(kRoot + "/bench/published/predict/nemo-long-sequence.json");
+  const PublishedRun& longest = table.runs.back();  // 1,048,576 tokens on 1,024 GPUs: tp 8, cp 32, 4 replicas
+  EXPECT_EQ(longest.strategy.cp, 32);
+  EXPECT_EQ(longest.strategy.dp, 32 * 4);
+  EXPECT_TRUE(longest.strategy.sequence_parallel);
+  // Its rate counts the masked half of attention, 12 T² d per layer in all.
+  const double tokens = 1048576, attention = 4 * 12 * tokens * tokens * 4096 * 32;
+  EXPECT_NEAR(longest.seconds * 1024 * 536e12 / attention, 1, 0.03) << "nearly all of its FLOP";
+}
+
 TEST(Validate, PublishedRatesBecomeSeconds) {
   const PublishedTable table = read_published(kRoot + "/bench/published/predict/megatron-zero3.json");
   // Days for 300 G tokens in the same table: 90 at 384 GPUs with a batch of 1,536 sequences of 2,048.
@@ -460,6 +471,9 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"torchtitan-tensor", 7},
                                            {"nemo-fp8", 4.5},
                                            {"nemo-2024", 15},
+                                           {"nemo-2024-context", 10.5},
+                                           {"nemo-fp8-context", 8},
+                                           {"nemo-long-sequence", 29},
                                            {"torchtitan-float8", 11},
                                            {"torchtitan-float8-tensor", 22.5},
                                            {"nccl-8xa100", 4},
@@ -486,7 +500,10 @@ TEST(Validate, MediansDoNotWorsen) {
                                     "torchtitan-float8",
                                     "torchtitan-float8-tensor",
                                     "nemo-fp8",
-                                    "nemo-2024"};
+                                    "nemo-2024",
+                                    "nemo-2024-context",
+                                    "nemo-fp8-context",
+                                    "nemo-long-sequence"};
   const std::map<std::string, double> most_memory{
       {"bloom-february", 5}, {"bloom-fp32-gradients", 2}, {"bloom-numa", 5.5}};
   std::size_t closer_than_file = 0, closer_than_simple = 0, runs = 0;

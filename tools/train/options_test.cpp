@@ -162,7 +162,6 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
       {"--dp 2 × --cp 2 × --tp 1 × --pp 1 are 4", [](TrainRequest& o) { o.ranks = 8, o.cp = 2, o.dp = 2; }},
       {"16 tokens do not divide into 6 chunks", [](TrainRequest& o) { o.cp = 3; }},
       {"global batch of 7", [](TrainRequest& o) { o.cp = 2, o.dp = 8; }},
-      {"leave one of them out", [](TrainRequest& o) { o.cp = 2, o.tp = 2, o.sequence_parallel = true; }},
       {"no rank ever has all probabilities", [](TrainRequest& o) { o.cp = 2, o.attention = "materialised"; }},
       {"groups of 2 ranks that hold one copy of the state need ZeRO-3",
        [](TrainRequest& o) { o.dp = 4, o.zero = 2, o.shard_group = 2; }},

@@ -110,7 +110,7 @@ std::optional<Refusal> why_not(const Task& task, const Strategy& s) {
                        : "selective recomputes probabilities, which flash attention does not keep: none or full, "
                          "or --attention materialised"};
   if (auto refusal = week25::wrong_sharding(task.model, s, holders(task, s))) return refusal;
-  const std::size_t rows = static_cast<std::size_t>(s.microbatch) * task.length;
+  const std::size_t rows = static_cast<std::size_t>(s.microbatch) * task.length / static_cast<std::size_t>(s.cp);
   if (s.sequence_parallel && rows % static_cast<std::size_t>(s.tp) != 0)
     return Refusal{"tp does not divide the rows",
                    fmt::format("sequence parallelism cannot shard {} rows of a microbatch over tp {}", rows, s.tp)};
