@@ -44,7 +44,7 @@ def pipeline_bubble(rows, walls):
         if p in walls:
             by_clock = [(r["microbatches"], 100 - 100 * r["utilisation"]) for r in walls[p]]
             marks(axis, by_clock, "*", 10, markerfacecolor="none", label="emulated,\nby wall clock")
-            axis.legend(loc="upper right", bbox_to_anchor=(1, 0.88 if p == 4 else 1))
+            axis.legend(loc="upper right")
         doubling_axis(axis, sorted({r["microbatches"] for r in by(rows, stages=p)}), "microbatches")
         axis.set_title(f"{p} stages")
     axes[0][0].set_ylabel("idle / total, %")
