@@ -53,9 +53,12 @@ class Ranking {
     if (!is_new && refined.seconds() < known->second.seconds()) known->second = refined;
     if (meshes_.size() >= count_) last_ = sorted(meshes_)[count_ - 1].seconds();
   }
+  /// The best, with their hops apart from the bubble.
   Refinement result(bool all) const {
     Refinement result{sorted(meshes_), played_, all};
     if (result.best.size() > count_) result.best.resize(count_);
+    Predictor predictor(task_);
+    for (Refined& refined : result.best) refined.rated = predictor.rate(refined.rated.strategy);
     return result;
   }
 

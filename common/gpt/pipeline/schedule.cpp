@@ -97,33 +97,11 @@ std::string wrong_on_its_own(const Places& at, const PipelineShape& shape) {
   return "";
 }
 
-/// The neighbour's step that `step` of `stage` depends on, and which neighbour; none at the ends of the model.
-struct Need {
-  int stage = 0;
-  Step step;
-};
-std::optional<Need> need_of(int stage, const Step& step, const PipelineShape& shape) {
-  const int part = part_of(shape, stage, step.chunk);
-  if (is_forward(step) && part > 0) {
-    const ChunkOfStage before = chunk_of_part(shape, part - 1);
-    return Need{before.stage, {Work::forward, step.microbatch, before.chunk}};
-  }
-  if (gives_input_gradient(step) && part + 1 < shape.stages * shape.chunks) {
-    const ChunkOfStage after = chunk_of_part(shape, part + 1);
-    return Need{after.stage, {Work::input_gradient, step.microbatch, after.chunk}};
-  }
-  return std::nullopt;
-}
-
-/// Returns the stage that waits for a step's result; −1 if none does.
-int waiting_for(int stage, const Step& step, const PipelineShape& shape) {
-  const int part = part_of(shape, stage, step.chunk);
-  if (is_forward(step)) return part + 1 < shape.stages * shape.chunks ? chunk_of_part(shape, part + 1).stage : -1;
-  return gives_input_gradient(step) && part > 0 ? chunk_of_part(shape, part - 1).stage : -1;
-}
-
-int place_of(const Places& at, const Step& step) {
-  return is_forward(step) ? at.forward(step.microbatch, step.chunk) : at.input_gradient(step.microbatch, step.chunk);
+/// The stage and chunk that wait for a step's result (`along` 1), or give what it needs (−1); stage −1 if none do.
+ChunkOfStage neighbour(int stage, const Step& step, const PipelineShape& shape, int along) {
+  const int part = part_of(shape, stage, step.chunk) + (is_forward(step) ? along : -along);
+  if (step.work == Work::weight_gradient || part < 0 || part == shape.stages * shape.chunks) return {-1, 0};
+  return chunk_of_part(shape, part);
 }
 
 /// Plays the schedule, every stage as far as possible. If all are stuck, names the step that waits for itself.
@@ -134,12 +112,12 @@ std::string stuck(const Schedule& schedule, const PipelineShape& shape) {
     const std::size_t next = done[static_cast<std::size_t>(s)].size();
     if (next == stage.size()) continue;
     const Step& waits = stage[next];
-    const Need need = *need_of(s, waits, shape);
-    const Step& there =
-        schedule[static_cast<std::size_t>(need.stage)][done[static_cast<std::size_t>(need.stage)].size()];
+    const ChunkOfStage from = neighbour(s, waits, shape, -1);
+    const auto giver = static_cast<std::size_t>(from.stage);
+    const Work gives = is_forward(waits) ? Work::forward : Work::input_gradient;
     return fmt::format("stage {} waits before {} for {} of stage {}, which waits before {}: a cycle", s,
-                       to_string(waits, shape.chunks), to_string(need.step, shape.chunks), need.stage,
-                       to_string(there, shape.chunks));
+                       to_string(waits, shape.chunks), to_string({gives, waits.microbatch, from.chunk}, shape.chunks),
+                       from.stage, to_string(schedule[giver][done[giver].size()], shape.chunks));
   }
   return "";
 }
@@ -149,9 +127,10 @@ std::string crossed(const Schedule& schedule, const PipelineShape& shape, int a,
   const auto is_kind = [&](const Step& step) { return is_forward(step) == (kind == Work::forward); };
   std::vector<Step> out, in;  // in the sender's numbering
   for (const Step& step : schedule[static_cast<std::size_t>(a)])
-    if (is_kind(step) && waiting_for(a, step, shape) == b) out.push_back({kind, step.microbatch, step.chunk});
+    if (is_kind(step) && neighbour(a, step, shape, 1).stage == b) out.push_back({kind, step.microbatch, step.chunk});
   for (const Step& step : schedule[static_cast<std::size_t>(b)])
-    if (const auto need = need_of(b, step, shape); is_kind(step) && need && need->stage == a) in.push_back(need->step);
+    if (const ChunkOfStage from = neighbour(b, step, shape, -1); is_kind(step) && from.stage == a)
+      in.push_back({kind, step.microbatch, from.chunk});
   for (std::size_t i = 0; i < out.size() && i < in.size(); ++i)
     if (out[i] != in[i])
       return fmt::format(
@@ -307,7 +286,7 @@ double seconds_of(Work work, const StepTimes& times) {
 /// The state of a stage in time_schedule.
 struct Played {
   std::vector<TimedStep> steps;
-  std::vector<double> arrivals;             // by step: arrival of its message at the next stage, or the preceding one
+  std::vector<double> forwards, backwards;  // by chunk and microbatch: arrival of what the step needs; −1: not yet
   double next_link = 0, previous_link = 0;  // times at which the links become free
 };
 
@@ -315,13 +294,21 @@ struct Played {
 
 std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, const PipelineShape& shape,
                                                   const std::vector<std::vector<StepTimes>>& by_chunk) {
-  std::vector<Places> at;
-  for (const StageSchedule& stage : schedule) at.emplace_back(stage, shape);
   const auto size = schedule.size();
+  const auto needs = [&](Played& stage, const Step& step, int chunk) -> double& {
+    const std::size_t row = static_cast<std::size_t>(chunk) * static_cast<std::size_t>(shape.microbatches);
+    return (is_forward(step) ? stage.forwards : stage.backwards)[row + static_cast<std::size_t>(step.microbatch)];
+  };
   std::vector<Played> played(size);
   for (std::size_t s = 0; s < size; ++s) {
     played[s].steps.reserve(schedule[s].size());
-    played[s].arrivals.reserve(schedule[s].size());
+    played[s].forwards.assign(static_cast<std::size_t>(shape.microbatches * shape.chunks), -1);
+    played[s].backwards = played[s].forwards;
+  }
+  const ChunkOfStage last = chunk_of_part(shape, shape.stages * shape.chunks - 1);
+  for (int m = 0; m < shape.microbatches; ++m) {  // both ends of the model wait for no other stage
+    needs(played.front(), {Work::forward, m, 0}, 0) = 0;
+    needs(played[static_cast<std::size_t>(last.stage)], {Work::backward, m, 0}, last.chunk) = 0;
   }
   for (bool moved = true; moved;) {
     moved = false;
@@ -330,23 +317,27 @@ std::vector<std::vector<TimedStep>> time_schedule(const Schedule& schedule, cons
       while (mine.steps.size() < schedule[s].size()) {
         const Step& step = schedule[s][mine.steps.size()];
         double begin = mine.steps.empty() ? 0 : mine.steps.back().end;
-        if (const auto need = need_of(static_cast<int>(s), step, shape)) {
-          const auto from = static_cast<std::size_t>(need->stage);
-          const auto place = static_cast<std::size_t>(place_of(at[from], need->step));
-          if (played[from].steps.size() <= place) break;
-          begin = std::max(begin, from == s ? played[s].steps[place].end : played[from].arrivals[place]);
+        if (step.work != Work::weight_gradient) {
+          const double arrival = needs(mine, step, step.chunk);
+          if (arrival < 0) break;
+          begin = std::max(begin, arrival);
         }
         const double end = begin + seconds_of(step.work, by_chunk[s][static_cast<std::size_t>(step.chunk)]);
         mine.steps.push_back({step, begin, end});
+        moved = true;
+        const ChunkOfStage to = neighbour(static_cast<int>(s), step, shape, 1);
+        if (to.stage < 0) continue;
+        const auto receiver = static_cast<std::size_t>(to.stage);
+        double& arrival = needs(played[receiver], step, to.chunk);
+        arrival = end;
+        if (receiver == s) continue;
         // The message uses the link to the next stage or, in the other direction, the link from the preceding stage.
         const bool to_next = is_forward(step) != goes_up(shape, step.chunk);
         const StepTimes& link = by_chunk[to_next ? s : (s + size - 1) % size].front();
         double& is_free = to_next ? mine.next_link : mine.previous_link;
         const double leaves = std::max(end, is_free);
-        const int to = waiting_for(static_cast<int>(s), step, shape);
-        if (to >= 0 && to != static_cast<int>(s)) is_free = leaves + link.occupied;
-        mine.arrivals.push_back(leaves + link.transfer);
-        moved = true;
+        is_free = leaves + link.occupied;
+        arrival = leaves + link.transfer;
       }
     }
   }

@@ -147,23 +147,30 @@ std::vector<double> in_flight_together(const Strategy& strategy, int microbatche
 
 }  // namespace
 
-const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const week25::Workload& work) {
+const Predictor::Pipelines& Predictor::pipelines(const Strategy& strategy, const week25::Workload& work,
+                                                 bool hops_apart) {
   const auto key =
       std::tuple(strategy.cp, strategy.tp, strategy.pp, strategy.microbatch, strategy.schedule, strategy.chunks,
                  strategy.recompute   ? 2
                  : strategy.selective ? 1
                                       : 0,
                  strategy.sequence_parallel, strategy.ep);
-  if (const auto known = pipelines_.find(key); known != pipelines_.end()) return known->second;
-  week25::Workload still = work;
-  for (week25::StageWork& stage : still.stages) stage.hop = stage.hop_occupied = 0;
-  Pipelines& played = pipelines_[key] = {week25::pipeline(strategy, work), week25::pipeline(strategy, still)};
-  if (task_.one_pool && strategy.chunks > 1)
-    played.pipeline.in_flight = in_flight_together(strategy, work.microbatches);
+  const auto [known, is_new] = pipelines_.try_emplace(key);
+  Pipelines& played = known->second;
+  if (is_new) {
+    played.pipeline = week25::pipeline(strategy, work);
+    if (task_.one_pool && strategy.chunks > 1)
+      played.pipeline.in_flight = in_flight_together(strategy, work.microbatches);
+  }
+  if (hops_apart && !played.without_hops) {
+    week25::Workload still = work;
+    for (week25::StageWork& stage : still.stages) stage.hop = stage.hop_occupied = 0;
+    played.without_hops = week25::pipeline(strategy, still);
+  }
   return played;
 }
 
-Rated Predictor::rate(const Strategy& asked) {
+Rated Predictor::rate(const Strategy& asked, bool hops_apart) {
   Strategy strategy = asked;
   strategy.fp32_gradients = task_.model.fp32_gradients || (task_.fp32_reduction && strategy.zero > 1);
   Strategy group = strategy;  // the ranks that shard the state
@@ -182,7 +189,9 @@ Rated Predictor::rate(const Strategy& asked) {
   for (std::size_t s = 0; s < experts.stages.size(); ++s)
     work.stages[s].after += experts.stages[s].after + week25::exposed_data(own, experts, experts.stages[s]) +
                             slowed(own, experts, experts.stages[s]);
-  const auto& [pipeline, without_hops] = pipelines(strategy, work);
+  const Pipelines& played = pipelines(strategy, work, hops_apart);
+  const week25::Pipeline& pipeline = played.pipeline;
+  const week25::Pipeline& without_hops = hops_apart ? *played.without_hops : pipeline;
   Rated rated{strategy, week25::step_time(group, work, pipeline, without_hops), {}};
   if (experts.stages.empty())
     rated.memory = week25::largest_memory(group, work, pipeline);
@@ -362,7 +371,7 @@ Search search(Predictor& predictor, const std::vector<Strategy>& strategies, std
       refuse(strategy, *refusal);
       continue;
     }
-    const Rated rated = predictor.rate(strategy);
+    const Rated rated = predictor.rate(strategy, /*hops_apart=*/false);
     ++result.rated;
     keep(result.unlimited, rated, rated.time.total(),
          result.unlimited.empty() ? 0 : result.unlimited.front().time.total());
@@ -377,6 +386,8 @@ Search search(Predictor& predictor, const std::vector<Strategy>& strategies, std
   std::stable_sort(fitting.begin(), fitting.end(),
                    [](const Rated& a, const Rated& b) { return a.time.total() < b.time.total(); });
   result.fitting = std::move(fitting);
+  for (std::vector<Rated>* shown : {&result.best, &result.unlimited, &result.smallest})
+    for (Rated& rated : *shown) rated = predictor.rate(rated.strategy);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

@@ -84,8 +84,9 @@ class Predictor {
         pricer_(task.model, task.cluster.machine, task.length,
                 {task.units == "layer", task.overlap_tensor, task.overlap_scatter, task.overlap_gather,
                  task.stops_early, task.unfused, task.imbalance, task.keeps_products}) {}
-  /// Rates a valid strategy, with gradients of the model's type.
-  week25::Rated rate(const week25::Strategy& asked);
+  /// Rates a valid strategy, with gradients of the model's type. Unless `hops_apart`, hops are part of the bubble, and
+  /// the pipeline is not played again without them: half the work.
+  week25::Rated rate(const week25::Strategy& asked, bool hops_apart = true);
   /// Returns the reason if the strategy needs too much memory.
   std::optional<Refusal> too_large(const week25::Rated& rated);
   /// What offloading adds to a valid strategy's step.
@@ -96,7 +97,7 @@ class Predictor {
  private:
   struct Pipelines {
     week25::Pipeline pipeline;
-    week25::Pipeline without_hops;
+    std::optional<week25::Pipeline> without_hops;
   };
   /// Exposed seconds per step in which the copies of the state average a shard of its gradients. The last backward
   /// hides the rest, in the time that the group's own gathers and reductions leave; the hidden part slows that backward
@@ -106,7 +107,7 @@ class Predictor {
   /// Seconds by which a stage's collectives along dp, with the library's prices, slow down the work that hides them.
   double slowed(const week25::Strategy& group, const week25::Workload& work, const week25::StageWork& stage) const;
   /// Returns the pipelines, which do not depend on the ZeRO stage.
-  const Pipelines& pipelines(const week25::Strategy& strategy, const week25::Workload& work);
+  const Pipelines& pipelines(const week25::Strategy& strategy, const week25::Workload& work, bool hops_apart);
 
   Task task_;
   Pricer pricer_;
@@ -121,7 +122,7 @@ struct Refused {
 
 struct Search {
   std::vector<week25::Rated> best;         ///< by week25::choose
-  std::vector<week25::Rated> fitting;      ///< all that fit, fastest first
+  std::vector<week25::Rated> fitting;      ///< all that fit, fastest first; hops are part of the bubble
   std::vector<week25::Rated> unlimited;    ///< the fastest if memory were unlimited; at most one
   std::vector<week25::Rated> smallest;     ///< the one with the least memory, whether it fits or not; at most one
   std::map<std::string, Refused> refused;  ///< by reason
