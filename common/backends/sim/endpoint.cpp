@@ -29,7 +29,7 @@ Message* World::new_message() {
 }
 
 void World::recycle(Message* message) {
-  if (!message->out) message->early.reset();
+  if (!message->out) message->early->payload.reset();
   message->sender = nullptr;
   message->receiver = nullptr;
   free_messages_.push_back(message);
@@ -130,13 +130,12 @@ void World::post_send(Batch* batch, Transfer& transfer) {
                        ? static_cast<std::uint64_t>(std::llround(batch->endpoint->share * static_cast<double>(bytes)))
                        : bytes;
   message->issue = ++issues_;
-  message->ready = time_;
   if (met) {
     check_match(*message);
-    network_.add_ready(message);
+    network_.add_ready(message, time_);
   } else {
     append(*peer.out, message);
-    if (bytes <= options_.machine.eager_bytes) network_.add_ready(message);
+    if (bytes <= options_.machine.eager_bytes) network_.add_ready(message, time_);
   }
 }
 
@@ -152,10 +151,9 @@ void World::post_receive(Batch* batch, Transfer& transfer) {
   }
   check_match(*message);
   if (!message->out) {  // it has arrived or is in flight
-    deliver(message, std::max(message->arrival, time_));
+    deliver(message, std::max(message->early->arrival, time_));
   } else if (message->bytes > options_.machine.eager_bytes) {
-    message->ready = time_;
-    network_.add_ready(message);
+    network_.add_ready(message, time_);
   }
 }
 
@@ -166,14 +164,14 @@ Half World::half_of(const Batch& batch, const Slice& slice) {
 void World::check_match(const Message& message) {
   const Slice& in = message.in->slice;
   const bool buffered = !message.out;
-  const std::size_t elements = buffered ? message.sent.elements : message.out->slice.size();
-  const DType dtype = buffered ? message.sent.dtype : message.out->slice.dtype();
-  const char* region = buffered ? message.sent.region : message.sender->collective;
+  const std::size_t elements = buffered ? message.early->sent.elements : message.out->slice.size();
+  const DType dtype = buffered ? message.early->sent.dtype : message.out->slice.dtype();
+  const char* region = buffered ? message.early->sent.region : message.sender->collective;
   if (elements == in.size() && dtype == in.dtype() && regions_agree(region, message.receiver->collective)) return;
   if (message.receiver->endpoint->symmetric) return;
   const Batch& receiver = *message.receiver;
   const Endpoint& end = *receiver.endpoint;
-  const Half sent = buffered ? message.sent : half_of(*message.sender, message.out->slice);
+  const Half sent = buffered ? message.early->sent : half_of(*message.sender, message.out->slice);
   mismatch(sent, ranks_[sent.rank]->recorder().regions_of(end.queue, sent.region, sent.where), half_of(receiver, in),
            end.owner->recorder().regions_of(end.queue, receiver.collective, receiver.where),
            which_way(message.in->peer, end.rank, static_cast<int>(groups_.members(end.group).size())));
@@ -194,18 +192,19 @@ void World::granted(Message* message) {
 /// Copies a message at its sender, whose memory may change, and whose batch may be gone, before it is received.
 void World::buffer_eagerly(Message* message, double arrival) {
   const Slice& slice = message->out->slice;
-  message->arrival = arrival;
-  message->sent = half_of(*message->sender, slice);
+  if (!message->early) message->early = std::make_unique<EarlyMessage>();
+  EarlyMessage& early = *message->early;
+  early = {half_of(*message->sender, slice), arrival, nullptr};
   if (const void* from = slice.data()) {
-    message->early = std::make_unique<char[]>(message->bytes);
-    std::memcpy(message->early.get(), from, message->bytes);
+    early.payload = std::make_unique<char[]>(message->bytes);
+    std::memcpy(early.payload.get(), from, message->bytes);
   }
   message->out = nullptr;
 }
 
 void World::deliver(Message* message, double arrival) {
   if (void* to = message->in->slice.data(); to && message->bytes > 0)
-    std::memcpy(to, message->out ? message->out->slice.data() : message->early.get(), message->bytes);
+    std::memcpy(to, message->out ? message->out->slice.data() : message->early->payload.get(), message->bytes);
   Batch* receiver = message->receiver;
   recycle(message);
   half_done(receiver, arrival);

@@ -37,7 +37,7 @@ std::vector<UnmatchedHalf> World::unmatched_halves() const {
         for (const Message* message = peer.out->first; message; message = message->next)
           if (message->sender)
             all.push_back({Kind::send, me, other, group, queue, message->bytes,
-                           message->out ? message->sender->where : message->sent.where});
+                           message->out ? message->sender->where : message->early->sent.where});
         for (const Message* message = peer.in.first; message; message = message->next)
           if (message->receiver)
             all.push_back(

@@ -28,14 +28,14 @@ Network::Network(const Machine& machine, int ranks) : machine_(machine) {
   }
 }
 
-void WaitingMessages::put(Message* message) {
-  heap_.push_back({message->ready, message->issue, message});
-  std::push_heap(heap_.begin(), heap_.end(), after);
+void WaitingMessages::put(const ReadyMessage& message) {
+  heap_.push_back(message);
+  std::push_heap(heap_.begin(), heap_.end(), goes_later);
 }
 
-Message* WaitingMessages::take() {
-  std::pop_heap(heap_.begin(), heap_.end(), after);
-  Message* message = heap_.back().message;
+ReadyMessage WaitingMessages::take() {
+  std::pop_heap(heap_.begin(), heap_.end(), goes_later);
+  const ReadyMessage message = heap_.back();
   heap_.pop_back();
   return message;
 }
@@ -49,7 +49,7 @@ Port* Network::busy_port(Path path, double now) {
   return nullptr;
 }
 
-void Network::consider(Message* message, Port* from) {
+void Network::consider(const ReadyMessage& message, Port* from) {
   candidates_.push_back({message, from});
   std::push_heap(candidates_.begin(), candidates_.end(), goes_later);
 }
@@ -60,11 +60,12 @@ void Network::await(Port* port) {
   decisions_.push_back({.awaited = port});
 }
 
-void Network::grant_or_wait(Message* message, double now) {
+void Network::grant_or_wait(const ReadyMessage& ready, double now) {
+  Message* message = ready.message;
   const Path path = message->path;
   if (Port* busy = busy_port(path, now)) {
     if (!busy->waiting) busy->waiting = std::make_unique<WaitingMessages>();
-    busy->waiting->put(message);
+    busy->waiting->put(ready);
     await(busy);
     return;
   }
@@ -84,20 +85,21 @@ std::span<const Network::Decision> Network::grant_in_order(double now) {
   if (freed_.empty()) {  // the usual case: only new messages, mostly in order already
     if (!std::is_sorted(ready_.begin(), ready_.end(), goes_before))
       std::sort(ready_.begin(), ready_.end(), goes_before);
-    for (Message* message : ready_) grant_or_wait(message, now);
+    for (const ReadyMessage& message : ready_) grant_or_wait(message, now);
     ready_.clear();
     return decisions_;
   }
-  for (Message* message : ready_) consider(message, nullptr);
+  for (const ReadyMessage& message : ready_) consider(message, nullptr);
   ready_.clear();
   for (Port* port : freed_)
     if (port->has_waiting()) consider(port->waiting->take(), port);
   freed_.clear();
   while (!candidates_.empty()) {
     std::pop_heap(candidates_.begin(), candidates_.end(), goes_later);
-    const auto [message, from] = candidates_.back();
+    const Candidate candidate = candidates_.back();
     candidates_.pop_back();
-    grant_or_wait(message, now);
+    grant_or_wait(candidate, now);
+    Port* from = candidate.from;
     // The port's queue offers its next candidate if the port is still free; otherwise it waits for the next alarm.
     if (!from || !from->has_waiting()) continue;
     if (from->free_at <= now)

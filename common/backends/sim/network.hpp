@@ -20,23 +20,27 @@ namespace lockstep::sim {
 struct Batch;
 struct Message;
 
+/// A message that can move from `ready` on.
+struct ReadyMessage {
+  double ready = 0;
+  std::uint64_t issue = 0;
+  Message* message = nullptr;
+};
+
+inline bool goes_before(const ReadyMessage& a, const ReadyMessage& b) {
+  return a.ready != b.ready ? a.ready < b.ready : a.issue < b.issue;
+}
+inline bool goes_later(const ReadyMessage& a, const ReadyMessage& b) { return goes_before(b, a); }
+
 /// Messages by priority: earliest ready time first, then earliest issue.
 class WaitingMessages {
  public:
   bool empty() const { return heap_.empty(); }
-  void put(Message* message);
-  Message* take();
+  void put(const ReadyMessage& message);
+  ReadyMessage take();
 
  private:
-  struct Entry {
-    double ready;
-    std::uint64_t issue;
-    Message* message;
-  };
-  static bool after(const Entry& a, const Entry& b) {
-    return a.ready != b.ready ? a.ready > b.ready : a.issue > b.issue;
-  }
-  std::vector<Entry> heap_;
+  std::vector<ReadyMessage> heap_;
 };
 
 struct Port {
@@ -68,27 +72,25 @@ struct Path {
   std::uint64_t level : 8 = 0;
 };
 
-/// One message, from the moment its first half is posted. Most need only the first cache line.
-struct alignas(64) Message {
+/// Copy of a message sent before its receive was posted. The sender's batch may be over, and its slices gone.
+struct EarlyMessage {
+  Half sent;
+  double arrival = 0;
+  std::unique_ptr<char[]> payload;
+};
+
+/// One message, from the moment its first half is posted.
+struct Message {
   Batch* sender = nullptr;        // null until the sender's half is posted; not to be used once buffered
   Batch* receiver = nullptr;      // null until the receiver's half is posted
   const Transfer* out = nullptr;  // the sender's half; null once buffered
   const Transfer* in = nullptr;   // the receiver's half
   Path path;
   std::uint64_t bytes = 0;
-  double ready = 0;
-  std::uint64_t issue = 0;  // order of sends in the whole run
-
-  Message* next = nullptr;  // in its pair's queue of unmatched halves
-  /// Copy of a message sent before its receive was posted. The sender's batch may be over, and its slices gone.
-  Half sent;
-  double arrival = 0;
-  std::unique_ptr<char[]> early;  // its payload
+  std::uint64_t issue = 0;              // order of sends in the whole run
+  Message* next = nullptr;              // in its pair's queue of unmatched halves
+  std::unique_ptr<EarlyMessage> early;  // kept for the next message that is buffered
 };
-
-inline bool goes_before(const Message* a, const Message* b) {
-  return a->ready != b->ready ? a->ready < b->ready : a->issue < b->issue;
-}
 
 class Network {
  public:
@@ -96,7 +98,7 @@ class Network {
 
   int level_between(int from, int to) const { return machine_.level_between(from, to); }
   const Link& link(Path path) const { return levels_[path.level].link; }
-  void add_ready(Message* message) { ready_.push_back(message); }
+  void add_ready(Message* message, double now) { ready_.push_back({now, message->issue, message}); }
   void port_freed(Port* port) { freed_.push_back(port); }
   bool has_work() const { return !ready_.empty() || !freed_.empty(); }
 
@@ -111,11 +113,9 @@ class Network {
   std::span<const Decision> grant_in_order(double now);
 
  private:
-  struct Candidate {
-    Message* message;
-    Port* from;  // port whose queue it was taken from, or null
+  struct Candidate : ReadyMessage {
+    Port* from = nullptr;  // port whose queue it was taken from, or null
   };
-  static bool goes_later(const Candidate& a, const Candidate& b) { return goes_before(b.message, a.message); }
   /// Both directions of one rank's link, or of a shared link. A bus has one port for both.
   struct alignas(64) PortPair {
     Port egress, ingress;
@@ -136,13 +136,13 @@ class Network {
     return {&egress, level.bus ? &level.of(path.to).egress : &level.of(path.to).ingress};
   }
   Port* busy_port(Path path, double now);
-  void consider(Message* message, Port* from);
-  void grant_or_wait(Message* message, double now);
+  void consider(const ReadyMessage& message, Port* from);
+  void grant_or_wait(const ReadyMessage& message, double now);
   void await(Port* port);
 
   Machine machine_;
   std::array<Level, kMaxLevels> levels_;
-  std::vector<Message*> ready_;
+  std::vector<ReadyMessage> ready_;
   std::vector<Port*> freed_;
   std::vector<Candidate> candidates_;  // heap
   std::vector<Decision> decisions_;
