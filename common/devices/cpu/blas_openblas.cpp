@@ -40,7 +40,8 @@ std::string choose() {
   }
   const std::string family = openblas_get_corename();
   if (family != first) return version + ", " + family + " kernels (chosen in place of its " + first + ")";
-  return version + ", " + family + " kernels" + (asked ? " (by OPENBLAS_CORETYPE)" : "");
+  const std::string unused = better.empty() ? "" : "; this processor could use " + better + "'s";
+  return version + ", " + family + " kernels" + (asked ? " (by OPENBLAS_CORETYPE" + unused + ")" : "");
 }
 #else
 std::string choose() { return "OpenBLAS " LOCKSTEP_OPENBLAS; }

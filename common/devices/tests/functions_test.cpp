@@ -104,6 +104,15 @@ TEST(BlasKernels, AreChosenAgainWhereOpenBlasTookOthers) {
   const char* taken = std::getenv("OPENBLAS_CORETYPE");
   if (!taken) GTEST_SKIP() << "OPENBLAS_CORETYPE does not say what OpenBLAS is to begin with";
   const std::string first = taken;
+#ifdef __x86_64__
+  const auto asked = [] {
+    std::fputs(sgemm_name(), stderr);
+    _exit(0);
+  };
+  if (__builtin_cpu_supports("avx512dq")) {
+    EXPECT_EXIT(asked(), ::testing::ExitedWithCode(0), "by OPENBLAS_CORETYPE; this processor could use SkylakeX's");
+  }
+#endif
   unsetenv("OPENBLAS_CORETYPE");
   const std::string name = sgemm_name();
   if (name.find("kernels") == std::string::npos) GTEST_SKIP() << "no OpenBLAS with kernels to choose from: " << name;
