@@ -28,18 +28,6 @@ Network::Network(const Machine& machine, int ranks) : machine_(machine) {
   }
 }
 
-void WaitingMessages::put(const ReadyMessage& message) {
-  heap_.push_back(message);
-  std::push_heap(heap_.begin(), heap_.end(), goes_later);
-}
-
-ReadyMessage WaitingMessages::take() {
-  std::pop_heap(heap_.begin(), heap_.end(), goes_later);
-  const ReadyMessage message = heap_.back();
-  heap_.pop_back();
-  return message;
-}
-
 Port* Network::busy_port(Path path, double now) {
   for (std::size_t level = 0; level <= path.level; ++level) {
     const Crossed ports = crossed(levels_[level], path);
@@ -49,9 +37,9 @@ Port* Network::busy_port(Path path, double now) {
   return nullptr;
 }
 
-void Network::consider(const ReadyMessage& message, Port* from) {
-  candidates_.push_back({message, from});
-  std::push_heap(candidates_.begin(), candidates_.end(), goes_later);
+void Network::consider_next(Port* port) {
+  candidates_.push({port->waiting->top(), port});
+  port->waiting->pop();
 }
 
 void Network::await(Port* port) {
@@ -64,8 +52,8 @@ void Network::grant_or_wait(const ReadyMessage& ready, double now) {
   Message* message = ready.message;
   const Path path = message->path;
   if (Port* busy = busy_port(path, now)) {
-    if (!busy->waiting) busy->waiting = std::make_unique<WaitingMessages>();
-    busy->waiting->put(ready);
+    if (!busy->waiting) busy->waiting = std::make_unique<InOrder<ReadyMessage>>();
+    busy->waiting->push(ready);
     await(busy);
     return;
   }
@@ -89,21 +77,20 @@ std::span<const Network::Decision> Network::grant_in_order(double now) {
     ready_.clear();
     return decisions_;
   }
-  for (const ReadyMessage& message : ready_) consider(message, nullptr);
+  for (const ReadyMessage& message : ready_) candidates_.push({message, nullptr});
   ready_.clear();
   for (Port* port : freed_)
-    if (port->has_waiting()) consider(port->waiting->take(), port);
+    if (port->has_waiting()) consider_next(port);
   freed_.clear();
   while (!candidates_.empty()) {
-    std::pop_heap(candidates_.begin(), candidates_.end(), goes_later);
-    const Candidate candidate = candidates_.back();
-    candidates_.pop_back();
+    const Candidate candidate = candidates_.top();
+    candidates_.pop();
     grant_or_wait(candidate, now);
     Port* from = candidate.from;
     // The port's queue offers its next candidate if the port is still free; otherwise it waits for the next alarm.
     if (!from || !from->has_waiting()) continue;
     if (from->free_at <= now)
-      consider(from->waiting->take(), from);
+      consider_next(from);
     else
       await(from);
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <queue>
 #include <span>
 #include <vector>
 
@@ -30,23 +31,17 @@ struct ReadyMessage {
 inline bool goes_before(const ReadyMessage& a, const ReadyMessage& b) {
   return a.ready != b.ready ? a.ready < b.ready : a.issue < b.issue;
 }
-inline bool goes_later(const ReadyMessage& a, const ReadyMessage& b) { return goes_before(b, a); }
-
-/// Messages by priority: earliest ready time first, then earliest issue.
-class WaitingMessages {
- public:
-  bool empty() const { return heap_.empty(); }
-  void put(const ReadyMessage& message);
-  ReadyMessage take();
-
- private:
-  std::vector<ReadyMessage> heap_;
+struct GoesLater {
+  bool operator()(const ReadyMessage& a, const ReadyMessage& b) const { return goes_before(b, a); }
 };
+/// Earliest ready time first, then earliest issue.
+template <class T>
+using InOrder = std::priority_queue<T, std::vector<T>, GoesLater>;
 
 struct Port {
   double free_at = 0;
-  std::unique_ptr<WaitingMessages> waiting;  // null until first needed
-  bool alarm = false;                        // an event at free_at is scheduled
+  std::unique_ptr<InOrder<ReadyMessage>> waiting;  // null until first needed
+  bool alarm = false;                              // an event at free_at is scheduled
 
   bool has_waiting() const { return waiting && !waiting->empty(); }
 };
@@ -136,7 +131,7 @@ class Network {
     return {&egress, level.bus ? &level.of(path.to).egress : &level.of(path.to).ingress};
   }
   Port* busy_port(Path path, double now);
-  void consider(const ReadyMessage& message, Port* from);
+  void consider_next(Port* port);
   void grant_or_wait(const ReadyMessage& message, double now);
   void await(Port* port);
 
@@ -144,7 +139,7 @@ class Network {
   std::array<Level, kMaxLevels> levels_;
   std::vector<ReadyMessage> ready_;
   std::vector<Port*> freed_;
-  std::vector<Candidate> candidates_;  // heap
+  InOrder<Candidate> candidates_;
   std::vector<Decision> decisions_;
 };
 

@@ -61,15 +61,22 @@ void RaceDetector::forget(Block& block) {
   block.history = nullptr;
 }
 
-RaceDetector::History::iterator RaceDetector::split(History& history, std::size_t at) {
-  auto after = history.lower_bound(at);
-  if (after != history.end() && after->first == at) return after;
-  if (after == history.begin()) return after;
-  auto before = std::prev(after);
-  if (before->second.end <= at) return after;
-  Segment tail = before->second;
-  before->second.end = at;
-  return history.emplace_hint(after, at, std::move(tail));
+void RaceDetector::History::insert(std::size_t index, std::size_t begin, Segment segment) {
+  segments.push_back(std::move(segment));
+  places.insert(places.begin() + static_cast<std::ptrdiff_t>(index), {begin, &segments.back()});
+}
+
+std::size_t RaceDetector::split(History& history, std::size_t at) {
+  const auto& places = history.places;
+  const auto after = std::partition_point(places.begin(), places.end(), [at](const auto& p) { return p.begin < at; });
+  const auto index = static_cast<std::size_t>(after - places.begin());
+  if (index == 0 || (after != places.end() && after->begin == at)) return index;
+  Segment& before = *places[index - 1].segment;
+  if (before.end > at) {
+    history.insert(index, at, before);
+    before.end = at;
+  }
+  return index;
 }
 
 void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool write, const Touch& now) {
@@ -78,16 +85,15 @@ void RaceDetector::touch(const VectorClock& clock, const Slice& slice, bool writ
   if (!block.history) block.history = new History;
   History& history = *static_cast<History*>(block.history);
   const std::size_t begin = slice.offset_bytes(), end = begin + slice.bytes();
-  auto at = split(history, begin);
-  std::size_t covered = begin;
+  std::size_t at = split(history, begin), covered = begin;
   while (covered < end) {
-    if (at == history.end() || at->first > covered) {  // never used before
-      const std::size_t until = at == history.end() ? end : std::min(end, at->first);
-      at = history.emplace_hint(at, covered, Segment{until, {}, {}});
-    } else if (at->second.end > end) {
+    if (at == history.places.size() || history.places[at].begin > covered) {  // never used before
+      const std::size_t until = at == history.places.size() ? end : std::min(end, history.places[at].begin);
+      history.insert(at, covered, {until, {}, {}});
+    } else if (history.places[at].segment->end > end) {
       split(history, end);
     }
-    Segment& segment = at->second;
+    Segment& segment = *history.places[at].segment;
     const Again again{slice, covered, segment.end, now, write};
     check(clock, segment.write, true, again);
     if (write) {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -77,7 +77,16 @@ class RaceDetector {
     Touch write;
     std::vector<Touch> reads;  // one per component
   };
-  using History = std::map<std::size_t, Segment>;
+  /// A block's segments. Their order is apart from them, because a search then reads few cache lines.
+  struct History {
+    struct Place {
+      std::size_t begin;
+      Segment* segment;
+    };
+    std::vector<Place> places;  // by begin
+    std::deque<Segment> segments;
+    void insert(std::size_t index, std::size_t begin, Segment segment);
+  };
 
   VectorClock& clock(int component) { return clocks_[component]; }
   /// A further use of the bytes from `begin` to `end` of a block.
@@ -89,7 +98,8 @@ class RaceDetector {
   };
   void touch(const VectorClock& clock, const Slice& slice, bool write, const Touch& now);
   void check(const VectorClock& clock, const Touch& before, bool wrote, const Again& again);
-  static History::iterator split(History& history, std::size_t at);
+  /// Index of the first place from `at` on, where a segment that reaches across it is cut.
+  static std::size_t split(History& history, std::size_t at);
 
   std::vector<VectorClock> clocks_;
   std::optional<TraceRace> found_;
