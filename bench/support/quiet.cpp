@@ -48,11 +48,6 @@ void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& opt
   row.set("fits_cores", has_cores(options));
 }
 
-void set_quiet(Row& row, const Median& emulated) {
-  const double width = emulated.high / emulated.low - 1;
-  row.set("spread", width).set("quiet", width <= 2 * Probes::kSame);
-}
-
 std::string what_was_not_quiet(const std::vector<Row>& rows) {
   int noisy = 0;
   double drift = 0, links = 0, additions = 0, spread = 0;

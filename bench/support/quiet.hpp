@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bench/support/measure.hpp"
+#include "common/support/json/quiet.hpp"
 #include "common/support/json/results.hpp"
-#include "common/support/stats/stats.hpp"
 
 namespace lockstep::bench {
 
@@ -19,10 +19,6 @@ bool is_quiet(const MeasuredPrices& calibrated, const Probes& probes);
 /// Adds to the row: the number of turns left out, the drift of the run's probes, their difference from the
 /// calibration's tables (which may be empty), and whether these are small.
 void set_quiet(Row& row, const MeasuredPrices& calibrated, const RunOptions& options, const Probes& probes);
-
-/// The same for emulated times, which are slept through and so are the same each time: adds whether the median's 95%
-/// interval is narrow.
-void set_quiet(Row& row, const Median& emulated);
 
 /// Returns a sentence about the rows that were not quiet; empty if there are none. Rows of one run are all emulated, or
 /// none is.

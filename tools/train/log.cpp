@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "common/gpt/data/model_file.hpp"
+#include "common/support/json/quiet.hpp"
 #include "common/support/json/whose_code.hpp"
 #include "common/support/stats/stats.hpp"
 #include "common/support/text/columns.hpp"
@@ -282,11 +283,13 @@ double TrainLog::mean_last_losses() const {
   return count ? sum / static_cast<double>(count) : NAN;
 }
 
-double TrainLog::median_step_seconds() const {
+Median TrainLog::step_time() const {
   // The first log line holds what happens once: threads start, memory is touched for the first time.
   std::vector<double> samples(step_seconds_.begin() + (step_seconds_.size() > 2 ? 1 : 0), step_seconds_.end());
-  return samples.empty() ? NAN : median(samples).value;
+  return samples.empty() ? Median{.value = NAN} : median(samples);
 }
+
+double TrainLog::median_step_seconds() const { return step_time().value; }
 
 double TrainLog::tokens_per_second() const {
   return static_cast<double>(plan_.tokens_per_step()) / median_step_seconds();
@@ -324,6 +327,11 @@ void TrainLog::summary(const Outcome& outcome) const {
                    virtual_time_ ? " on " + plan_.run.machine.name + " (virtual)" : "",
                    format_seconds(median_step_seconds()),
                    virtual_time_ ? fmt::format("; simulated in {}", format_seconds(outcome.wall_seconds)) : ""));
+  if (tells_quiet() && !is_quiet(step_time()))
+    tell(
+        fmt::format("          not quiet: emulated steps, which take the same time on an idle computer, have a 95% "
+                    "interval {:.0f}% wide. Stop other programs\n",
+                    100 * spread_of(step_time())));
   tell(rate_line(rate()));
   if (plan_.run.ranks > 1)
     tell(fmt::format(
@@ -385,6 +393,7 @@ Row TrainLog::result_row(const Outcome& outcome) const {
   row.set("validation_loss", validations_.empty() ? NAN : validations_.back().loss);
   row.set("unigram_entropy", plan_.corpus ? plan_.corpus->unigram_entropy() : NAN);
   row.set("seconds", median_step_seconds()).set("tokens_per_second", tokens_per_second());
+  if (tells_quiet()) set_quiet(row, step_time());
   row.set("bytes_sent_per_step", measured_bytes(outcome, records_.size()));
   const double rows = mixture_bytes(routed_bytes(outcome, records_.size()));
   row.set("predicted_bytes_sent_per_step", predicted_bytes(plan_, first_step_) + rows);

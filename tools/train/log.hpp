@@ -7,6 +7,7 @@
 
 #include "common/runtime/ledger/ledger.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/stats/stats.hpp"
 #include "tools/train/plan.hpp"
 #include "tools/train/rate.hpp"
 
@@ -82,7 +83,10 @@ class TrainLog {
   double tokens_per_second() const;
   std::size_t last_steps() const;  // of this run, 10 at most
   double mean_last_losses() const;
+  Median step_time() const;  // of log lines; its value is NaN if there are none
   double median_step_seconds() const;
+  /// Emulated steps, of which at least two log lines were timed.
+  bool tells_quiet() const { return plan_.run.emulate && step_time().samples > 1; }
   double median_loading_seconds() const;
   std::string loading_line() const;
   Rate rate() const;

@@ -7,6 +7,7 @@
 
 #include <sstream>
 
+#include "common/support/json/row_fields.hpp"
 #include "common/support/text/columns.hpp"
 #include "tools/train/train_testing.hpp"
 
@@ -75,6 +76,49 @@ TEST(Log, ARunWithoutAStepHasItsPrediction) {
     });
     ASSERT_NE(predicted, row.fields().end());
     EXPECT_GT(std::get<double>(predicted->value), 1000) << model;
+  }
+}
+
+struct EmulatedRun {
+  std::string text;  // the summary
+  Row row;
+};
+
+/// A run whose steps took these seconds, a log line each.
+EmulatedRun timed_run(const std::vector<double>& steps, bool emulated = true) {
+  TrainPlan plan = make_plan(small_run(), 0);
+  plan.run.emulate = emulated;
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  TrainLog log(plan, out);
+  double now = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    StepRecord record;
+    record.step = static_cast<int>(i) + 1;
+    log.steps({record}, {}, now += steps[i]);
+  }
+  Outcome outcome;
+  outcome.ledgers.resize(1);
+  outcome.values = {{0, 0}};
+  log.summary(outcome);
+  std::fclose(out);
+  EmulatedRun result{text, log.result_row(outcome)};
+  std::free(text);
+  return result;
+}
+
+TEST(Log, EmulatedStepsSayWhetherTheComputerWasQuiet) {
+  const EmulatedRun quiet = timed_run({9, 1.00, 1.04, 1.01, 1.03}), noisy = timed_run({1, 1.0, 1.5, 1.1, 1.2});
+  EXPECT_EQ(quiet.text.find("not quiet"), std::string::npos) << quiet.text;
+  EXPECT_NEAR(std::get<double>(*find(quiet.row, "spread")), 0.04, 1e-9);
+  EXPECT_TRUE(std::get<bool>(*find(quiet.row, "quiet")));
+  EXPECT_NE(noisy.text.find("not quiet: emulated steps"), std::string::npos) << noisy.text;
+  EXPECT_NE(noisy.text.find("95% interval 50% wide"), std::string::npos) << noisy.text;
+  EXPECT_FALSE(std::get<bool>(*find(noisy.row, "quiet")));
+  for (const EmulatedRun& unknown : {timed_run({1, 1.0, 1.5, 1.1, 1.2}, false), timed_run({1})}) {
+    EXPECT_EQ(unknown.text.find("not quiet"), std::string::npos) << unknown.text;
+    EXPECT_EQ(find(unknown.row, "quiet"), nullptr) << "not emulated, or a single time";
   }
 }
 
