@@ -165,6 +165,26 @@ TEST(Library, ALoadedRateContainsNothingThatIsAddedToIt) {
   EXPECT_NEAR(rate("dgx-a100") / 231, 1, 0.005) << "by the rule that gives 676 for H100";
 }
 
+TEST(Library, AB200sProductsAreOpenXlas) {
+  constexpr double kUnderLoad = 1237.0 / 1450;  // what a B200 keeps at its power limit; these are short runs
+  Machine machine = find_machine("dgx-b200", kMachines).as_library();
+  machine.library->matmul_flop_per_second /= kUnderLoad, machine.library->fp8_flop_per_second /= kUnderLoad;
+  for (const std::size_t column : {4, 5}) {
+    machine.library->fp8 = column == 5;
+    std::vector<double> ratios;
+    const Json table = published("calibrate/matmul-b200");
+    for (const Json& row : table.at("rows")) {
+      const auto size = [&](std::size_t at) { return row[at].get<std::size_t>(); };
+      const Operation product = product_of(size(0) * size(1), size(2), size(3));
+      const double measured = product.flop / (row[column].get<double>() * 1e12);
+      ratios.push_back(machine.seconds(product) / measured);
+      EXPECT_NEAR(ratios.back(), 1, 0.25) << row.dump();
+    }
+    fmt::print("dgx-b200, {}: median {:.3f}\n", column == 4 ? "bf16" : "fp8", median(ratios).value);
+    EXPECT_NEAR(median(ratios).value, 1, 0.02);
+  }
+}
+
 TEST(Library, AllReducesFollowTheirCurve) {
   const Machine machine = find_machine("dgx-a100", kMachines);
   for (const CollectivePoint& point : machine.library->all_reduce)
@@ -469,6 +489,7 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"torchtitan-a100", 1},
                                            {"torchtitan-operations", 6},
                                            {"torchtitan-tensor", 7},
+                                           {"nemo-b200", 8},
                                            {"nemo-fp8", 4.5},
                                            {"nemo-2024", 15},
                                            {"nemo-2024-context", 10.5},
@@ -477,6 +498,7 @@ TEST(Validate, MediansDoNotWorsen) {
                                            {"torchtitan-float8", 11},
                                            {"torchtitan-float8-tensor", 22.5},
                                            {"nccl-8xa100", 4},
+                                           {"nccl-8xb200", 6.5},
                                            {"nccl-8xh200", 2},
                                            {"nccl-nodes", 11.5},
                                            {"zero-bubble", 0.1}};
@@ -499,6 +521,7 @@ TEST(Validate, MediansDoNotWorsen) {
                                     "torchtitan-tensor",
                                     "torchtitan-float8",
                                     "torchtitan-float8-tensor",
+                                    "nemo-b200",
                                     "nemo-fp8",
                                     "nemo-2024",
                                     "nemo-2024-context",
