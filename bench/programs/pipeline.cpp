@@ -85,16 +85,14 @@ double mean(const std::vector<double>& values) {
 }
 double most(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
 
-StageAccount account_of(const Schedule& schedule, const week24::TimedRun& run, const PipelineShape& shape,
-                        double makespan) {
+StageAccount account_of(const Schedule& schedule, const week24::TimedRun& run, double makespan) {
   StageAccount account;
-  const Trace named = time_is_virtual() ? named_trace(run, shape) : Trace{};
+  account.wire = time_is_virtual() ? wire_seconds(run) : std::vector<double>(run.stages.size(), std::nan(""));
   for (std::size_t s = 0; s < run.stages.size(); ++s) {
     const week24::StageUse& use = run.stages[s];
     account.busy.push_back(use.end - use.begin - use.waiting);
     account.ends.push_back(use.begin + makespan - use.end);
     account.waiting.push_back(use.waiting);
-    account.wire.push_back(time_is_virtual() ? wire_seconds(named, static_cast<int>(s)) : std::nan(""));
     account.activations.push_back(static_cast<double>(run.outcome.ledgers[s].memory.peak_of(Category::activation)));
     account.in_flight.push_back(peak_in_flight(schedule[s]));
   }
@@ -107,7 +105,7 @@ Row row_of(const Case& c) {
   const week24::TimedRun run = week24::run_timed(
       schedule, c.shape, c.times, {.trace = time_is_virtual(), .kept = kept, .last_stage = c.last_stage});
   const week24::Bubble bubble = week24::measured_bubble(run.stages);
-  const StageAccount stages = account_of(schedule, run, c.shape, bubble.makespan);
+  const StageAccount stages = account_of(schedule, run, bubble.makespan);
   Row row;
   row.set("schedule", c.name).set("stages", c.shape.stages).set("microbatches", c.shape.microbatches);
   row.set("chunks", c.shape.chunks).set("backend", backend_name()).set("emulated", !time_is_virtual());
@@ -201,7 +199,7 @@ void draw_schedules(Bench& bench, const PipelineOptions& o, double hop, double l
     const StepTimes times{o.forward_ms / 1e3, o.backward_ms / 1e3, o.weight_ms / 1e3, hop};
     const week24::TimedRun run = week24::run_timed(week24::make_schedule(name, *shape), *shape, times,
                                                    {.trace = true, .last_stage = last_stage});
-    write_trace(replayable_trace(run, *shape), fmt::format("{}_{}.trace", bench.timeline(), name), name);
+    write_trace(named_trace(run, *shape), fmt::format("{}_{}.trace", bench.timeline(), name), name);
   }
 }
 

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <ostream>
 
+#include "common/analysis/labels.hpp"
 #include "common/analysis/layout.hpp"
+#include "common/analysis/shares.hpp"
 #include "common/analysis/write_trace.hpp"
 #include "common/support/text/units.hpp"
 
@@ -48,13 +50,13 @@ class TextChart {
     return shares;
   }
 
-  /// Paints every column whose middle the event covers: `word` first, as much of it as fits, then `fill`.
-  void paint(Cells& line, const TraceEvent& event, const std::string& word, const std::string& fill) const {
+  /// Paints every column whose middle lies within: `word` first, as much of it as fits, then `fill`.
+  void paint(Cells& line, double begin, double end, const std::string& word, const std::string& fill) const {
     const auto first_middle = [&](double seconds) {
       return std::clamp(static_cast<int>(std::ceil(column(seconds) - 0.5 - 1e-9)), 0, width_);
     };
-    const auto first = static_cast<std::size_t>(first_middle(event.begin)),
-               last = static_cast<std::size_t>(first_middle(event.end));
+    const auto first = static_cast<std::size_t>(first_middle(begin)),
+               last = static_cast<std::size_t>(first_middle(end));
     const std::size_t letters = word.size() <= last - first ? word.size() : std::min<std::size_t>(1, word.size());
     for (std::size_t c = first; c < last; ++c) line[c] = c - first < letters ? word.substr(c - first, 1) : fill;
   }
@@ -90,16 +92,7 @@ const char* letter(double compute, double wait, double transfer) {
   return wait >= idle ? "w" : "·";
 }
 
-bool is_empty(const Trace& trace, std::ostream& out) {
-  if (time_span(trace).length() > 0) return false;
-  out << "(nothing happened)\n";
-  return true;
-}
-
-}  // namespace
-
-void write_gantt_text(const Trace& trace, std::ostream& out, int columns) {
-  if (is_empty(trace, out)) return;
+void write_queues(const Trace& trace, std::ostream& out, int columns) {
   const std::vector<TraceRow> rows = trace_rows(trace);
   std::size_t label_width = 0;
   const auto label = [](const TraceRow& row) { return fmt::format("rank {} {}", row.rank, row.queue_name); };
@@ -118,40 +111,84 @@ void write_gantt_text(const Trace& trace, std::ostream& out, int columns) {
   chart.write_end("C computing  B computing while bytes move  t bytes moving  ");
 }
 
-void write_gantt_text(const Trace& trace, std::ostream& out, int columns, const std::vector<Shade>& shades) {
-  if (is_empty(trace, out)) return;
+/// How a pipeline's steps are drawn: as their names, padded with `fill`.
+struct StepLook {
+  char letter;
+  const char *fill, *meaning;
+
+  bool operator()(const TraceEvent* event) const { return event->kind == Kind::compute && event->name[0] == letter; }
+};
+constexpr StepLook kSteps[] = {
+    {'F', "─", "forward"}, {'B', "═", "backward"}, {'I', "≈", "input's half"}, {'W', "+", "weights' half"}};
+
+/// A message of a pipeline: of activations down, of gradients up.
+struct Sent {
+  int stage;  // that sends it
+  bool down;
+  double begin, end;
+};
+/// Those that take time, in the order of their begins.
+std::vector<Sent> messages_of(const Trace& trace) {
+  std::vector<Sent> messages;
+  for (const analysis::Flight& flight : analysis::flights_of(trace)) {
+    if (flight.from < 0 || nanoseconds(flight.end) <= nanoseconds(flight.begin)) continue;
+    const TraceEvent& send = trace.events[static_cast<std::size_t>(flight.from)];
+    const std::string& queue = trace.queues[static_cast<std::size_t>(send.queue)];
+    messages.push_back({send.rank, queue.starts_with("down"), flight.begin, flight.end});
+  }
+  std::stable_sort(messages.begin(), messages.end(), [](const Sent& a, const Sent& b) { return a.begin < b.begin; });
+  return messages;
+}
+
+/// Main's steps, and its waits between them.
+Cells steps_of(const TextChart& chart, const std::vector<const TraceEvent*>& work) {
+  Cells line = chart.empty("·");
+  const auto is_step = [](const TraceEvent* event) { return event->kind == Kind::compute; };
+  const auto first = std::find_if(work.begin(), work.end(), is_step);
+  const auto last = std::find_if(work.rbegin(), work.rend(), is_step).base();
+  for (auto wait = first; wait < last; ++wait)
+    if (!is_step(*wait)) chart.paint(line, (*wait)->begin, (*wait)->end, "", "w");
+  for (const StepLook& look : kSteps)
+    for (const TraceEvent* event : work)
+      if (look(event)) chart.paint(line, event->begin, event->end, event->name, look.fill);
+  return line;
+}
+
+/// Below the line of each stage the messages in flight from it, if messages take time.
+void write_stages(const Trace& trace, std::ostream& out, int columns) {
   const TextChart chart(time_span(trace), out, columns, std::string("stage 00").size());
-  const auto fill = [&](const TraceEvent& event) -> std::string {
-    for (const Shade& shade : shades)
-      if (event.name.starts_with(shade.prefix)) return shade.fill;
-    return "+";
-  };
-  int stages = 0;
-  bool moves = false;
-  for (const TraceEvent& event : trace.events) {
-    stages = std::max(stages, event.rank + 1);
-    moves = moves || event.kind == Kind::transfer;
-  }
-  for (int stage = 0; stage < stages; ++stage) {
-    Cells steps = chart.empty("·"), messages = chart.empty(" ");
-    double busy = 0;
-    for (const Kind kind : {Kind::wait, Kind::compute, Kind::transfer})  // a step hides waiting in its first column
-      for (const TraceEvent& event : trace.events) {
-        if (event.rank != stage || event.kind != kind) continue;
-        if (kind == Kind::compute) busy += event.end - event.begin;
-        chart.paint(kind == Kind::transfer ? messages : steps, event, kind == Kind::compute ? event.name : "",
-                    kind == Kind::wait ? "w" : fill(event));
-      }
-    chart.write(fmt::format("stage {:>2}", stage), steps);
-    chart.write_share(busy);
-    out << "\n";
-    if (moves) chart.write("", messages), out << "\n";
-  }
+  const std::vector<Sent> messages = messages_of(trace);
   std::string meaning;
-  for (const Shade& shade : shades)
-    meaning += shade.arithmetic ? fmt::format("{}0{} {}  ", shade.prefix, shade.fill, shade.name)
-                                : fmt::format("{} {}  ", shade.fill, shade.name);
+  for (const TraceRow& row : trace_rows(trace)) {
+    if (row.queue != 0) continue;
+    chart.write(fmt::format("stage {:>2}", row.rank), steps_of(chart, row.work));
+    chart.write_share(covered(row.work, Kind::compute));
+    out << "\n";
+    Cells line = chart.empty(" ");
+    for (const Sent& sent : messages)
+      if (sent.stage == row.rank) chart.paint(line, sent.begin, sent.end, "", sent.down ? "v" : "^");
+    if (!messages.empty()) chart.write("", line), out << "\n";
+  }
+  for (const StepLook& look : kSteps)
+    if (std::any_of(trace.events.begin(), trace.events.end(), [&](const TraceEvent& event) { return look(&event); }))
+      meaning += fmt::format("{}0{} {}  ", look.letter, look.fill, look.meaning);
+  for (const bool down : {true, false})
+    if (std::any_of(messages.begin(), messages.end(), [&](const Sent& sent) { return sent.down == down; }))
+      meaning += down ? "v activations on  " : "^ gradients back  ";
   chart.write_end(meaning);
+}
+
+}  // namespace
+
+void write_gantt_text(const Trace& trace, std::ostream& out, int columns) {
+  if (time_span(trace).length() <= 0) {
+    out << "(nothing happened)\n";
+    return;
+  }
+  bool steps = false, other = false;  // what is computed
+  for (const TraceEvent& event : trace.events)
+    if (event.kind == Kind::compute) (analysis::is_pipeline_step(event) ? steps : other) = true;
+  (steps && !other ? write_stages : write_queues)(trace, out, columns);
 }
 
 }  // namespace lockstep

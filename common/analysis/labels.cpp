@@ -303,8 +303,7 @@ std::string part_name(std::uint64_t bytes, int parts, std::uint64_t offset, std:
 
 bool is_pipeline_step(const TraceEvent& e) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  return e.kind == EventOf::region && e.name.size() > 1 && std::string("FBIW").find(e.name[0]) != std::string::npos &&
-         digit(e.name[1]);
+  return e.name.size() > 1 && std::string("FBIW").find(e.name[0]) != std::string::npos && digit(e.name[1]);
 }
 
 Labels labels_of(const Trace& trace, const std::vector<Flight>& flights) { return Namer(trace, flights).make(); }

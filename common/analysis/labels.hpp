@@ -17,7 +17,7 @@ struct Labels {
   std::vector<std::string> places;  // by event, for transfers: the collective, "bucket 2 of 5: ring_all_reduce, 48 B"
 };
 
-/// True if a region is a step of a pipeline's schedule: "F3", "B0.1".
+/// True for a step of a pipeline's schedule: "F3", "B0.1".
 bool is_pipeline_step(const TraceEvent& event);
 
 Labels labels_of(const Trace& trace, const std::vector<Flight>& flights);

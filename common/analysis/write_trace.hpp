@@ -14,18 +14,8 @@ namespace lockstep {
 void write_chrome_trace(const Trace& trace, std::ostream& out, const std::string& title = "");
 /// The same to a file, atomically. Throws Error(usage) as write_atomically() in common/support/text/files.hpp does.
 void write_trace(const Trace& trace, const std::string& path, const std::string& title);
-/// `columns` characters wide; letters, not colours, carry the meaning.
+/// `columns` characters wide; letters, not colours, carry the meaning. One line per queue; of a pipeline, whose
+/// operations are steps named "F3", one per stage.
 void write_gantt_text(const Trace& trace, std::ostream& out, int columns);
-
-/// Events whose name begins with `prefix`: a step is drawn as its name, padded with `fill`, and the legend explains it.
-struct Shade {
-  std::string prefix;
-  std::string name;
-  std::string fill;
-  bool arithmetic = true;  // false: messages
-};
-/// The chart of a pipeline, where rank r is stage r and its steps have names. Below the line of each stage with timed
-/// messages, shows the messages in flight from it.
-void write_gantt_text(const Trace& trace, std::ostream& out, int columns, const std::vector<Shade>& shades);
 
 }  // namespace lockstep

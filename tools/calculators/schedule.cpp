@@ -172,14 +172,14 @@ int chart_columns(const PipelineOptions& o) {
   return columns >= 60 && columns <= kMostColumns ? columns : 120;
 }
 
-void print_chart(const Trace& named, int columns) {
+void print_chart(const Trace& trace, int columns) {
   std::ostringstream chart;
-  write_gantt_text(named, chart, columns, shades_of(named));
+  write_gantt_text(trace, chart, columns);
   fmt::print("{}", chart.str());
 }
 
-void write_files(const PipelineOptions& o, const Trace& replayable, const std::string& title) {
-  const auto write = [&](const std::string& path) { write_trace(replayable, path, title); };
+void write_files(const PipelineOptions& o, const Trace& trace, const std::string& title) {
+  const auto write = [&](const std::string& path) { write_trace(trace, path, title); };
   if (!o.trace.empty()) write(o.trace);
   if (!o.plot.empty()) plot("timeline_figures.py", o.plot, write);
 }
@@ -205,10 +205,9 @@ Entry show(const PipelineOptions& o, const Contest& contest, StepTimes times, co
   fmt::print("{}\n", title);
   if (trace) {
     const Trace named = named_trace(run, shape);
-    for (int stage = 0; stage < shape.stages; ++stage)
-      numbers.wire = std::max(numbers.wire, wire_seconds(named, stage));
+    numbers.wire = std::ranges::max(wire_seconds(run));
     if (chart) print_chart(named, chart_columns(o));
-    write_files(o, replayable_trace(run, shape), title);
+    write_files(o, named, title);
   }
   print(pipe, run, numbers);
   return {pipe.name, numbers.bubble.makespan, least, numbers.in_flight, ""};
