@@ -3,6 +3,7 @@
 import statistics
 
 from combined import PLANTED
+from folder import PARTS
 from folder_figures import gains
 from results import by
 from style import COLOURS, Drawing, figure_legend, look, marks, stacked_bars, subplots, title
@@ -15,7 +16,6 @@ COSTS = {
     "DP all-reduces": ("data_seconds",),
     "optimizer": ("update_seconds",),
 }
-KINDS = {"parameters": "parameter", "gradients": "gradient", "optimizer": "optimizer", "activations": "activation"}
 MODELS = {"1t": "1T", "530b": "530B", "175b": "GPT-3 175B"}
 
 
@@ -38,7 +38,7 @@ def plans(rows):
     ends = stacked_bars(
         axes[0][0], labels, {part: [sum(r[f] for f in fields) for r in rows] for part, fields in COSTS.items()}
     )
-    stacked_bars(axes[0][1], labels, {part: [r[stem + "_bytes"] for r in rows] for part, stem in KINDS.items()}, 1e9)
+    stacked_bars(axes[0][1], labels, {part: [r[stem + "_bytes"] for r in rows] for part, stem in PARTS.items()}, 1e9)
     for axis, field, unit in ((axes[0][0], "simulated_seconds", 1), (axes[0][1], "simulated_memory_bytes", 1e9)):
         marks(axis, [(r[field] / unit, i) for i, r in enumerate(rows) if r.get(field)], "|", 20, markeredgewidth=2)
     best = rows[0]
@@ -89,10 +89,10 @@ def stage_memory(runs):
     figure, axes = subplots(len(names), 4 * len(names), 3.8, sharey=True)
     for axis, name in zip(axes[0], names):
         (row,) = runs[name]["rows"]
-        stage_areas(axis, {kind: [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]] for kind, stem in KINDS.items()})
+        stage_areas(axis, {kind: [v / 1e9 for v in row[f"stage_{stem}_bytes_peak"]] for kind, stem in PARTS.items()})
         axis.axhline(GPU_GB, color="#555555", linestyle=(0, (2, 2)), linewidth=1)
         axis.set_title(f"{MODELS[name]}: {row['replicas']} × {row['tensor_parallel']} × {row['stages']}")
-        first, last = (sum(row[f"stage_{stem}_bytes_peak"][at] / 1e9 for stem in KINDS.values()) for at in (0, -1))
+        first, last = (sum(row[f"stage_{stem}_bytes_peak"][at] / 1e9 for stem in PARTS.values()) for at in (0, -1))
         words.append(f"{first:.0f} and {last:.0f} GB ({MODELS[name]})")
     axes[0][0].annotate(f"an A100’s {GPU_GB} GB", (0.03, GPU_GB + 1), xycoords=("axes fraction", "data"), fontsize=10)
     title(figure, f"The first stage holds more than the last, since it holds more microbatches: {', '.join(words)}")

@@ -29,6 +29,11 @@ class Kind:
     ascending: tuple = ()  # fields that order the rows
     more: Callable = lambda rows: ""  # of its rows, said after the caption
     drawn: bool = True  # else its table is all
+    holds: str = ""  # what a figure has room for so many of: "bars", one for each row, or what is found in its rows
+    find: Callable = None  # {label: rows}, a curve or a panel each
+    nothing: str = ""  # said where it finds none
+    # Of rows from somebody's file: how their numbers came about, and what the figure shows.
+    reported: tuple = ("as in the file, which does not say how it was measured.", "")
 
 
 @dataclass
@@ -97,6 +102,13 @@ KINDS = [
             **columns("limit"),
         },
         ("scaling", "ranks"),
+        holds="curves",
+        find=speedups,
+        nothing="no figure: no row has a speedup",
+        reported=(
+            "as the file has it, or computed from its rates or times; how those were measured is not known.",
+            "Efficiency is speedup over p. Lines are laws fitted to the points.",
+        ),
     ),
     Kind(
         "breakdown",
@@ -106,6 +118,7 @@ KINDS = [
         " other: launches, the optimizer, data. Bars end at the median of n samples, whiskers are its 95 % interval.",
         {**PLACE, **TIMES, **{part: lambda r, part=part: seconds_text(breakdown(r)[part]) for part in BREAKDOWN}},
         ("machine", "ranks"),
+        holds="bars",
     ),
     Kind(
         "bandwidth",
@@ -116,6 +129,10 @@ KINDS = [
         {**PLACE, **columns("array"), **TIMES, **columns("predicted, algbw GB/s, busbw GB/s")},
         ("ranks", "bytes"),
         in_all,
+        holds="curves",
+        find=bandwidths,
+        nothing="no figure: no row has bytes",
+        reported=("as the file has them; how they were measured is not known.", ""),
     ),
     Kind(
         "compression",
@@ -135,6 +152,9 @@ KINDS = [
             ),
         },
         ("machine", "bytes", "ranks"),
+        holds="sums",
+        find=compressed_sums,
+        nothing="no figure: no ring to compare with",
     ),
     Kind(
         "throughput",
@@ -143,6 +163,9 @@ KINDS = [
         "Tokens per second of the global batch.",
         {**PLACE, "model": "model", **TIMES, "tokens/s": lambda r: f"{r['tokens_per_second']:,.0f}", "MFU": "mfu"},
         ("ranks",),
+        holds="curves",
+        find=throughputs,
+        nothing="no figure: a curve over ranks needs two sizes",
     ),
     Kind(
         "bubble",
@@ -156,6 +179,9 @@ KINDS = [
             "by formula": lambda r: percent(r.get("predicted_bubble_of_total"), 2),
         },
         ("stages", "microbatches"),
+        holds="curves",
+        find=bubbles,
+        nothing="no figure: a curve over microbatches needs two points",
     ),
     Kind(
         "memory_by_stage",
@@ -174,6 +200,8 @@ KINDS = [
             if any(r["activation_bytes"] for r in rows)
             else " Activations are not in it."
         ),
+        holds="models",
+        find=lambda rows: {r["model"]: [other for other in rows if other["model"] == r["model"]] for r in rows},
     ),
     Kind(
         "memory",
@@ -182,6 +210,7 @@ KINDS = [
         "Bytes of one rank, by category, of the rank that holds most.",
         {**PLACE, **{part: lambda r, part=part: decimal_text(memory_parts(r).get(part, 0)) for part in PARTS}},
         ("ranks",),
+        holds="bars",
     ),
     Kind(
         "bytes",
@@ -196,6 +225,7 @@ KINDS = [
             "ledger": lambda r: bytes_text(r["measured_bytes"]),
         },
         ("ranks",),
+        holds="bars",
     ),
     Kind(
         "gains",
@@ -203,6 +233,7 @@ KINDS = [
         has("cost", "gained"),
         "A run replayed from its trace without one cost at a time; dependencies stay.",
         columns("from, cost, a step, without it, gained, the limit"),
+        holds="bars",
     ),
     Kind(
         "calibration",
@@ -282,61 +313,27 @@ def fits_of(chart, rows):
     return [fit] if fit else []
 
 
-# Drawings of the kinds whose figures are curves or panels, {label: rows}, and the sentence where there is nothing.
-DRAWN = {
-    "speedup": (speedups, "no figure: no row has a speedup"),
-    "bandwidth": (bandwidths, "no figure: no row has bytes"),
-    "compression": (compressed_sums, "no figure: no ring to compare with"),
-    "throughput": (throughputs, "no figure: a curve over ranks needs two sizes"),
-    "memory_by_stage": (
-        lambda rows: {
-            model: [r for r in rows if r["model"] == model] for model in dict.fromkeys(r["model"] for r in rows)
-        },
-        "",
-    ),
-    "bubble": (bubbles, "no figure: a curve over microbatches needs two points"),
-}
-BARS = ("breakdown", "memory", "bytes", "gains")
-PANELS = {"compression": "sums", "memory_by_stage": "models"}  # kinds with a panel for each
-MOST_BARS, MOST_CURVES, MOST_PANELS = 24, 14, 3
+MOST = {"bars": 24, "curves": 14, "sums": 3, "models": 3}  # in one figure
 
 
-def most_of(found, most):
-    """The entries of {label: rows} that one figure can hold: those of most points, in the order of `found`."""
+def held(chart):
+    """What its figure has room for: the first rows, or those of {label: rows} that have most points, as they stand
+    there."""
+    kind, most = chart.kind, MOST.get(chart.kind.holds)
+    if not kind.find:
+        return chart.rows[:most]
+    found = kind.find(chart.rows)
     kept = sorted(found, key=lambda label: -len(found[label]))[:most]
     return {label: rows for label, rows in found.items() if label in kept}
 
 
-def bars(chart):
-    """The rows that its figure has room for."""
-    return chart.rows[:MOST_BARS]
-
-
-def curves_of(chart):
-    """{label: rows} that its figure has room for: a panel each, or a curve."""
-    find, _ = DRAWN[chart.kind.name]
-    return most_of(find(chart.rows), MOST_PANELS if chart.kind.name in PANELS else MOST_CURVES)
-
-
 def left_out(chart):
     """What the figure has no room for, in words; "" where it holds all."""
-    if chart.kind.name in BARS:
-        held, all_of_them, words = bars(chart), chart.rows, "bars, the first"
-    elif chart.kind.name in DRAWN:
-        held, all_of_them = curves_of(chart), DRAWN[chart.kind.name][0](chart.rows)
-        words = PANELS.get(chart.kind.name, "curves") + ", those with most points"
-    else:
-        return ""
-    return f"{len(held)} of {len(all_of_them)} {words}; the table has all" if len(held) < len(all_of_them) else ""
+    shown, find = len(held(chart)), chart.kind.find
+    every, which = (len(find(chart.rows)), "those with most points") if find else (len(chart.rows), "the first")
+    return f"{shown} of {every} {chart.kind.holds}, {which}; the table has all" if shown < every else ""
 
 
-REPORTED = {  # where a kind's rows come from a file of somebody's, and what its figure shows
-    "speedup": (
-        "as the file has it, or computed from its rates or times; how those were measured is not known.",
-        "Efficiency is speedup over p. Lines are laws fitted to the points.",
-    ),
-    "bandwidth": ("as the file has them; how they were measured is not known.", ""),
-}
 BARS_HOLD = "Bars hold low and high, those of the row on the fewest ranks as well."
 
 
@@ -350,7 +347,7 @@ def laws_said(chart):
     """A sentence for each curve's laws."""
     found = {
         label: sentences(fits_of(chart, rows))
-        for label, rows in (curves_of(chart) if chart.kind.name == "speedup" else {}).items()
+        for label, rows in (held(chart) if chart.kind.name == "speedup" else {}).items()
     }
     return [f"{label}: {' '.join(said)}" if len(found) > 1 else " ".join(said) for label, said in found.items() if said]
 
@@ -360,7 +357,7 @@ def caption(chart, printed=False):
     words = left_out(chart)
     drawn = [f"Drawn: {words}."] if words else []
     if any(results.reported() for results in chart.files):  # whose columns may mean something else
-        how, shows = REPORTED.get(chart.kind.name, ("as in the file, which does not say how it was measured.", ""))
+        how, shows = chart.kind.reported
         title = f"{chart.kind.title}." if printed else f"{chart.kind.title}, reported by you: {how}"
         bars = BARS_HOLD if any(has_width(row, chart.kind.name) for row in chart.rows) else ""
         remarks = sorted({remark for r in chart.files for remark in r.remarks if remark.startswith("predicted")})
@@ -377,8 +374,7 @@ def lacking(chart):
     """Why there is no figure of these rows; "" where there is one."""
     if chart.kind is TIMELINE:
         return too_long(chart.files[0].trace)
-    find, words = DRAWN.get(chart.kind.name, (None, ""))
-    return "" if find is None or find(chart.rows) else words
+    return chart.kind.nothing if chart.kind.find and not chart.kind.find(chart.rows) else ""
 
 
 def of_model(results):
@@ -409,7 +405,8 @@ def charts(all_results):
         kinds = [kind for kind in KINDS if any(kind.mine(row) for row in results.rows)] or [OTHER]
         for kind in kinds:
             # Bars of one command stand together; curves may take points of several.
-            apart = results.name if kind is OTHER else results.context.get("command", "") if kind.name in BARS else ""
+            command = results.context.get("command", "") if kind.holds == "bars" else ""
+            apart = results.name if kind is OTHER else command
             key = kind.name, same_place(results.context), apart
             chart = found.setdefault(key, Chart(kind, ""))
             chart.files.append(results)

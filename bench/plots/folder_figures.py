@@ -1,6 +1,6 @@
 """The figures of ./lab report --from DIR: one function for each kind in folder.py."""
 
-from folder import BARS, BREAKDOWN, bars, curves_of, fits_of, left_out, memory_parts
+from folder import BREAKDOWN, PARTS, fits_of, held, left_out, memory_parts
 from gradients_figures import compressed_sums
 from laws import DESCRIBES, draw_law
 from memory import memory as memory_figure
@@ -53,11 +53,8 @@ def speedup_said(chart, found):
     )
 
 
-def speedup(chart):
+def speedup(chart, found):
     """Panels: speedup, with the law that a file's study fitted; efficiency. Whiskers are 95 % intervals."""
-    found = curves_of(chart)
-    if not found:
-        return None
     figure, axes = subplots(2, 10, 4.2)
     title(figure, speedup_said(chart, found))
     for i, (label, mine) in enumerate(found.items()):
@@ -184,8 +181,7 @@ def breakdown_bars(axis, rows):
 
 
 def memory_bars(axis, rows):
-    parts = ("parameters", "gradients", "optimizer", "activations")
-    stacked_bars(axis, bar_names(rows), {part: [memory_parts(r)[part] for r in rows] for part in parts}, 1e9)
+    stacked_bars(axis, bar_names(rows), {part: [memory_parts(r)[part] for r in rows] for part in PARTS}, 1e9)
     axis.set_xlabel("GB on the fullest rank")
 
 
@@ -228,24 +224,15 @@ def gains_bars(axis, rows):
     name_bars(axis, [f"{r['cost']}" + (f" [{r['file'].removesuffix('.json')}]" if several else "") for r in rows])
 
 
-# For each kind of bars: the function that draws them on an axis, and how many entries of the legend stand beside each
-# other; 0: no legend.
-DRAW_BARS = {
-    "breakdown": (breakdown_bars, 4),
-    "memory": (memory_bars, 4),
-    "bytes": (bytes_bars, 2),
-    "gains": (gains_bars, 0),
-}
+BARS = {"breakdown": breakdown_bars, "memory": memory_bars, "bytes": bytes_bars, "gains": gains_bars}
 
 
-def bars_figure(chart):
+def bars_figure(chart, rows):
     """A horizontal bar for each row."""
-    draw_bars, columns = DRAW_BARS[chart.kind.name]
-    rows = bars(chart)
-    figure, axes = subplots(1, 8, bars=len(rows))
-    draw_bars(axes[0][0], rows)
-    if columns:
-        figure_legend(figure, axes[0][0], columns)
+    figure, ((axis,),) = subplots(1, 8, bars=len(rows))
+    BARS[chart.kind.name](axis, rows)
+    if axis.get_legend_handles_labels()[0]:
+        figure_legend(figure, axis, 4)
     return figure
 
 
@@ -270,12 +257,9 @@ def bandwidth_said(found):
     )
 
 
-def bandwidth(chart):
+def bandwidth(chart, found):
     """Left: bus bandwidth with intervals. Right: time. Predicted: dotted, on the right; on the left as well where few
     curves are."""
-    found = curves_of(chart)
-    if not found:
-        return None
     figure, axes = subplots(2, 10, 4.6)
     title(figure, bandwidth_said(found))
     sizes = sorted({r["bytes"] for rows in found.values() for r in rows})
@@ -338,16 +322,12 @@ def bandwidth(chart):
     return figure
 
 
-def compression(chart):
+def compression(_, found):
     """Panels: bytes over the ring's, then time over the ring's for each place and size."""
-    found = curves_of(chart)
-    return compressed_sums({where + n_of(rows): rows for where, rows in found.items()}) if found else None
+    return compressed_sums({where + n_of(rows): rows for where, rows in found.items()})
 
 
-def throughput(chart):
-    found = curves_of(chart)
-    if not found:
-        return None
+def throughput(_, found):
     figure, axes = subplots(1, 7, 4.0)
     for i, (label, mine) in enumerate(found.items()):
         points, spread = over(mine, "ranks", "tokens_per_second"), whiskers(mine, "tokens_per_second")
@@ -359,10 +339,7 @@ def throughput(chart):
     return figure
 
 
-def bubble(chart):
-    found = curves_of(chart)
-    if not found:
-        return None
+def bubble(chart, found):
     figure, ((axis,),) = subplots(1, 8, 4.0)
     dashes = False
     for i, (label, rows) in enumerate(found.items()):
@@ -378,16 +355,16 @@ def bubble(chart):
     return figure
 
 
-def memory_by_stage(chart):
-    rows = [r for rows in curves_of(chart).values() for r in rows]
+def memory_by_stage(chart, found):
+    rows = [r for rows in found.values() for r in rows]
     return memory_figure({"context": chart.files[0].context, "rows": rows})
 
 
-def losses(chart):
+def losses(_, rows):
     """Of each step, and of the validations."""
     figure, axes = subplots(1, 7, 3.6)
     for field, label, i in (("loss", "training", 0), ("validation_loss", "validation", 1)):
-        at = [(r["step"], r[field]) for r in chart.rows if r.get(field) is not None]
+        at = [(r["step"], r[field]) for r in rows if r.get(field) is not None]
         if at:
             few = {} if len(at) < 30 else {"marker": ""}
             axes[0][0].plot(*zip(*at), label=label, **{**look(i), **few})
@@ -397,26 +374,19 @@ def losses(chart):
     return figure
 
 
-def timeline(chart):
+def timeline(chart, _):
     return timeline_figure(chart.files[0].trace)
 
 
-OF_KIND = {
-    "timeline": timeline,
-    "losses": losses,
-    "roofline": roofline,
-    "memory_by_stage": memory_by_stage,
-    "speedup": speedup,
-    "bandwidth": bandwidth,
-    "compression": compression,
-    "throughput": throughput,
-    "bubble": bubble,
-} | dict.fromkeys(BARS, bars_figure)
+# Of a Chart, and of what its figure has room for.
+DRAW = (bandwidth, bubble, compression, losses, memory_by_stage, roofline, speedup, throughput, timeline)
+OF_KIND = {draw.__name__: draw for draw in DRAW} | dict.fromkeys(BARS, bars_figure)
 
 
 def draw(chart):
     """The figure of a Chart, which says what it has no room for; None where its kind has none, or no number to show."""
-    figure = OF_KIND[chart.kind.name](chart) if chart.kind.name in OF_KIND else None
+    kind, shown = chart.kind, held(chart)
+    figure = OF_KIND[kind.name](chart, shown) if kind.name in OF_KIND and (shown or not kind.find) else None
     if figure and left_out(chart):
         stamp(figure, left_out(chart))
     return figure

@@ -627,10 +627,10 @@ class Charts(unittest.TestCase):
     def test_what_all_curves_share_is_said_once(self):
         rows = [dict(RING, algorithm=name, backend="mpi", machine="host", samples=31) for name in ("ring", "naive")]
         (chart,) = (c for c in folder.charts([results("a.json", rows)]) if c.kind.name == "bandwidth")
-        self.assertEqual(list(folder.curves_of(chart)), ["ring", "naive"])
+        self.assertEqual(list(folder.held(chart)), ["ring", "naive"])
         self.assertTrue(folder.caption(chart).endswith(" All: p = 8, measured, n = 31."))
         chart.rows[0]["ranks"] = 4
-        self.assertEqual(list(folder.curves_of(chart)), ["ring, p = 4", "naive, p = 8"])
+        self.assertEqual(list(folder.held(chart)), ["ring, p = 4", "naive, p = 8"])
 
     def test_an_interval_without_width_is_none(self):
         time = lambda **more: row_words.duration(dict(STEP, seconds=1.0, **more))

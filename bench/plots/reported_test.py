@@ -164,7 +164,7 @@ class Csv(unittest.TestCase):
         self.assertEqual(one["samples"], 3)
         self.assertEqual(results.remarks, ["not read: run"])
         (chart,) = folder.charts([results])
-        self.assertEqual(list(folder.curves_of(chart)), ["ddp", "fsdp"])
+        self.assertEqual(list(folder.held(chart)), ["ddp", "fsdp"])
 
     def test_without_one_rank_the_fewest_are_ideal_and_no_law_is_fitted(self):
         results = reported.read_csv("gpus,tokens_per_s\n8,80\n16,152\n32,270\n", "a.csv")
@@ -327,7 +327,7 @@ class NcclTests(unittest.TestCase):
         self.assertAlmostEqual(results.rows[2]["busbw_gb_per_s"], 100.0, 2)
         (chart,) = folder.charts([results])
         self.assertEqual(chart.kind.name, "bandwidth")
-        self.assertEqual(list(folder.curves_of(chart)), ["all-reduce, out of place", "all-reduce, in place"])
+        self.assertEqual(list(folder.held(chart)), ["all-reduce, out of place", "all-reduce, in place"])
         self.assertIn("reported by you", folder.caption(chart))
         self.assertNotIn("predicted", folder.caption(chart))
 

@@ -68,28 +68,28 @@ def draw_roofs(axis, rows, low, high):
     return [(x, roof(x)) for x in (left * (right / left) ** (k / 300) for k in range(301))]
 
 
-def roofline(chart):
+def roofline(_, rows):
     """Each group of operations at its FLOP per byte and the FLOP/s that it reaches; its area is its share of the
     time."""
-    found, at = drawn(chart.rows), ridge(chart.rows)
+    found, at = drawn(rows), ridge(rows)
     figure, axes = subplots(1, 8, 3.7)
     axis = axes[0][0]
-    title(figure, said(chart.rows))
+    title(figure, said(rows))
     x = [intensity(row) for row in found]
     y = [row["flop"] / row["seconds"] for row in found]
-    whole = sum(row["seconds"] for row in chart.rows)
+    whole = sum(row["seconds"] for row in rows)
     areas = [max(14, MOST_AREA * row["seconds"] / whole) for row in found]
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlim(min(x) / 3, 4 * max([*x, at or 0]))
-    axis.set_ylim(min(y) / 5, 3 * max([*y, chart.rows[0][ROOFS[0]] if at else 0]))
+    axis.set_ylim(min(y) / 5, 3 * max([*y, rows[0][ROOFS[0]] if at else 0]))
     axis.scatter(x, y, areas, color=[COLOURS[0] if not at or i >= at else COLOURS[1] for i in x], zorder=2)
     limits = f"; left of {at:.3g} (dotted) memory limits, right of it the peak" if at else ""
     axis.set_xlabel("FLOP per byte" + limits)
     axis.set_ylabel("FLOP/s reached")
     axis.yaxis.set_major_formatter(lambda value, _: decimal(value, "").strip())
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    roof = draw_roofs(axis, chart.rows, min(x), max(x)) if at else []
+    roof = draw_roofs(axis, rows, min(x), max(x)) if at else []
     named = [
         (a, b, f"{row['operation']} {100 * row['seconds'] / whole:.0f} %", 3 + area**0.5 / 2)
         for a, b, row, area in zip(x, y, found, areas)

@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-from folder import KINDS, Chart, Kind, chart_of
+from folder import KINDS, PARTS, Chart, Kind, chart_of
 from folder_page import figure_of
 from html_parts import context_table, note, section, table
 from reading import read
@@ -34,12 +34,6 @@ LOSSES = Kind(
     lambda r: "loss" in r,
     "Loss of the global batch at each step, and on the validation text.",
     {"step": "step", "loss": "loss", "validation": "validation_loss", "gradient norm": "gradient_norm"},
-)
-PARTS = (
-    ("parameters", "parameter"),
-    ("gradients", "gradient"),
-    ("optimizer", "optimizer"),
-    ("activations", "activation"),
 )
 TEMPLATE = """# In my own words
 
@@ -132,7 +126,7 @@ def memory_rows(row):
             "predicted_bytes": row.get(f"predicted_{stem}_bytes"),
             "measured_bytes": row[f"{stem}_bytes_peak"],
         }
-        for name, stem in PARTS
+        for name, stem in PARTS.items()
         if row.get(f"{stem}_bytes_peak") is not None
     ]
 

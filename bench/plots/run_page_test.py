@@ -17,8 +17,8 @@ except ImportError:
     folder_figures = None
 
 RUN = dict(TRAIN, ranks=2, batch_sequences=8, sequence_tokens=64, accumulate=1, predicted_parameter_bytes=4e6)
-RUN |= {f"{stem}_bytes_peak": 4e6 for _, stem in run_page.PARTS}
-RUN |= {f"predicted_{stem}_bytes": 4e6 for _, stem in run_page.PARTS}
+RUN |= {f"{stem}_bytes_peak": 4e6 for stem in run_page.PARTS.values()}
+RUN |= {f"predicted_{stem}_bytes": 4e6 for stem in run_page.PARTS.values()}
 SCALE = [
     {"ranks": 1, "program": "serial", "best": True, "tokens_per_second": 600.0, "seconds": 1.0, "backend": "mpi"},
     {
