@@ -155,28 +155,30 @@ std::string Course::id_of(std::string_view word) const {
 }
 
 namespace {
-/// "core" or "extra", or with a week before it, "21:core".
-bool names_group(std::string_view word) {
-  const std::string_view last = word.substr(word.find(':') == word.npos ? 0 : word.find(':') + 1);
-  return last == "core" || last == "extra";
-}
-
 bool is_digits(std::string_view word) {
   return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// "21-23", with the hyphen of a keyboard or the dash of a text, as "21", "22" and "23"; any other word as itself.
-std::vector<std::string> weeks_in(const std::string& word) {
+}  // namespace
+
+std::vector<int> weeks_in(std::string_view word) {
   constexpr std::string_view kDash = "–";
-  const std::size_t dash = word.find(kDash), at = std::min(word.find('-'), dash);
-  if (at == word.npos) return {word};
-  const std::string first = word.substr(0, at), last = word.substr(at + (at == dash ? kDash.size() : 1));
-  if (!is_digits(first) || !is_digits(last) || std::max(first.size(), last.size()) > 2) return {word};
+  const std::size_t dash = word.find(kDash), at = std::min({word.find('-'), dash, word.size()});
+  const std::string first(word.substr(0, at));
+  const std::string last(at == word.size() ? first : word.substr(at + (at == dash ? kDash.size() : 1)));
+  if (!is_digits(first) || !is_digits(last) || std::max(first.size(), last.size()) > 2) return {};
   if (std::stoi(first) > std::stoi(last))
     throw Error(Verdict::usage, fmt::format("'{}' has no weeks: the first is after the last.", word));
-  std::vector<std::string> weeks;
-  for (int week = std::stoi(first); week <= std::stoi(last); ++week) weeks.push_back(std::to_string(week));
+  std::vector<int> weeks;
+  for (int week = std::stoi(first); week <= std::stoi(last); ++week) weeks.push_back(week);
   return weeks;
+}
+
+namespace {
+/// "core" or "extra", or with a week before it, "21:core".
+bool names_group(std::string_view word) {
+  const std::string_view last = word.substr(word.find(':') == word.npos ? 0 : word.find(':') + 1);
+  return last == "core" || last == "extra";
 }
 
 /// Whether `word` means the exercise by its week, or as one of the core or the extra ones.
@@ -253,7 +255,8 @@ Selection Course::select(std::string_view what) const {
     std::string word(rest.substr(0, rest.find(',')));
     rest.remove_prefix(std::min(word.size() + 1, rest.size()));
     for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    for (const std::string& name : weeks_in(word)) names.push_back(names_group(name) ? name : id_of(name));
+    for (const int week : weeks_in(word)) names.push_back(std::to_string(week));
+    if (weeks_in(word).empty()) names.push_back(names_group(word) ? word : id_of(word));
   }
   std::vector<bool> found(names.size());
   for (const Week& week : weeks_) {

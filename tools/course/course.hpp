@@ -93,6 +93,10 @@ struct Selection {
   std::string part;  ///< empty: all parts
 };
 
+/// 21, 22 and 23 for "21-23", with the hyphen of a keyboard or the dash of a text; 21 for "21"; none for a word that is
+/// neither. Throws Error(usage) where the first week is after the last.
+std::vector<int> weeks_in(std::string_view word);
+
 class Course {
  public:
   /// Throws Error(usage) where the file is missing, no JSON, or lacks a field; where an id is there twice, or an

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -49,25 +48,15 @@ constexpr const char* kNotForStudents[] = {".ci",
                                            "common/gpt/tests",
                                            "common/testing/tests"};
 
-/// "21-23" (with the hyphen of a keyboard or the dash of a text), "21,22" or "21".
-std::set<int> weeks_of(std::string text, const Course& course) {
-  constexpr std::string_view kDash = "–";
-  for (std::size_t at = 0; (at = text.find(kDash, at)) != std::string::npos;) text.replace(at, kDash.size(), "-");
+/// "21-23", "21,22" or "21": weeks that the course has.
+std::set<int> weeks_of(std::string_view text, const Course& course) {
   std::set<int> weeks;
-  const auto refuse = [&] {
-    throw Error(Verdict::usage, fmt::format("--weeks needs 21-23 or 21,22, not '{}'.", text));
-  };
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::string word = text.substr(begin, text.find(',', begin) - begin);
-    int first = 0, last = 0;
-    const char* end = word.data() + word.size();
-    auto read = std::from_chars(word.data(), end, first);
-    last = first;
-    if (read.ec == std::errc{} && read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc{} || read.ptr != end || first > last || last - first > 99) refuse();
-    for (int week = first; week <= last; ++week) weeks.insert(week);
-    begin += word.size() + 1;
+  for (std::string_view rest = text; !rest.empty() || weeks.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    const std::vector<int> named = weeks_in(word);
+    if (named.empty()) throw Error(Verdict::usage, fmt::format("--weeks needs 21-23 or 21,22, not '{}'.", text));
+    weeks.insert(named.begin(), named.end());
   }
   for (const int week : weeks)
     if (std::none_of(course.weeks().begin(), course.weeks().end(), [&](const Week& w) { return w.number == week; }))
