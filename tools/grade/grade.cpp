@@ -239,7 +239,7 @@ class Grader {
     if (auto refused = submission_.refused.find(e.id); refused != submission_.refused.end()) {
       row.verdict = kRefused, row.reason = refused->second;
     } else if (!submission_.answers.count(e.id)) {
-      row.verdict = "NOT SUBMITTED", row.reason = submission_.why_missing(e);
+      row.verdict = "NOT SUBMITTED", row.reason = submission_.why_missing(e), row.may_be = submission_.may_be(e);
     } else if (const Compiled& compiled = compiled_.at(e.id); !compiled.verdict.empty()) {
       const bool names_no_file = compiled.reason.starts_with("line ");
       row.verdict = compiled.verdict;
@@ -304,6 +304,7 @@ class Grader {
       if (elsewhere() && found.verdict == to_string(Verdict::pass))
         found = failing_closed([&] { return judge_elsewhere(e, row.id, found); });
       row.verdict = found.verdict, row.reason = judge_->for_student(found.reason), row.seconds = found.seconds;
+      row.may_be = found.may_be;
       if (row.verdict == to_string(Verdict::pass)) award(e, found.virtual_seconds, row);
     }
     return rows;

@@ -17,6 +17,7 @@ struct GradedRow {
   int points = 0, most = 0;
   std::string verdict;  ///< in words; points are `most` for PASS, less where it is slow (Performance), else 0
   std::string reason;   ///< why there are none
+  std::string may_be;   ///< where it was not submitted: the file that may be meant, at another place or of another name
   double seconds = 0;
   double virtual_seconds = 0;   ///< of all its tests' runs
   std::optional<double> times;  ///< the reference's, where points depend on them
@@ -25,8 +26,8 @@ struct GradedRow {
 /// In the order of a course: 21.2 before 21.10, and the parts of an exercise before its whole.
 bool is_before(const std::string& id, const std::string& other);
 
-/// Why there are no points, on one line: the report's first sentence. "" for PASS and for what was not
-/// submitted.
+/// Why there are no points, on one line: the report's first sentence. "" for PASS, and for what was not submitted
+/// unless another file may be meant.
 std::string first_sentence(const GradedRow& row);
 
 /// A message to several parts, such as those of one file that is rejected.

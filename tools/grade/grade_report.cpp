@@ -26,13 +26,16 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
-/// Data that Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, what a
-/// person should look at, and what answers have in common.
+/// Data that Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, files that
+/// may be missing answers, what a person should look at, and what answers have in common.
 Json extra_data(const Grading& grading) {
-  std::vector<Json::Member> data{{"max_score", Json::of(grading.most())}}, times;
-  for (const GradedRow& row : grading.rows)
+  std::vector<Json::Member> data{{"max_score", Json::of(grading.most())}}, times, may_be;
+  for (const GradedRow& row : grading.rows) {
     if (row.times) times.push_back({row.id, Json::of(*row.times)});
+    if (!row.may_be.empty()) may_be.push_back({row.id, Json::of(row.may_be)});
+  }
   if (!times.empty()) data.push_back({"times_of_reference", Json::object(std::move(times))});
+  if (!may_be.empty()) data.push_back({"may_be", Json::object(std::move(may_be))});
   std::vector<Json> look_at;
   for (const std::string& found : grading.look_at) look_at.push_back(Json::of(found));
   if (!look_at.empty()) data.push_back({"look_at", Json::list(std::move(look_at))});
@@ -79,12 +82,7 @@ bool is_before(const std::string& id, const std::string& other) {
 }
 
 std::string first_sentence(const GradedRow& row) {
-  if (passed(row)) return "";
-  // Where no file of the student's may be meant, the verdict says it all.
-  const bool absent = row.verdict == "NOT SUBMITTED";
-  if (absent && row.reason.find(": rename ") == std::string::npos &&
-      row.reason.find("; there is ") == std::string::npos)
-    return "";
+  if (passed(row) || (row.verdict == "NOT SUBMITTED" && row.may_be.empty())) return "";
   // A report opens with its test and its case, "Lab21_1.SumsAreExact: with 2 ranks and 1 element:"; the next line is
   // it.
   std::string_view rest = row.reason;
@@ -148,10 +146,13 @@ Grading read_results(const std::filesystem::path& file) {
   const Json results = Json::parse(read_file(file.string()));
   for (const Json& test : results.at("tests")) grading.rows.push_back(graded_row_of(test));
   const Json* data = results.find("extra_data");
-  if (data && data->contains("times_of_reference"))
-    for (const auto& [id, times] : data->at("times_of_reference").items())
-      for (GradedRow& row : grading.rows)
-        if (row.id == id) row.times = times.get<double>();
+  for (GradedRow& row : grading.rows) {
+    const auto of_row = [&](const char* name) {
+      return data && data->contains(name) ? data->at(name).find(row.id) : nullptr;
+    };
+    if (const Json* times = of_row("times_of_reference")) row.times = times->get<double>();
+    if (const Json* file = of_row("may_be")) row.may_be = file->get<std::string>();
+  }
   if (data && data->contains("fingerprints"))
     for (const auto& [id, prints] : data->at("fingerprints").items())
       grading.fingerprints[id] = prints.get<std::string>();

@@ -314,6 +314,11 @@ std::string Submission::near_miss(const Exercise& e) const {
   return "";
 }
 
+std::string Submission::may_be(const Exercise& e) const {
+  const auto there = misplaced.find(e.id);
+  return there == misplaced.end() ? near_miss(e) : there->second;
+}
+
 std::string Submission::where_they_belong(const Course& course) const {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> files_in;  // by where they are, and belong
   for (const auto& [id, file] : misplaced)

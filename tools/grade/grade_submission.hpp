@@ -31,6 +31,8 @@ struct Submission {
   std::string found_instead(const std::vector<Exercise>& exercises) const;
   /// A file that may be `exercise`'s under another name: "Cost_Model (1).cpp", "cost_model.cpp.txt"; "" without one.
   std::string near_miss(const Exercise& exercise) const;
+  /// Its misplaced file, or else a near miss.
+  std::string may_be(const Exercise& exercise) const;
   /// "old/ddp.cpp (move it to FOLDER)", and of a folder with several "16 files in deep/FOLDER (move them to FOLDER)":
   /// the misplaced ones.
   std::string where_they_belong(const Course& course) const;

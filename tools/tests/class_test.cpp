@@ -115,6 +115,7 @@ TEST_F(AClass, AMissingFileIsOneRowWithWhatWasFound) {
 
   // A file that may be it has a sentence of its own.
   some.rows.push_back(graded("21.8", 0, 5, "NOT SUBMITTED", "there is no b.cpp: rename B.cpp to b.cpp" + found));
+  some.rows.back().may_be = "B.cpp";
   some.rows.push_back(graded("21.9", 0, 5, "NOT SUBMITTED", "there is no c.cpp" + found));
   add("hal", some);
   const ClassData more = read();

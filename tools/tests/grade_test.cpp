@@ -161,7 +161,8 @@ TEST_F(Submitted, WhereFilesBelongIsToldOnceForAFolder) {
 
 TEST(Grade, TheSummarySaysWhichFileToRename) {
   const GradedRow absent{.verdict = "NOT SUBMITTED", .reason = "there is no labs/x/a.cpp\nFound: b.cpp"};
-  const GradedRow renamed{.verdict = "NOT SUBMITTED", .reason = "there is no x/a.cpp: rename A.cpp to a.cpp\nFound: A"};
+  const GradedRow renamed{
+      .verdict = "NOT SUBMITTED", .reason = "there is no x/a.cpp: rename A.cpp to a.cpp\nFound: A", .may_be = "A.cpp"};
   EXPECT_EQ(first_sentence(absent), "");
   EXPECT_EQ(first_sentence(renamed), "there is no x/a.cpp: rename A.cpp to a.cpp");
 }

@@ -81,7 +81,7 @@ std::string missing_files(const std::vector<GradedRow>& parts) {
     const std::size_t line = std::min(part.reason.find('\n'), part.reason.size());
     const std::string why = part.reason.substr(0, line), same = "there is no ";
     exercises.push_back(id);
-    if (why.find_first_of(":;") != why.npos)
+    if (!part.may_be.empty())
       sentences.push_back(why);
     else
       missing.push_back(!missing.empty() && why.starts_with(same) ? why.substr(same.size()) : why);  // is said once
