@@ -11,6 +11,7 @@
 #include <map>
 #include <random>
 
+#include "common/support/json/row_fields.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/train/train_testing.hpp"
 
@@ -147,17 +148,11 @@ CommandWords joined(const Drawn& drawn) {
   return words;
 }
 
-double number(const Row& row, const std::string& field) {
-  for (const Row::Field& each : row.fields())
-    if (each.name == field)
-      return std::visit(
-          [](const auto& value) {
-            if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) return static_cast<double>(value);
-            return std::nan("");
-          },
-          each.value);
-  ADD_FAILURE() << field << " is not in the row";
-  return std::nan("");
+/// Number of a row, which may be a count; NaN if it has none of that name.
+double number_of(const Row& row, const std::string& field) {
+  const Row::Value* value = find(row, field);
+  const auto* count = value ? std::get_if<std::uint64_t>(value) : nullptr;
+  return count ? static_cast<double>(*count) : number(row, field);
 }
 
 /// Without what moves work in time, or does it twice, and so must not change a bit. (In a pipeline recomputed blocks
@@ -199,7 +194,7 @@ std::vector<std::string> disagreements(const Drawn& drawn, const Trained& seen, 
              plain.losses[i]);
   if (seen.squares != plain.squares) differ("squares of the parameters, likewise", seen.squares[0], plain.squares[0]);
   const auto same = [&](const std::string& measured, const std::string& predicted) {
-    const double got = number(seen.row, measured), expected = number(seen.row, predicted);
+    const double got = number_of(seen.row, measured), expected = number_of(seen.row, predicted);
     if (!(std::abs(got - expected) < 1e-3)) differ(measured + ", as predicted", got, expected);
   };
   if (seen.outcome.ledgers.size() > 1) same("bytes_sent_per_step", "predicted_bytes_sent_per_step");

@@ -71,11 +71,7 @@ TEST(Log, ARunWithoutAStepHasItsPrediction) {
     Outcome outcome;
     outcome.ledgers.resize(2);
     const Row row = TrainLog(plan, nullptr).result_row(outcome);
-    const auto predicted = std::find_if(row.fields().begin(), row.fields().end(), [](const Row::Field& field) {
-      return field.name == "predicted_bytes_sent_per_step";
-    });
-    ASSERT_NE(predicted, row.fields().end());
-    EXPECT_GT(std::get<double>(predicted->value), 1000) << model;
+    EXPECT_GT(number(row, "predicted_bytes_sent_per_step"), 1000) << model;
   }
 }
 

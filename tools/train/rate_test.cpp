@@ -10,6 +10,7 @@
 #include "common/analysis/why.hpp"
 #include "common/backends/sim/host_time.hpp"
 #include "common/support/host/host.hpp"
+#include "common/support/json/row_fields.hpp"
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
@@ -59,13 +60,6 @@ Loaded load(double seconds_per_byte) {
   return result;
 }
 
-double field(const Row& row, const std::string& name) {
-  for (const Row::Field& f : row.fields())
-    if (f.name == name) return std::get<double>(f.value);
-  ADD_FAILURE() << "the row has no " << name;
-  return NAN;
-}
-
 constexpr double kBytes = 3 * 17 * 2;  // a rank's rows, and the token after each, of two bytes
 
 TEST(TrainData, BytesAndSecondsOfAStepAreInItsRecord) {
@@ -74,8 +68,8 @@ TEST(TrainData, BytesAndSecondsOfAStepAreInItsRecord) {
     EXPECT_EQ(record.loaded_bytes, kBytes);
     EXPECT_NEAR(record.loading_seconds, kBytes * 0.5e-3, 1e-9) << "rank 0 reads a byte in half a millisecond";
   }
-  EXPECT_EQ(field(slow.row, "loaded_bytes"), kBytes);
-  EXPECT_NEAR(field(slow.row, "loading_seconds"), kBytes * 0.5e-3, 1e-9);
+  EXPECT_EQ(number(slow.row, "loaded_bytes"), kBytes);
+  EXPECT_NEAR(number(slow.row, "loading_seconds"), kBytes * 0.5e-3, 1e-9);
   for (int rank : {0, 1}) {
     const RegionTotal* data = slow.outcome.ledgers[static_cast<std::size_t>(rank)].region("data");
     ASSERT_TRUE(data);

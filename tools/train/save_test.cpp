@@ -13,6 +13,7 @@
 
 #include "common/gpt/checkpoint/reader.hpp"
 #include "common/gpt/tests/files_around.hpp"
+#include "common/support/json/row_fields.hpp"
 #include "tools/train/checkpoint_testing.hpp"
 
 namespace lockstep::train {
@@ -226,21 +227,15 @@ Row row_with_saves(TrainRequest options, const std::string& directory, checkpoin
 }
 
 TEST_F(Saved, SavesAreTimedThatBecameComplete) {
-  const auto field = [](const Row& row, const std::string& name) {
-    const auto found =
-        std::find_if(row.fields().begin(), row.fields().end(), [&](const Row::Field& one) { return one.name == name; });
-    return found == row.fields().end() ? Row::Value("none") : found->value;
-  };
   checkpoint::MemoryFiles memory;
   const Row serial = row_with_saves(run_in(kSerial, 8), path("serial"), memory);
-  EXPECT_EQ(std::get<std::uint64_t>(field(serial, "timed_saves")), 3u) << "of four, one was not written";
-  const double stopped = std::get<double>(field(serial, "save_stopped_seconds")),
-               complete = std::get<double>(field(serial, "save_complete_seconds"));
+  EXPECT_EQ(std::get<std::uint64_t>(*find(serial, "timed_saves")), 3u) << "of four, one was not written";
+  const double stopped = number(serial, "save_stopped_seconds"), complete = number(serial, "save_complete_seconds");
   EXPECT_GT(stopped, 0);
   EXPECT_GT(complete, stopped);
   const Row mesh = row_with_saves(run_in(kMesh, 8), path("mesh"), memory);
-  EXPECT_EQ(std::get<std::uint64_t>(field(mesh, "timed_saves")), 0u) << "virtual time has no clock for a disk";
-  EXPECT_TRUE(std::isnan(std::get<double>(field(mesh, "save_stopped_seconds"))));
+  EXPECT_EQ(std::get<std::uint64_t>(*find(mesh, "timed_saves")), 0u) << "virtual time has no clock for a disk";
+  EXPECT_TRUE(std::isnan(number(mesh, "save_stopped_seconds")));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/support/json/row_fields.hpp"
 #include "common/support/tests/refusal_testing.hpp"
 #include "tools/train/train_testing.hpp"
 
@@ -443,9 +444,7 @@ TEST(Train, GradientsThatRanksSumNeedALowerLossScale) {
     options.loss_scale = "2^20";
     const Trained got = train(options);
     for (const double squares : got.squares) EXPECT_EQ(squares, got.squares.front()) << "a rank skipped other steps";
-    return std::get<double>(std::find_if(got.row.fields().begin(), got.row.fields().end(), [](const Row::Field& field) {
-                              return field.name == "loss_scale";
-                            })->value);
+    return number(got.row, "loss_scale");
   };
   const double alone = last_scale(1, 1);
   EXPECT_LT(alone, 0x1p20);
