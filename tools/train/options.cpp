@@ -98,9 +98,8 @@ std::vector<Option> training_options() {
        Real{0, 10}},
       {"--clip", &R::clip, "Largest gradient norm; 0: no limit", Real{0, 1e9}},
       {"--dropout", &R::dropout,
-       "Probability with which elements of the outputs of embedding, attention and MLP are dropped (23.8); attention "
-       "is "
-       "fused, and keeps its probabilities",
+       "Probability with which elements of the outputs of embedding, attention and MLP are dropped (23.8); "
+       "attention is fused, and keeps its probabilities",
        "dropout", Real{0, 0.999}},
       {"--seed", &R::seed, "Seed of the initial parameters and of the order of the text", "context.seed", Whole{0}}};
 }
