@@ -24,13 +24,14 @@ void column_backward_parts(const TensorParallel& tp, Slice dx, const std::array<
   // lab 23.5b begin: as column_backward_rows, or column_backward_behind, with the sum of two parts' dx
   Rank me = tp.group;
   const Slice whole = whole_rows(tp, x), dwhole = whole_rows(tp, x);
-  const auto run = [&](bool beside, auto&& work) {
-    if (beside) return me.run(tp.comm, work);
+  const auto run = [&](auto&& work) {
+    if (tp.overlap) return me.run(tp.comm, work);
     work(me);
     return Ticket();
   };
-  const Ticket gathered = run(tp.overlap, [whole, x, gather](Rank queue) { gather_rows(queue, whole, x, gather); });
+  const Ticket gathered = run([whole, x, gather](Rank queue) { gather_rows(queue, whole, x, gather); });
   const auto weights = [&] {
+    me.wait(gathered);
     for (const LayerSlope& part : parts)
       linear_backward_weight(me, part.gradients.weight, part.gradients.bias, part.dy, whole, rows);
   };
@@ -38,17 +39,14 @@ void column_backward_parts(const TensorParallel& tp, Slice dx, const std::array<
   const std::size_t out = parts[1].dy.size() / rows, in = dwhole.size() / rows;
   matmul(me, matrix(dwhole, rows, in), matrix(parts[1].dy, rows, out), matrix(parts[1].values.weight, out, in),
          Into::accumulate);
-  const auto scattered = [dx, dwhole, scatter](Rank queue) { scatter_rows(queue, dx, dwhole, scatter); };
-  if (!behind) {
-    me.wait(gathered);
-    weights();
-  }
-  const Ticket done = run(behind && tp.overlap, scattered);
   if (behind) {
-    me.wait(gathered);
+    const Ticket scattered = run([dx, dwhole, scatter](Rank queue) { scatter_rows(queue, dx, dwhole, scatter); });
     weights();
+    me.wait(scattered);
+  } else {
+    weights();
+    scatter_rows(me, dx, dwhole, scatter);
   }
-  me.wait(done);
   // lab end
 }
 
