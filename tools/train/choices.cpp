@@ -1,4 +1,5 @@
-// What the words of the command line name: a type, a rule, a method. One function an option, each with its refusals.
+// Reads the words of the command line that name a type, a rule or a method: a function for each option, with its
+// refusals.
 #include "tools/train/choices.hpp"
 
 #include <fmt/format.h>
@@ -67,7 +68,7 @@ AttentionKind attention_of(const std::string& name) {
   refuse(unknown_name("attention", name, std::array<std::string, 2>{"flash", "materialised"}));
 }
 
-/// Where the loss scale begins; none where there is no fp16, or it is off.
+/// The first loss scale; none where there is no fp16, or it is off.
 std::optional<float> loss_scale_of(const TrainRequest& r) {
   if (r.precision != "fp16") {
     if (r.loss_scale != "dynamic") refuse(fmt::format("--loss-scale is for --precision fp16, not {}", r.precision));

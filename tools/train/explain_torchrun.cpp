@@ -38,7 +38,7 @@ bool with_fsdp(const Facts& f) {
   return o.data_ranks() > 1 && f.r.outer_steps == 0 && (o.zero >= 2 || o.mesh.tp > 1 || (o.zero == 1 && o.mesh.pp > 1));
 }
 
-/// Which parts of each block are sharded how.
+/// The plan by which each block's parts are sharded.
 std::string tensor_parallel(const week25::Options3d& o) {
   const char* rows = o.sequence_parallel ? "RowwiseParallel(output_layouts=Shard(1))" : "RowwiseParallel()";
   std::string text =
@@ -68,7 +68,7 @@ std::string tensor_parallel(const week25::Options3d& o) {
   return text;
 }
 
-/// What a part of the model goes through. `part` and its blocks are wrapped in place.
+/// Text of parallel(), which shards a part of the model, and wraps the part and its blocks in place.
 std::string wrapped_model(const Facts& f) {
   const TrainRequest& r = f.r;
   const week25::Options3d& o = f.o;

@@ -1,5 +1,5 @@
-// Whatever layout ./lab train accepts, it is the serial run, sends what it predicts and holds what it predicts. Layouts
-// are drawn from a seed: LAYOUTS=3000 LAYOUTS_SEED=2 programs/train_test --gtest_filter='*Layout*' tries more, and
+// Every layout that ./lab train accepts has the serial run's losses, and sends and holds what it predicts. Layouts are
+// drawn from a seed: LAYOUTS=3000 LAYOUTS_SEED=2 programs/train_test --gtest_filter='*Layout*' tries more, and
 // others.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -172,7 +172,7 @@ CommandWords at_its_plainest(const CommandWords& words) {
   return plain;
 }
 
-/// What is wrong with a run, a sentence each. `plain`: the same at its plainest.
+/// A run's differences from what it should be, a sentence each. `plain`: the same run at its plainest.
 std::vector<std::string> disagreements(const Drawn& drawn, const Trained& seen, const Trained& plain,
                                        const Trained& serial) {
   std::vector<std::string> all;

@@ -1,4 +1,4 @@
-// How a run of ./lab train learns: rates, optimizers, compressed averages, divergence; and what it prints of a sample.
+// Tests that runs of ./lab train learn: rates, optimizers, compressed averages, divergence; and the sample they print.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ TEST(Train, ARunThatDivergesStopsAtThatStepAndSaysSo) {
     ASSERT_EQ(got.complaints.size(), 1u);
     const std::string begin = fmt::format("the run diverged at step {}: ", got.losses.size());
     EXPECT_TRUE(got.complaints[0].starts_with(begin)) << got.complaints[0];
-    // Whether the loss of that step is infinite already depends on how the compiler orders sums.
+    // The loss of that step may be infinite already: that depends on how the compiler orders sums.
     const std::regex why(scaled ? "its gradients overflow at every loss scale" : "gradient norm (inf|NaN)");
     EXPECT_TRUE(std::regex_search(got.complaints[0], why)) << got.complaints[0];
   }

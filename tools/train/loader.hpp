@@ -1,4 +1,4 @@
-// How batches reach the trainer of a rank: read when a step needs them, or --load-ahead of them on a queue of their
+// Loads batches for the trainer of a rank: when a step needs them, or --load-ahead of them on a queue of their
 // own, while earlier steps compute.
 #pragma once
 
@@ -29,7 +29,8 @@ class Loader {
   std::size_t bytes() const { return source_.bytes; }
 
  private:
-  /// What loading a batch needs: a closure has its own copy, since it may outlive the loader of a failed run.
+  /// Everything that loading a batch needs: a closure has its own copy, since it may outlive the loader of a failed
+  /// run.
   struct Source {
     const Corpus* corpus = nullptr;  // null: zeros
     ChunkRange shard;

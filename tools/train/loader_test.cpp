@@ -59,7 +59,7 @@ double middle_step(const Timed& run) {
   return begins[7] - begins[6];
 }
 
-/// What copying a batch that was loaded ahead takes.
+/// Mean seconds to copy a batch that was loaded ahead.
 double copy_seconds(const Timed& run) {
   double seconds = 0;
   for (const TraceEvent& e : run.outcome.trace.events)

@@ -97,14 +97,15 @@ std::string sooner(int ranks) {
       ranks, ranks, ranks);
 }
 
-/// That a rank sent for a step, the mean over all ranks and all steps of this run.
+/// Bytes that a rank sent for a step, the mean over all ranks and all steps of this run.
 double measured_bytes(const Outcome& outcome, std::size_t steps) {
   double sum = 0;
   for (const Values& values : outcome.values) sum += values.empty() ? NAN : values[kBytesSent];
   return sum / static_cast<double>(outcome.values.size() * steps);
 }
 
-/// Of the rows that routers sent to other ranks, one way, in a step: the mean over ranks. 0 without steps or routers.
+/// Bytes of the rows that routers sent to other ranks, one way, in a step: the mean over ranks. 0 without steps or
+/// routers.
 double routed_bytes(const Outcome& outcome, std::size_t steps) {
   double sum = 0;
   if (steps == 0) return sum;
@@ -259,7 +260,7 @@ void TrainLog::steps(std::vector<StepRecord> records, const RankLedger& ledger, 
       {format_bytes(bytes) + "/step", 1},
       {format_bytes(static_cast<double>(ledger.memory.peak_total)) + "/rank", 2},
       {format_seconds(left) + " left", 5}};
-  // What is longer than the terminal is wide goes on in a second row, which is not written over.
+  // Cut to the terminal's width: a second row would not be written over.
   print(terminal_ ? "\r\033[K" + line_of(line, terminal_columns(fileno(out_)) - 1) : line_of(line, kWide) + "\n");
 }
 
@@ -301,7 +302,7 @@ double TrainLog::median_loading_seconds() const {
   return seconds.empty() ? NAN : median(seconds).value;
 }
 
-/// What the loader read for rank 0, and how much of a step that took, or the wait for it.
+/// The line on data: bytes read for rank 0, and the share of a step that loading took, or waiting for it.
 std::string TrainLog::loading_line() const {
   const double typical = median_loading_seconds();
   const int ahead = plan_.request.load_ahead;

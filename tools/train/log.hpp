@@ -1,4 +1,4 @@
-// What a training run tells people: the progress line, the rows of the CSV file, the summary. Kept by rank 0.
+// The log of a training run: the progress line, the rows of the CSV file, the summary. Kept by rank 0.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// What rank 0 knows of one step. Seconds are virtual in the simulator of several ranks, else wall-clock.
+/// Rank 0's figures of one step. Seconds are virtual in the simulator of several ranks, else wall-clock.
 struct StepRecord {
   int step = 0;  // counts from 1
   double loss = 0;
@@ -26,7 +26,7 @@ struct StepRecord {
   double loaded_bytes = 0;     // of the same rows
 };
 
-/// Where what a rank of a run returns has what; empty where the run ended early.
+/// Indices of the values that a rank of a run returns; there are none where the run ended early.
 constexpr std::size_t kSquares = 0;    ///< Σ values² of its replica
 constexpr std::size_t kBytesSent = 1;  ///< by it, for the steps of this run
 constexpr std::size_t kRankResults = 2;
@@ -36,7 +36,7 @@ struct Validation {
   double loss = 0;
 };
 
-/// What a trace of the run is called: "Training tiny: 2 replicas × 2 stages (1f1b, 8 microbatches)".
+/// Title of a trace of the run: "Training tiny: 2 replicas × 2 stages (1f1b, 8 microbatches)".
 std::string title_of(const TrainPlan& plan);
 
 class TrainLog {
@@ -48,11 +48,11 @@ class TrainLog {
   void begin(int first_step, std::uint64_t bytes_sent);
   /// Steps since the last call, after `seconds` on the run's clock, with rank 0's ledger.
   void steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds);
-  /// Of a run with a loss scale: steps that overflowed, of all so far.
+  /// Tells how many of all steps so far overflowed, in a run with a loss scale.
   void skipped(int steps) { skipped_ = steps; }
   void validation(int step, double loss);
   void note(const std::string& line);
-  /// What went wrong and does not end the run, to standard error.
+  /// Prints to standard error, and keeps, something wrong that does not end the run.
   void complain(const std::string& line);
   const std::vector<std::string>& complaints() const { return complaints_; }
   void last_save_failed() { saved_ = false; }
@@ -66,7 +66,7 @@ class TrainLog {
   /// The checkpoint that was resumed has all steps.
   void nothing_to_do();
   bool has_diverged() const { return diverged_; }
-  /// What a program's exit code says: 128 + the signal; 0: the run was not stopped.
+  /// The program's exit code, 128 + the signal; 0: the run was not stopped.
   int stop_code() const { return stop_code_; }
   bool saved() const { return saved_; }  ///< false where the run's end is in no checkpoint, though it should be
 

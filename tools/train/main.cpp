@@ -109,7 +109,7 @@ constexpr const char* kExportHelp =
     "  CHECKPOINT   a directory that ./lab train --checkpoint wrote (the last checkpoint in it), or a step in one\n"
     "  OUT          a file, x.safetensors; else a folder: model.safetensors and config.json, for from_pretrained()\n";
 
-/// What ./lab export was asked for: `arguments` after the program's name and --export.
+/// Runs ./lab export: `arguments` are those after the program's name and --export.
 int run_export(const std::vector<std::string>& arguments) {
   for (const std::string& each : arguments)
     if (each == "--help" || each == "-h") {
@@ -124,8 +124,8 @@ int run_export(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-/// What ./lab has to start for a command line of ./lab train, which is all that is in `argv`: "mpi 4", a backend and a
-/// number of ranks. 0: as many as there are; no backend, "-": the default.
+/// Prints "mpi 4", the backend and the number of ranks that ./lab has to start for a command line of ./lab train, which
+/// is all that is in `argv`. 0: as many as there are; no backend, "-": the default.
 int print_start(int argc, char** argv) {
   TrainRequest request;
   if (const std::optional<int> code = parse(argc, argv, request, /*any_backend=*/true)) return *code;

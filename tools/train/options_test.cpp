@@ -1,4 +1,4 @@
-// What ./lab train makes of its command line, and what it refuses.
+// Tests how ./lab train reads its command line, and its refusals.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-/// What parse() makes of a command line.
+/// Reads a command line as parse() does.
 std::optional<int> parsed(std::vector<std::string> words, TrainRequest& options) {
   words.insert(words.begin(), "train");
   std::vector<char*> pointers;
@@ -212,7 +212,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-// Those that the handouts print: plans are made of them, on a laptop.
+// Makes a plan, for a laptop, of each line that the handouts print.
 TEST(Train, TheHandoutsLinesWork) {
   int lines = 0;
   for (const auto& page : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/labs")) {

@@ -1,4 +1,4 @@
-// What ./lab train predicts: memory, and runs without data.
+// Tests the predictions of ./lab train: memory, and runs without data.
 #include "tools/train/phantom.hpp"
 
 #include <fmt/format.h>

@@ -176,7 +176,7 @@ week21::MakeAllReduce maker_of(const week21::Compression& compression) {
   };
 }
 
-/// What --wrap cannot mean.
+/// Refuses a --wrap whose largest unit does not fit.
 void check_zero(const TrainPlan& plan) {
   if (plan.step.zero < 3) return;
   // The largest unit, gathered, with its gradients, must fit beside nothing else.
@@ -228,7 +228,7 @@ void check_memory(const TrainPlan& plan) {
                        plan.run.ranks, format_bytes(rank), format_bytes(here)));
 }
 
-/// What this program's backend does not have.
+/// Refuses options that this program's backend does not have.
 void check_backend(const TrainRequest& r) {
   const std::string_view backend = backend_name();
   const bool simulator = backend == "sim", gpu = backend == "cuda" || backend == "nccl", emulates = !r.emulate.empty();
@@ -244,7 +244,7 @@ void check_backend(const TrainRequest& r) {
   if (r.phantom && !simulator) refuse("--phantom is for the simulator: leave out --backend");
 }
 
-/// Where a loader takes time, and loads while its rank computes.
+/// Refuses --load-rate and --load-ahead where a loader takes no time, or cannot load while its rank computes.
 void check_loading(const TrainPlan& plan) {
   const TrainRequest& r = plan.request;
   const std::string_view backend = backend_name();

@@ -1,4 +1,4 @@
-// What a request means for a model, a text and a machine: the run that it comes to.
+// The plan of a run: a request, applied to a model, a text and a machine.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace lockstep::train {
 
-/// What of a rank's memory is reported, and how a result's fields name it; the rest is buffers.
+/// A category of a rank's memory that is reported, and its name in a result's fields; the rest is buffers.
 struct State {
   Category category;
   const char* field;
@@ -26,7 +26,7 @@ inline constexpr std::array<State, 4> kState = {{{Category::parameter, "paramete
                                                  {Category::optimizer, "optimizer"},
                                                  {Category::activation, "activation"}}};
 
-/// How many ranks are asked for, by --ranks or the axes of the mesh; 0: neither is given. Throws Error(usage) where
+/// The number of ranks that --ranks or the axes of the mesh ask for; 0: neither is given. Throws Error(usage) where
 /// they contradict each other.
 int ranks_asked_for(const TrainRequest& request);
 
@@ -53,7 +53,7 @@ struct TrainPlan {
   bool serial() const { return run.ranks == 1 && step.zero == 0 && !step.loss_scale; }
   /// The part of the model of the rank with the most parameters, which is one of the first or last stage.
   std::size_t own_parameters() const;
-  /// Of each gradient bucket, in elements, where nothing shares the model.
+  /// Elements of each gradient bucket, where nothing shares the model.
   std::vector<std::size_t> buckets() const;
   /// With --compress: what a rank sends a step for the gradients, the mean over ranks. Top-k chooses in each bucket, at
   /// least one element.

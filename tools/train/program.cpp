@@ -152,7 +152,7 @@ class TrainingLoop {
     return {};
   }
 
-  /// Whether a signal came to any rank, so that all end after this step. Ranks in processes of their own ask each other
+  /// True if a signal came to any rank, so that all end after this step. Ranks in processes of their own ask each other
   /// every tenth of a second.
   bool is_stopped(int done) {
     if (!saves()) return false;
@@ -218,7 +218,7 @@ class TrainingLoop {
 
   std::uint64_t sent_by_steps() { return trainer_->bytes_sent() - sent_elsewhere_; }
 
-  /// What `f` sends is not for steps.
+  /// Calls `f`, whose bytes sent do not count for steps.
   void elsewhere(const std::function<void()>& f) {
     trainer_->finish();
     const std::uint64_t before = trainer_->bytes_sent();

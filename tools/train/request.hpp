@@ -1,4 +1,4 @@
-// What ./lab train can be asked for. tools/train/options.cpp has a row for each option.
+// The options of ./lab train. tools/train/options.cpp has a row for each option.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// As typed; 0 or empty: by default. make_plan decides what that is.
+/// The options as typed; 0 or empty: the default, which make_plan chooses.
 struct TrainRequest {
   std::string backend;  // empty: this program's
   int ranks = 0;

@@ -118,7 +118,7 @@ void expect_same_bits(const Trained& got, const Trained& expected, const std::st
     EXPECT_EQ(got.outcome.ledgers[r].traffic.bytes_sent, expected.outcome.ledgers[r].traffic.bytes_sent) << what;
 }
 
-// What is gathered behind the next forward is what was gathered before it: the same bits, in the same messages.
+// Gathering behind the next forward gives the same bits as gathering before it, in the same messages.
 TEST(Train, ValuesGatheredBehindTheForwardHaveTheSameBits) {
   struct Row {
     int dp, tp, pp, zero;

@@ -1,4 +1,4 @@
-// What the tests of ./lab train share: a run small enough for a second, and what is seen of it.
+// Shared by the tests of ./lab train: a run that takes a second at most, and its results.
 #pragma once
 
 #include <gtest/gtest.h>
