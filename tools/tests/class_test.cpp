@@ -73,7 +73,7 @@ TEST_F(AClass, AMissingFileIsOneRowWithWhatWasFound) {
             "21.7, 21.10, 21.8, 21.9 NOT SUBMITTED: there is no ddp.cpp, scaling_laws.cpp, c.cpp. There is no b.cpp: "
             "rename B.cpp to b.cpp." +
                 found);
-  const std::string his = feedback_page(row(more, "hal"), course());
+  const std::string his = feedback_page(row(more, "hal"), the_course());
   EXPECT_NE(his.find("rename B.cpp to b.cpp"), his.npos);
   EXPECT_NE(his.find("Found: "), his.npos);
   EXPECT_EQ(his.find("Found: "), his.rfind("Found: ")) << "what was found is said once";
@@ -119,7 +119,7 @@ TEST_F(AClass, AFileThatIsRefusedIsOneRow) {
   const std::string all = class_page(data, "");
   EXPECT_EQ(count_of(all, why), 3u) << "to check, among the failures, and why";
   EXPECT_NE(all.find("<td>21.2b, 21.2 </td>"), all.npos) << "21.2a has passed elsewhere";
-  const std::string page = feedback_page(row(data, "fay"), course());
+  const std::string page = feedback_page(row(data, "fay"), the_course());
   EXPECT_EQ(count_of(page, why), 1u);
   EXPECT_NE(page.find("<h2>21.2a, 21.2b, 21.2: "), page.npos) << page;
 }
@@ -208,7 +208,7 @@ TEST_F(AClass, WhatTheCourseDoesNotGradeIsLeftOut) {
               .look_at = {"21.1: line 3 catches everything", "21.10: line 3 catches everything"},
               .fingerprints = {{"21.1", "0000000a"}, {"21.10", "0000000b"}}});
   ClassData data = read();
-  Course changed = course();
+  Course changed = the_course();
   changed.change(R"({"21.1": {"graded": false}})", "mine.json");
   count_anew(data, changed);
   EXPECT_EQ(row(data, "anna").points(), 9);

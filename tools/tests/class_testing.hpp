@@ -8,6 +8,7 @@
 #include "tools/course/paths.hpp"
 #include "tools/grade/class/class_data.hpp"
 #include "tools/grade/grade_summary.hpp"
+#include "tools/tests/course_testing.hpp"
 
 namespace lockstep::tools {
 
@@ -16,8 +17,6 @@ inline const char* const kHostile = "\"><script>alert(1)<script><img src=x onerr
 inline GradedRow graded(const char* id, int points, int most, const char* verdict, std::string reason = "") {
   return {.id = id, .title = "a <b>title</b>", .points = points, .most = most, .verdict = verdict, .reason = reason};
 }
-
-inline Course course() { return Course::read(fs::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json"); }
 
 class AClass : public TestFolder {
  protected:

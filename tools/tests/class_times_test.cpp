@@ -52,8 +52,8 @@ TEST_F(AClass, LatenessCostsWhatThePolicySays) {
   EXPECT_NE(class_csv(data).find("\"anna\",14,14,yes,\"late by 1 d 23 h, 1 of 1 grace day, −10%\",1,12.6,"),
             std::string::npos)
       << class_csv(data);
-  EXPECT_NE(feedback_page(anna, course()).find("That costs 10% of the points, and 12.6 count."), std::string::npos);
-  EXPECT_NE(feedback_page(anna, course()).find("1 of your 1 grace day used."), std::string::npos);
+  EXPECT_NE(feedback_page(anna, the_course()).find("That costs 10% of the points, and 12.6 count."), std::string::npos);
+  EXPECT_NE(feedback_page(anna, the_course()).find("1 of your 1 grace day used."), std::string::npos);
   EXPECT_THROW(add_extensions(data, "submission,days\nanna,two\n", "e"), Error);
   EXPECT_THROW(add_policy(data, {}, {{"submission,points\nanna,1\n", "old"}}), Error);
   data.rows.front().late = 86'400 * 30;
@@ -82,7 +82,7 @@ TEST_F(AClass, TheCommandNamesWhatDoesNotMatch) {
   write_text(folder_ / "t.csv", "submission,time\nanna,2026-11-20T10:00\ndora,2026-11-20T10:00\n");
   ::testing::internal::CaptureStdout(), ::testing::internal::CaptureStderr();
   Paths paths;
-  paths.course = course();
+  paths.course = the_course();
   ClassOptions options;
   options.folder = folder_.string(), options.deadline = "2026-11-20T12:00", options.times = folder_ / "t.csv";
   EXPECT_EQ(class_results(paths, options), 0);
@@ -98,7 +98,7 @@ TEST_F(AClass, PointsThatCountedLateDaysAreNotReplacedByOthers) {
   write_text(folder_ / "t.csv", "submission,time\nanna,2026-11-22T10:00\n");
   ::testing::internal::CaptureStdout(), ::testing::internal::CaptureStderr();
   Paths paths;
-  paths.course = course();
+  paths.course = the_course();
   ClassOptions options;
   options.folder = folder_.string();
   EXPECT_EQ(class_results(paths, options), 0) << "nothing was late before";

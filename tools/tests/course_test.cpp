@@ -11,7 +11,6 @@
 #include "tools/course/card.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
-#include "tools/course/drill.hpp"
 #include "tools/course/mine.hpp"
 #include "tools/course/predict.hpp"
 #include "tools/course/scores.hpp"
@@ -342,92 +341,6 @@ TEST_F(FindingOnesWay, ADesignCardIsShownJudgedAndRemembered) {
   EXPECT_EQ(read_deeds(paths_)[0].exercise, "card-1");
 }
 
-/// A program `drill` that writes down its arguments, makes its folder, and finds an answer right where it says so.
-class Drilling : public SmallCourse {
- protected:
-  void SetUp() override {
-    SmallCourse::SetUp();
-    script(paths_.program("drill"),
-           "echo \"$*\" > " + said().string() +
-               "\n[ \"$1\" = run ] || { grep -q right \"$4\"; exit; }\nmkdir -p \"$4\"; echo wrong > "
-               "\"$4/answer.txt\"\n");
-  }
-  std::filesystem::path said() const { return paths_.source / "said"; }
-  std::filesystem::path folder() const { return paths_.source / "outputs" / "drills" / "1"; }
-  std::string states() const {
-    std::string all;
-    std::istringstream lines(format_drills(paths_, paths_.course.weeks()[0].drills));
-    for (std::string line; std::getline(lines, line);) all += line.substr(line.rfind(' ') + 1) + ";";
-    return all;
-  }
-};
-
-TEST_F(Drilling, AVariantIsKeptUntilAnotherIsAskedFor) {
-  EXPECT_EQ(play_drill(paths_, {"1"}), 0);
-  const std::string first = read_text(said());
-  EXPECT_EQ(first.find("run 1 --out " + folder().string() + " --seed "), 0u) << first;
-  EXPECT_EQ(play_drill(paths_, {"1"}), 0);
-  EXPECT_EQ(read_text(said()), first);
-  write_text(folder() / "answer.txt", "kind: mine\n");
-  EXPECT_EQ(play_drill(paths_, {"1", "--new"}), 0);
-  EXPECT_NE(read_text(said()), first);
-  EXPECT_EQ(read_text(folder().string() + ".1/answer.txt"), "kind: mine\n") << "what was there is kept";
-  EXPECT_EQ(play_drill(paths_, {"1", "--seed", "7"}), 0);
-  EXPECT_EQ(read_text(said()), "run 1 --out " + folder().string() + " --seed 7\n");
-  Paths neighbour = paths_;
-  neighbour.source /= "neighbour";
-  EXPECT_EQ(play_drill(neighbour, {"1"}), 0);
-  const auto seed_of = [](const std::string& text) { return text.substr(text.rfind(' ')); };
-  EXPECT_NE(seed_of(read_text(said())), seed_of(first));
-}
-
-TEST_F(Drilling, AWeeksDrillIsNextOnceItsCoreIsDone) {
-  EXPECT_FALSE(next_drill(paths_));
-  keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "PASS"}}, Inputs(paths_).of(first(), {}));
-  EXPECT_FALSE(next_drill(paths_)) << "1.2 is open";
-  EXPECT_EQ(borrow(paths_, "1.2", false), 0);
-  EXPECT_EQ(describe_next(next_drill(paths_).value()), "drill 1 gone wrong, 20 minutes: ./lab drill 1");
-  add_deed(paths_, "solved", "drill-1");
-  EXPECT_FALSE(next_drill(paths_)) << "the other is an extra";
-}
-
-TEST_F(Drilling, ARightAnswerIsRememberedAndAWrongOneIsNot) {
-  EXPECT_EQ(states(), "-;-;");
-  EXPECT_THROW(play_drill(paths_, {"check", "1"}), Error) << "not run yet";
-  EXPECT_EQ(play_drill(paths_, {"1", "--seed", "3"}), 0);
-  EXPECT_EQ(states(), "begun;-;");
-  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 1);
-  EXPECT_EQ(count_drills(paths_), "0 of 1 core drills solved");
-  write_text(folder() / "answer.txt", "right\n");
-  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 0);
-  EXPECT_EQ(read_text(said()), "check 1 --answer " + (folder() / "answer.txt").string() + " --seed 3\n");
-  EXPECT_EQ(states(), "solved;-;");
-  EXPECT_EQ(count_drills(paths_), "1 of 1 core drills solved");
-  EXPECT_EQ(play_drill(paths_, {"1", "--new"}), 0);
-  EXPECT_EQ(states(), "solved;-;");
-}
-
-TEST_F(Drilling, TheLearnersProgramIsJudgedByTheLearnersProgram) {
-  EXPECT_EQ(play_drill(paths_, {"1", "--seed", "3"}), 0);
-  std::filesystem::rename(paths_.program("drill"), paths_.program("mine.drill"));
-  EXPECT_EQ(play_drill(paths_, {"1", "--mine"}), 0);
-  EXPECT_EQ(read_text(said()), "run 1 --out " + folder().string() + " --seed 3\n");
-  EXPECT_TRUE(std::filesystem::exists(folder().string() + ".1")) << "another program's run";
-  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 1);
-  write_text(folder() / "answer.txt", "right\n");
-  EXPECT_EQ(play_drill(paths_, {"check", "1"}), 0);
-}
-
-TEST_F(Drilling, WhatIsNoDrillIsRefused) {
-  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
-           {"2"}, {"check"}, {"check", "2"}, {"1", "--wrong"}, {"1", "--seed", "x"}, {"1", "--seed"}})
-    EXPECT_THROW(play_drill(paths_, wrong), Error) << wrong.back();
-  EXPECT_THROW(Course::parse(R"({"weeks": [{"number": 1, "folder": "w", "title": "t", "exercises": [], "drills": [
-                                 {"id": "1", "title": "t", "minutes": 1}, {"id": "1", "title": "t", "minutes": 1}]}]})",
-                             "course"),
-               Error);
-}
-
 /// Keys that are typed.
 class Typed {
  public:
@@ -476,87 +389,6 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
   std::string far_off = read_text(file);
   write_text(file, far_off.replace(far_off.find("2.5"), 3, "300"));
   EXPECT_NE(format_predictions(paths_, first()).find("measured 2 (yours is 150 times that): "), std::string::npos);
-}
-
-Course changed(const std::string& text) {
-  Course course = Course::read(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "labs" / "course.json");
-  course.change(text, "mine.json");
-  return course;
-}
-std::string why_not(const std::string& text) {
-  return lockstep::refusal([&] { changed(text); });
-}
-
-TEST(CourseChanges, PointsMinutesAndHiddenParts) {
-  const Course course = changed(R"({"21.2h": {"hidden": true, "title": "Uneven", "points": 5}, "21.2a": {"points": 2},
-                                    "21.2": {"points": 12, "minutes": 7, "core": false}, "21.0": {"graded": true}})");
-  const Exercise& ring = course.exercise("21.2");
-  EXPECT_EQ(ring.points, 17);
-  EXPECT_EQ(ring.minutes, 7);
-  EXPECT_FALSE(ring.core);
-  EXPECT_EQ(ring.points_of("21.2a"), 2);
-  EXPECT_EQ(ring.points_of("21.2b"), 8);
-  EXPECT_EQ(ring.points_of("21.2h"), 5);
-  EXPECT_EQ(ring.points_of("21.2"), 2);  // what the parts leave
-  EXPECT_TRUE(course.exercise("21.0").graded);
-  EXPECT_EQ(course.select("21.2h").part, "21.2h");
-  EXPECT_NE(course.changes(), "");
-}
-
-TEST(CourseChanges, PointsOfAnExerciseWhosePartsHaveAllOfThem) {
-  const Course course = changed(R"({"22.1": {"points": 20}, "22.1a": {"points": 17},
-                                    "22.9d": {"hidden": true, "title": "Uneven", "points": 5}})");
-  EXPECT_EQ(course.exercise("22.1").points_of("22.1"), 0);
-  EXPECT_EQ(course.exercise("22.9").points, 20);
-}
-
-TEST(CourseChanges, PointsForVirtualTime) {
-  const Course course = changed(R"({"21.2a": {"performance": {"points": 4, "full_at": 1.25, "none_at": 2.25}},
-                                    "21.1": {"performance": {"points": 5}}})");
-  const Exercise& ring = course.exercise("21.2");
-  EXPECT_EQ(ring.points_of("21.2a"), 9);
-  EXPECT_EQ(ring.points_for_passing("21.2a", {}), 9) << "nothing was measured";
-  for (const auto& [times, points] : std::vector<std::pair<double, int>>{{0.5, 9},
-                                                                         {1, 9},
-                                                                         {1.25, 9},
-                                                                         {1.26, 8},
-                                                                         {1.5, 8},
-                                                                         {1.51, 7},
-                                                                         {1.75, 7},
-                                                                         {2.0, 6},
-                                                                         {2.24, 5},
-                                                                         {2.25, 5},
-                                                                         {99, 5}})
-    EXPECT_EQ(ring.points_for_passing("21.2a", times), points) << times << " times the reference's time";
-  EXPECT_EQ(ring.points_for_passing("21.2b", 99), 8) << "only where it is asked for";
-  EXPECT_EQ(course.exercise("21.1").points_for_passing("21.1", 1.5), 2) << "half of five, in whole points";
-  EXPECT_EQ(course.exercise("21.1").points_for_passing("21.1", 2), 0);
-}
-
-TEST(CourseChanges, AreRefusedWithTheReason) {
-  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
-           {"[]", "expected an object"},
-           {"{", "parse error"},
-           {R"({"21.99": {"points": 1}})", "unknown exercise or part '21.99'"},
-           {R"({"21.2x": {"points": 1}})", "unknown exercise or part '21.2x'"},
-           {R"({"21.2": {"point": 1}})", "unknown field 'point': did you mean 'points'?"},
-           {R"({"21.2": {"points": -1}})", "expected 0 to 10000"},
-           {R"({"21.2": {"points": "5"}})", ""},
-           {R"({"21.2": 5})", "expected an object"},
-           {R"({"21.2": {"points": 10}})", "the parts of 21.2 have 17 points, and 21.2 has 10"},
-           {R"({"22.1": {"points": 20}})", "give theirs too, as in {\"22.1a\": {\"points\": 17}}"},
-           {R"({"21.2a": {"hidden": true, "title": "t", "points": 1}})", "needs another letter"},
-           {R"({"21.2a": {"performance": {"points": 10}}})", "performance has 10 points, and 21.2a has 9"},
-           {R"({"21.2a": {"performance": {"points": 1, "full_at": 0.5}}})", "the first at least 1"},
-           {R"({"21.2a": {"performance": {"points": 1, "none_at": 1}}})", "the second larger"},
-           {R"({"21.2a": {"performance": {"point": 1}}})", "unknown field 'point': did you mean 'points'?"},
-           {R"({"21.2a": {"performance": {"none_at": 2}}})", "points"},
-           {R"({"21.2a": {"performance": 3}})", ""},
-           {R"({"21.2h": {"hidden": true, "points": 1}})", "title"}}) {
-    const std::string said = why_not(text);
-    EXPECT_TRUE(said.starts_with("mine.json: ")) << text << ": " << said;
-    EXPECT_NE(said.find(why), said.npos) << text << ": " << said;
-  }
 }
 
 }  // namespace

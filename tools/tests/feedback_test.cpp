@@ -13,21 +13,22 @@ namespace {
 
 /// The advice to a student about a verdict on 21.2a.
 std::string next_for(const char* verdict, const char* reason = "a reason") {
-  const std::string page = feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, reason)}}, course());
+  const std::string page =
+      feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, verdict, reason)}}, the_course());
   const std::size_t begin = page.find("<p>Next: ");
   return begin == page.npos ? "" : page.substr(begin, page.find("</p>", begin) - begin);
 }
 
 TEST(Feedback, SaysWhatTheSeedOfAReplayIs) {
   const auto page = [](const char* reason) {
-    return feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, "FAIL", reason)}}, course());
+    return feedback_page({.name = "anna", .parts = {graded("21.2a", 0, 9, "FAIL", reason)}}, the_course());
   };
   EXPECT_EQ(count_of(page("replay: ./lab check 21.2a --seed SEED --trace"), "Without <code>--seed SEED</code>"), 1u);
   EXPECT_EQ(count_of(page("replay: ./lab check 21.2a --trace"), "SEED"), 0u);
 }
 
 TEST(Feedback, SaysWhatFitsTheVerdict) {
-  const std::string hint = for_html(course().exercise("21.2").parts.front().hints.front());
+  const std::string hint = for_html(the_course().exercise("21.2").parts.front().hints.front());
   for (const char* verdict : {"FAIL", "NOT IMPLEMENTED"}) {
     EXPECT_NE(next_for(verdict).find(hint), std::string::npos) << verdict;
     EXPECT_NE(next_for(verdict).find("./lab hint 21.2a"), std::string::npos) << verdict;
@@ -61,7 +62,7 @@ TEST(Feedback, SaysWhatFitsTheVerdict) {
 
 TEST_F(AClass, FeedbackStaysInItsFolderAndTellsNoSeed) {
   const ClassData data = read();
-  write_feedback(data, course(), folder_ / "out" / "pages");
+  write_feedback(data, the_course(), folder_ / "out" / "pages");
   std::size_t pages = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder_ / "out")) pages += entry.is_regular_file();
   EXPECT_EQ(pages, data.rows.size());
@@ -91,13 +92,13 @@ TEST_F(AClass, APageGoesWithTheSubmissionThatItIsAbout) {
   const fs::path pages = folder_ / "pages";
   ClassData data;
   data.rows = {row_of("<b>_1", "<b>_1_9_answers"), row_of("bo_2", "bo_2_9_answers"), row_of("cy_3", "cy_3_9_answers")};
-  write_feedback(data, course(), pages);
+  write_feedback(data, the_course(), pages);
   const std::vector<std::string> before = feedback_files(data);
   const std::string owners[] = {"<p>bo_2</p>", "<title>x</title>\n<body>\n<h1><bdi>bo_2</bdi></h1>\n"};
   write_text(pages / "own.html", owners[0]), write_text(pages / "copied.html", owners[1]);
   write_text(pages / "cy_3.txt", "a note\n");
   data.rows = {row_of("<b>_1", "<b>_1_10_answers-1"), row_of("bo_2", "bo_2_9_answers")};
-  const EarlierPages earlier = write_feedback(data, course(), pages);
+  const EarlierPages earlier = write_feedback(data, the_course(), pages);
   EXPECT_EQ(earlier.removed, std::vector<std::string>{before[0]});
   EXPECT_EQ(earlier.left, std::vector<std::string>{"cy_3_9_answers.html"});
   EXPECT_FALSE(fs::exists(pages / before[0]));

@@ -73,7 +73,7 @@ TEST(Similar, EqualSharesAreInTheOrderOfTheCourse) {
 }
 
 TEST(Similar, SkeletonsHaveNothingOfTheirOwn) {
-  for (const Exercise& e : course().select("").exercises) {
+  for (const Exercise& e : the_course().select("").exercises) {
     const std::string file = "/" + e.folder + "/" + e.name + ".cpp";
     const std::string given = given_text(read_text(LOCKSTEP_SOURCE_DIR "/solutions" + file), file);
     const Fingerprints prints = fingerprints(read_text(LOCKSTEP_SOURCE_DIR "/labs" + file), given, {});
