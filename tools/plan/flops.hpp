@@ -17,7 +17,7 @@ struct TokenFlop {
   double head = 0;                ///< 6 V C
 
   double sum() const { return attention_matrices + mlp + scores + head; }
-  /// As PaLM counts them (arXiv 2204.02311, appendix B): scores of the masked half too.
+  /// Counts them as PaLM does (arXiv 2204.02311, appendix B): scores of the masked half too.
   double palm() const { return sum() + scores; }
 };
 /// FLOP of a token in a sequence of `length`.

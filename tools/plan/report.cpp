@@ -142,7 +142,7 @@ std::vector<Line> lines_of(const StepTime& t, const char* waits, bool input) {
   return lines;
 }
 
-/// What a rank's loader must deliver for the step that it would otherwise be, and what it does.
+/// The line on input: tokens/s that a rank's loader must deliver so that no step waits, and those that it delivers.
 std::string input_line(const Task& task, const Rated& rated) {
   const double tokens = loaded_tokens(task, rated.strategy), needed = tokens / (rated.time.total() - rated.time.input);
   const std::string rates =

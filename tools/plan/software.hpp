@@ -9,17 +9,17 @@
 
 namespace lockstep::plan {
 
-/// What software does in a block of `config`. GPT-2: "megatron", Megatron-LM of 2021 and 2022; "eager", PyTorch with
-/// everything in 16 bits; "autocast", PyTorch's mixed precision with fp32 parameters. Llama: "fms", IBM's of March
-/// 2024; "torchtitan", of April 2024; "torchtitan-compiled", of December 2024. A mixture: "megatron-core", of spring
-/// 2025. "": nothing. Otherwise Error(usage).
+/// Passes over memory that software makes in a block of `config`. GPT-2: "megatron", Megatron-LM of 2021 and 2022;
+/// "eager", PyTorch with everything in 16 bits; "autocast", PyTorch's mixed precision with fp32 parameters. Llama:
+/// "fms", IBM's of March 2024; "torchtitan", of April 2024; "torchtitan-compiled", of December 2024. A mixture:
+/// "megatron-core", of spring 2025. "": nothing. Otherwise Error(usage).
 Unfused unfused(const std::string& software, const GptConfig& config);
 
-/// What its optimizer reads and writes per element besides ours.
+/// Bytes that its optimizer reads and writes per element besides ours.
 double update_bytes(const std::string& software);
 
-/// How 8-bit floats are scaled: "tensorwise" and "rowwise" by torchao, or "transformer-engine" and "delayed", NVIDIA's
-/// current and delayed scaling. Their casts in a block of `config`, Llama's or GPT-2's; `gathered`: ZeRO-3 gathers
+/// Casts of 8-bit floats in a block of `config`, Llama's or GPT-2's. `scaling`: "tensorwise" and "rowwise" by torchao,
+/// or "transformer-engine" and "delayed", NVIDIA's current and delayed scaling; `gathered`: ZeRO-3 gathers
 /// weights in 8 bits. Otherwise Error(usage).
 Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config);
 

@@ -1,5 +1,5 @@
-// What published software does differently, in ./lab plan: fp32 gradients, recomputation that stops early, and hosts
-// that issue operations one by one. By formula beside the simulator's step.
+// Tests what published software changes in ./lab plan: fp32 gradients, recomputation that stops early, and hosts that
+// issue operations one by one. By formula beside the simulator's step.
 #include "tools/plan/software.hpp"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ TEST(Fp32Gradients, AreHeldSentAndAddedAsTheSimulatorDoes) {
     const auto& [after, step_after] = fp32[i];
     EXPECT_DOUBLE_EQ(after.memory.state.gradient_bytes, 2 * before.memory.state.gradient_bytes);
     EXPECT_DOUBLE_EQ(after.memory.state.parameter_bytes, before.memory.state.parameter_bytes);
-    // Of 25 MiB of fp32 there are more buckets, whose latencies the formula leaves out.
+    // There are more buckets of 25 MiB in fp32, whose latencies the formula leaves out.
     const double longer = after.time.total() / before.time.total(),
                  simulated = step_after.seconds / step_before.seconds;
     EXPECT_GT(longer, 1);
@@ -124,7 +124,7 @@ TEST(Unfused, PassesOfALayerByHand) {
   };
   // A bias of 3 channels is added to a product, read and written in 2 bytes: 12. A copy: 4. GELU reads 4 channels: 8.
   expect(pieces("megatron", 1, false), 12 + 4 + 8, 3, 2 * 6 + 4 + 16 + 12 + 2 * 8, 7, 48);
-  // Of 4 tensor-parallel ranks, each does all of the norms and dropouts, unless it has its tokens of the sequence.
+  // Each of 4 tensor-parallel ranks does all of the norms and dropouts, unless it has its tokens of the sequence.
   expect(pieces("megatron", 4, false), (12 + 4 + 8) / 4.0, 3, 2 * 6 + (4 + 16 + 12) / 4.0 + 2 * 8, 7, 48 / 4.0);
   expect(pieces("megatron", 4, true), (12 + 4 + 8) / 4.0, 3, (2 * 6 + 4 + 16 + 12 + 2 * 8) / 4.0, 7, 48 / 4.0);
   expect(pieces("eager", 1, false), 8, 1, 16 + 12 + 2 * 8, 4, 0);
@@ -177,7 +177,7 @@ TEST(Unfused, AnOptimizerThatIsNotFusedMovesMore) {
   EXPECT_EQ(update_bytes("torchtitan-compiled"), 52);
 }
 
-/// What a block's backward reads beside its input, after a forward and, from nothing, after rebuild_block.
+/// The values that a block's backward reads beside its input: after a forward and, from nothing, after rebuild_block.
 std::vector<std::vector<float>> rebuilt(Rank me, const Architecture& architecture, bool sequence_parallel) {
   GptConfig config{.layers = 2, .heads = 4, .d_model = 32, .vocabulary = 64, .context = 8};
   config.architecture = architecture;

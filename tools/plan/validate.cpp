@@ -49,7 +49,7 @@ Task task_of(const PublishedRun& run, const std::string& machines) {
   return task;
 }
 
-/// What the source leaves open, in all ways that can be.
+/// All strategies that the source may mean, where it leaves some of it open.
 std::vector<Strategy> ways(const PublishedRun& run, const Task& task) {
   std::vector<Strategy> all;
   for (const int b : {1, 2, 4, 8, 16}) {
@@ -71,7 +71,7 @@ struct Predicted {
   double memory_bytes = 0;   ///< of the fullest rank
   week22::ModelState state;  ///< of that
 };
-/// Of the ways that fit the memory the fastest; where none fits, of all.
+/// Predicts the fastest of the ways that fit the memory; where none fits, of all.
 Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
   Predictor predictor(task);
   Predicted best, any;
@@ -92,8 +92,9 @@ double simple_seconds(const PublishedRun& run, const Machine& machine, double ut
   return flop / (run.gpus * peak * utilisation);
 }
 
-/// Of what PyTorch's allocator holds, the share that is in no tensor: the mean of eight models on A100 80 GB (GMLake,
-/// arXiv 2401.08156, abstract). And what nvidia-smi shows of a process that only began (pytorch/pytorch issue 34323).
+/// The share of PyTorch's allocator's memory that is in no tensor: the mean of eight models on A100 80 GB (GMLake,
+/// arXiv 2401.08156, abstract). And the memory that nvidia-smi shows of a process that only began (pytorch/pytorch
+/// issue 34323).
 constexpr double kFragmentation = 0.15, kContextBytes = 781 << 20;
 
 Validated validate_run(PublishedRun run, const std::string& machines, double utilisation, const Without& without) {

@@ -1,4 +1,4 @@
-// What is predicted of published measurements, and how far off it is: ./lab validate.
+// Compares predictions with published measurements: ./lab validate.
 //
 // Three predictions of each: by simple arithmetic, which anything must beat; by the machine file alone, with which labs
 // and simulator price; and by what the vendor's libraries reach (`library` in the file). Parameters of the last come
@@ -26,7 +26,7 @@ struct Validated {
       0;  ///< by its libraries' prices, if what the source leaves open was otherwise, farthest from `library`
   std::string chosen;  ///< of a run whose source leaves something open; and what it needs, where that is too much
   double error() const { return library / published - 1; }
-  /// What was published lies between the cases that the source leaves open.
+  /// True if the published value lies between the cases that the source leaves open.
   bool bracketed() const { return other > 0 && (library - published) * (other - published) <= 0; }
   double memory_error() const { return memory_bytes / published_memory_bytes - 1; }
 };
@@ -43,7 +43,7 @@ struct ValidatedTable {
 std::vector<ValidatedTable> validate(const std::string& root, const std::string& table = "",
                                      const Without& without = {});
 
-/// Of |predicted / published − 1|.
+/// Statistics of |predicted / published − 1|.
 struct Deviation {
   double median = 0, mean = 0, worst = 0;
 };

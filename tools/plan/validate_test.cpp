@@ -149,7 +149,7 @@ TEST(Library, OurOwnProducts) {  // docs/results/gpus.md
 }
 
 TEST(Library, ALoadedRateContainsNothingThatIsAddedToIt) {
-  // What each rate was taken from costs what was measured: a block's products for seconds.
+  // The products of a block that each rate was taken from cost the seconds measured.
   const auto rate = [](const char* name) {
     const Machine machine = find_machine(name, kMachines).as_library();
     double flop = 0, seconds = 0;
