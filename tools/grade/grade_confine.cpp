@@ -144,7 +144,7 @@ class Filter {
   void skip_unless(std::uint32_t value, int count) {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, static_cast<std::uint8_t>(count)));
   }
-  /// None of `bits` is set in what was loaded: answers `what`.
+  /// Answers `what` where none of `bits` is set in the value loaded.
   void answer_without(std::uint32_t bits, std::uint32_t what) {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 1, 0));
     answer(what);

@@ -17,7 +17,7 @@ struct Downloaded {
   bool late = false;    ///< Canvas says so
   bool typed = false;   ///< Moodle's text
 };
-/// Nothing where neither system named it.
+/// Reads a name that a course system gave; none where neither did.
 std::optional<Downloaded> read_download(const std::filesystem::path& submission);
 
 /// One student's files.

@@ -59,7 +59,7 @@ struct Channels {
   Channel output, secret, seal, failure;
 };
 
-/// Nothing of ours is told to a student's code.
+/// The environment of a student's code, with nothing of the grader's.
 std::vector<std::string> small_environment(const Confined& command) {
   const std::string folder = command.folder.string();
   std::vector<std::string> variables{

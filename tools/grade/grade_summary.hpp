@@ -39,7 +39,7 @@ void join_summary(const std::filesystem::path& folder, const SummaryRow& row);
 /// Writes into `folder`'s summary.json that these are about to be graded, in place of those of an earlier time.
 void announce(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
-/// Those of the last announce() that have no row in `folder` yet.
+/// Submissions of the last announce() that have no row in `folder` yet.
 std::vector<std::string> not_graded_yet(const std::filesystem::path& folder);
 
 /// A field of a CSV: in quotes, on one line; what a spreadsheet would take for a formula is text.

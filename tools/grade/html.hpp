@@ -6,7 +6,7 @@
 
 namespace lockstep::tools {
 
-/// As the text of an element, or an attribute's value in quotes, of HTML or XML: whatever it is, it is shown and
+/// Escapes text for an element, or for an attribute's value in quotes, of HTML or XML: whatever it is, it is shown and
 /// nothing else. XML has no control characters but tab and line ends.
 std::string for_html(std::string_view text);
 /// A name that somebody chose: its letters may run from right to left, but nothing beside them.

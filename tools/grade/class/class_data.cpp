@@ -63,7 +63,7 @@ std::vector<std::string> ids_in_order(const ClassData& data) {
   return ids;
 }
 
-/// As if the exercise had not been graded.
+/// Removes the exercise, as if it had not been graded.
 void leave_out(ClassRow& row, const std::string& id) {
   std::erase_if(row.parts, [&](const GradedRow& part) { return testing::exercise_of(part.id) == id; });
   std::erase_if(row.look_at, [&](const std::string& where) { return where.starts_with(id + ": "); });

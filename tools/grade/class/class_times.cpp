@@ -71,7 +71,7 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& csv
   return pairs;
 }
 
-/// As a CSV names it: anna.zip is called anna in the results. Null where it has none.
+/// The row of a submission as a CSV names it: anna.zip is called anna in the results. Null where there is none.
 ClassRow* row_named(ClassData& data, const std::string& submission) {
   const std::string as_graded = name_for(submission, {});
   for (ClassRow& row : data.rows)
