@@ -55,7 +55,7 @@ struct Pipe {
   bool unequal = false;      // its stages
 };
 
-/// What a file says. Of several, one that cannot be read is refused, and the others go on.
+/// Reads a schedule's file. One of several that cannot be read is refused, and the others go on.
 Pipe pipe_of(const PipelineOptions& o, const std::string& file) {
   try {
     ShapedSchedule read = parse_schedule(read_file(file), file);
@@ -122,7 +122,7 @@ Numbers numbers_of(const Pipe& pipe, const week24::TimedRun& run) {
   return numbers;
 }
 
-/// Whether formulas speak of it: those of equal stages without hops, of schedules that keep a backward whole.
+/// True if there is a formula for it: there are those of equal stages without hops, for schedules with whole backwards.
 bool has_formula(const Pipe& pipe) {
   return !pipe.unequal && (pipe.name == "gpipe" || pipe.name == "1f1b" || pipe.name == "interleaved");
 }
@@ -221,7 +221,7 @@ Contest contest_for(const PipelineOptions& o, const std::vector<Pipe>& pipes, co
   return contest_of(o.contest, stages, times);
 }
 
-/// Those that cannot be run are refused: one alone is an error, of several the others go on.
+/// Refuses schedules that cannot be run: a single one is an error, of several the others go on.
 void judge(std::vector<Pipe>& pipes, const Contest& contest) {
   for (Pipe& pipe : pipes) {
     pipe.unequal = !contest.times.empty();

@@ -1,4 +1,4 @@
-// What an all-reduce costs in the α-β-γ model of 21.5, by algorithm and size.
+// Costs of an all-reduce in the α-β-γ model of 21.5, by algorithm and size.
 #include <array>
 
 #include "labs/week21_data_parallel/cost_model.hpp"

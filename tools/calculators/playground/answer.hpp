@@ -1,5 +1,5 @@
-// What the page shows is computed here, by the suite's own functions, in the browser (exports.cpp) and natively
-// (main.cpp). JavaScript only draws it.
+// Computes all that the page shows, by the suite's own functions, in the browser (exports.cpp) and natively (main.cpp).
+// JavaScript only draws it.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ std::string plan_layouts(const Request& request);
 /// more than `eager` bytes waits for its receive. Times in seconds.
 std::string cluster(const Request& request);
 
-/// Of the page's first core; the cluster is the second.
+/// Views of the page's first core; the cluster is the second.
 inline constexpr std::array<View, 6> kViews{{{"pipeline", pipeline},
                                              {"schedule", schedule},
                                              {"memory", memory},

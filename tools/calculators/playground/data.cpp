@@ -89,7 +89,7 @@ std::string links() {
   });
 }
 
-/// Of plans: nodes and their network, and models.
+/// Data of the planner: nodes and their network, and models.
 std::string planned() {
   return fmt::format(R"("machines":{},"planned":{})",
                      list(kPlannedMachines,

@@ -1,4 +1,4 @@
-// What the page has of data, from the suite's own models, machine files and runs.
+// The data in the page, from the suite's own models, machine files and runs.
 #pragma once
 
 #include <string>

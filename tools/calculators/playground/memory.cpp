@@ -15,14 +15,14 @@ struct Kind {
   std::array<double, 4> bytes{};  // by ZeRO stage
 };
 
-/// How many bytes of each kind, and in which stages.
+/// Bytes of each kind of model state, in each stage of ZeRO.
 struct State {
   std::vector<int> stages{0, 1, 2, 3};
   std::vector<Kind> kinds;
   std::string source;
 };
 
-/// Of the paper: bf16 with an fp32 copy, fp32, or 16 bits alone.
+/// Model state by the paper's formula: bf16 with an fp32 copy, fp32, or 16 bits alone.
 State by_formula(const std::string& dtype, double parameters, int ranks) {
   const week22::Recipe recipe = week22::recipe_of(dtype == "f32" ? DType::f32 : DType::bf16, dtype != "bf16-only");
   State state{.kinds = {{"parameters"}, {"gradients"}, {"optimizer state"}},

@@ -17,7 +17,7 @@ struct Pass {
   week21::CostModel cost;
 };
 
-/// Of a bucket, in seconds since the step began.
+/// The average of a bucket, in seconds since the step began.
 struct Average {
   double ready = 0, begin = 0, end = 0;
 };

@@ -51,7 +51,7 @@ Task task_of(const Request& request) {
   return task;
 }
 
-/// What is asked for of ZeRO and recomputation; "any" lets the planner choose.
+/// The ZeRO stage and recomputation asked for; "any" lets the planner choose.
 class Wish {
  public:
   explicit Wish(const Request& request) : zero_(choice(request, "zero", 3)), again_(choice(request, "again", 1)) {}
@@ -116,7 +116,7 @@ std::string links_of(const Task& task, const Strategy& s, Axis axis) {
   return level < 0 ? "" : " over " + task.cluster.machine.levels[static_cast<std::size_t>(level)].name;
 }
 
-/// What a step loses most to, in words that continue "loses 12% to …".
+/// A step's largest overhead, in words that continue "loses 12% to …".
 std::string loss(const Task& task, const Rated& rated) {
   const Strategy& s = rated.strategy;
   const std::string name = week25::largest_overhead(rated.time).name;

@@ -9,7 +9,7 @@ namespace lockstep::playground {
 
 namespace {
 
-/// As the planner asks for them (Pricer): a microbatch on one of `tp` ranks.
+/// Prices of a microbatch's pieces on one of `tp` ranks, as the planner asks for them (Pricer).
 PieceValues values_of(const Machine& machine, GptConfig model, int tp, int microbatch, bool sequence_parallel) {
   model.storage = DType::bf16;
   const week21::CostModel links = plan::ring_prices(machine, {.tp = tp}, week25::Axis::tp);
@@ -46,7 +46,7 @@ struct Table {
   }
 };
 
-/// Whether the planner considers it: whole heads, and whole parts of an MLP.
+/// True if the planner considers it: whole heads, and whole parts of an MLP.
 bool divides(const GptConfig& model, int tp) {
   const auto p = static_cast<std::size_t>(tp);
   return model.heads % p == 0 && model.architecture.key_value_heads(model.heads) % p == 0 && model.mlp_width() % p == 0;

@@ -1,5 +1,5 @@
-// What the page plans for: models, machines, and what a model's pieces cost on them. Their dry runs count bytes beyond
-// the 4 GiB that a number in the browser's 32-bit C++ can name, so the page has their results as a table.
+// Models and machines that the page plans for, and the costs of a model's pieces on them. Their dry runs count bytes
+// beyond the 4 GiB that a number in the browser's 32-bit C++ can name, so the page has their results as a table.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ struct PiecesTable {
 /// Only in the page, from a file that `playground --pieces` writes.
 const PiecesTable& pieces_table();
 
-/// That file: C++ that defines pieces_table().
+/// The text of that file: C++ that defines pieces_table().
 std::string write_pieces_table();
 
 }  // namespace lockstep::playground

@@ -1,4 +1,4 @@
-// What the page asks: the name of a view, and fields as in an address: "pipeline?p=4&m=8&text=F0%20B0".
+// A request of the page: the name of a view, and fields as in an address: "pipeline?p=4&m=8&text=F0%20B0".
 #pragma once
 
 #include <string>
