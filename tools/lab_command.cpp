@@ -340,7 +340,7 @@ class CommandLine {
     }
   }
 
-  /// As the results' context says it.
+  /// Lockstep's version and commit, as results name them.
   static std::string version() {
     const Context context = Context::here();
     return fmt::format("Lockstep {} ({})\n", context.versions.front().second, context.commit);

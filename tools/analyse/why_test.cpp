@@ -222,7 +222,7 @@ TEST_F(TraceProgram, ARunThatStoppedLeavesItsTrace) {
 
 TEST_F(TraceProgram, WhyRefusesAPictureOfARun) {
   train("--ranks 2 --trace " + file("a.json"));
-  // As a chart would have it: an operation without its place in the program.
+  // A trace that was made for a chart: an operation in it lacks its place in the program.
   const auto text = std::regex_replace(read(file("a.json")), std::regex(R"(("cat": ?"compute".*?"args": ?\{)[^}]*\})"),
                                        "$1\"where\": \"\"}", std::regex_constants::format_first_only);
   std::ofstream(file("chart.json")) << text;

@@ -240,7 +240,7 @@ void read_trace(const std::string& text) {
   analysis::rows(diff);
 }
 
-/// As it stands; and with the checksum that it should have.
+/// Reads a manifest, completed by its checksum where the text has none.
 void read_manifest(const std::string& text) {
   using namespace checkpoint;
   if (text.starts_with("shard ")) {

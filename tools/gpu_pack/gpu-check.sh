@@ -72,7 +72,7 @@ mkdir -p "$results" || cannot "$results cannot be made"
 results=$(cd "$results" && pwd)
 archive=${archive:-$results.tar.gz}
 
-# As many compilations at a time as there are cores, and 2 GiB of memory for each.
+# Compilations at a time: one for each core that has 2 GiB of memory.
 if [ -z "$jobs" ]; then
   jobs=$(nproc)
   fit=$(awk '/^MemAvailable/ {print int($2 / 2097152)}' /proc/meminfo)

@@ -187,7 +187,7 @@ check 0 --stages=tests,labs --budget-seconds 11
 says "$work/out" '^backend_tests +SKIPPED: the 11 s are over$' 'go on with: sh gpu-check.sh --stages tests,labs'
 says "$table" '^backend_tests +passed' '^labs_tests +FAILED'
 
-# Who stops it gets what there is, and at once.
+# Stopped, it shows what there is, and at once.
 touch "$doubles/slow"
 begin=$(date +%s)
 PATH=$doubles:$plain_path timeout --foreground 4 sh "$pack/gpu-check.sh" --stages tests > "$work/out" 2>&1

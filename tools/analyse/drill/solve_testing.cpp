@@ -117,7 +117,7 @@ class Solver {
     return names;
   }
 
-  /// Who has done the last forward and is still asked for it.
+  /// The rank that has done the last forward and is still asked for it.
   Answer deadlock() const {
     static const std::regex waits("on queue \"down[^\\n]*receives [0-9]+ bytes from rank ([0-9]+), which has not");
     std::smatch found;

@@ -332,7 +332,7 @@ class Scene {
                        }));
   }
 
-  /// As recorded; of a run without steps its end.
+  /// End of the recorded steps; of a run without steps its own end.
   double end_of_steps() const {
     double end = steps_.count > 0 ? 0 : shares_.seconds;
     for (const auto& [rank, steps] : steps_.by_rank)

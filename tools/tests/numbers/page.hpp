@@ -8,7 +8,7 @@
 
 namespace lockstep::numbers {
 
-/// As pages write a number: "2,800", "0.086", "−0.14".
+/// A number as pages write it: "2,800", "0.086", "−0.14".
 std::string fixed(double value, int decimals = 0);
 /// To so many significant digits: 1063.8 to two is "1,100".
 std::string rounded(double value, int digits);
