@@ -45,7 +45,7 @@ MODULES = (
     tensor_figures,
     zero_figures,
 )
-# What draws each kind of figure, of what the page says.
+# The function that draws each kind of figure.
 DRAW = {draw.__name__: draw for module in MODULES for draw in module.ALL} | {
     "chart": folder_figures.draw,
     "losses": losses_figure,

@@ -173,7 +173,7 @@ def efficiency(row):
     return "refused: no core each" if row["efficiency"] is None else percent(row["efficiency"])
 
 
-# What tables call fields, and how they show them: a field by name, or what a function makes of the row.
+# Columns of tables, by their titles: a field by name, or a function of the row.
 COLUMNS = {
     "from": "file",
     "how": kind_of,

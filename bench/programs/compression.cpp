@@ -41,7 +41,7 @@ struct CompressionOptions {
   bool bf16 = false;
 };
 
-/// How an array that is rounded to bf16 is summed: in the ring, which rounds every sum, or by 22.11b, which rounds one.
+/// The sum of arrays rounded to bf16: in the ring, which rounds every sum, or by 22.11b, which rounds one.
 enum class Rounded { no, ring, once };
 
 struct Named {

@@ -74,7 +74,7 @@ class Step {
     }
     return distance(mine, whole_batch()) < 1e-4;
   }
-  /// Of a rank alone, after its first step: takes three more.
+  /// True if the loss falls in three more steps, of a rank alone after its first.
   bool learns_more() {
     const float first = read(me_, scalars_.loss, 0);
     for (int i = 0; i < 3; ++i) act();

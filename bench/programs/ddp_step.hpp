@@ -12,7 +12,7 @@
 
 namespace lockstep::bench {
 
-/// Of its sequences, the global batch, rank r takes chunk r of p.
+/// A step of DDP: rank r takes chunk r of p of its sequences, the global batch.
 struct DdpShape : StepShape {
   int microbatches = 1;    // per rank; averaged once for all of them
   week21::DdpOptions ddp;  // the variant below sets its `overlap`
