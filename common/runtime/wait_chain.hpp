@@ -1,4 +1,4 @@
-// Who waits for whom in a deadlock, on every backend: the cycle, or the partner that has ended.
+// Finds the cause of a deadlock, on every backend: a cycle of ranks that wait, or a rank that waits for an ended one.
 #pragma once
 
 #include <cstddef>

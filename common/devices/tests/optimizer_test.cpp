@@ -159,7 +159,7 @@ TEST(Random, EveryShardingDrawsTheSame) {
   }
 }
 
-// Which elements: by the draws that random_uniform shows. What is kept: one product with 1 / (1 − p), rounded once.
+// The draws that random_uniform shows choose the elements. Those kept are multiplied by 1 / (1 − p), rounded once.
 TEST(Dropout, FollowsTheDraws) {
   Bench bench(2);
   for (DType dtype : kFloating)

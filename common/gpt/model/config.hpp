@@ -104,7 +104,7 @@ struct GptConfig {
   /// untied. Each of p ranks has 1/p of the matrices, of qkv's and up's biases and of the vocabulary; the rest is
   /// replicated. Experts are shared by expert_ranks instead, and never sharded.
   std::size_t parameters() const;
-  /// Those of the whole model that a token meets: of its experts k.
+  /// Parameters of the whole model that a token meets: of its experts k.
   std::size_t active_parameters() const {
     const std::size_t others = architecture.experts > 0 ? architecture.experts - architecture.top_k : 0;
     return parameters() - layers * others * expert_parameters();

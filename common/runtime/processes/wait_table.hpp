@@ -58,7 +58,7 @@ bool same(const Row& before, const Row& now);
 /// Fills in, only for the `stuck` ranks, whom each waits for and what that rank has not started.
 void explain_deadlock(std::vector<Row>& rows, std::span<const int> stuck);
 
-/// Who waits for whom, as wait_chain.hpp words it; "" if no rank is stuck.
+/// The cause of the deadlock, as wait_chain.hpp words it; "" if no rank is stuck.
 std::string who_waits(std::span<const Row> rows);
 
 /// The headline, then a line for each rank.

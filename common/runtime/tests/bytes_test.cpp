@@ -1,4 +1,4 @@
-// What one process sends another in bytes arrives, and damaged bytes are refused.
+// Tests that values sent between processes as bytes arrive, and that damaged bytes are refused.
 #include "common/runtime/processes/bytes.hpp"
 
 #include <gtest/gtest.h>
