@@ -13,7 +13,7 @@
 
 namespace lockstep::week25 {
 
-/// How mixtures of experts are computed and averaged (23.7), for a model that has them: ./lab train and scale link it.
+/// Computes and averages mixtures of experts (23.7), for a model that has them: ./lab train and scale link it.
 struct MixtureCode {
   std::function<std::shared_ptr<const Layers>(Rank group, const GptConfig& config)> layers;
   void (*average)(Rank dp, Rank alone, const Parameters& routers_and_experts) = nullptr;  ///< gradients

@@ -20,7 +20,7 @@ namespace {
 
 std::size_t up(std::size_t a, int b) { return (a + static_cast<std::size_t>(b) - 1) / static_cast<std::size_t>(b); }
 
-/// What the planner knows of the options.
+/// The options as the planner's strategy.
 Strategy strategy_of(const Options3d& o) {
   return {.dp = o.data_ranks(),
           .tp = o.mesh.tp,
@@ -106,7 +106,7 @@ EngineModel some_tensors(GptStage& stage, std::size_t first, std::size_t count) 
   return model;
 }
 
-/// Of a model with experts: DDP for what every replica has, but routers and experts are averaged by 23.7d.
+/// Engines of a model with experts: DDP for what every replica has, but 23.7d averages routers and experts.
 void make_mixture_engines(Worker& worker, const Options3d& o, Rank alone) {
   GptStage& stage = *worker.stage;
   const std::vector<Parameter>& table = stage.parameters().list;

@@ -60,7 +60,7 @@ void mixed_all_reduce(Rank me, Slice data, Slice error, std::size_t k, std::size
 
 enum class Method { ring, top_k, int8, int8_two_step, mixed };
 
-/// What is done to each bucket. The ring is the plain one, without compression.
+/// The compression of each bucket. The ring is the plain one, without compression.
 struct Compression {
   Method method = Method::ring;
   double density = 0.01;    ///< of top-k and mixed

@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// What a case is, in a sentence with its full stop.
+/// Describes a case, in a sentence with its full stop.
 using CaseWords = std::function<std::string(const Case&)>;
 
 /// As run_cases. `words` stand at the end of what the judge says; and where there is nothing to judge, as in a

@@ -51,7 +51,7 @@ inline std::string name_of(const Position& here) {
   return fmt::format("(dp {}, tp {}) in microbatch {}", here.dp, here.tp, here.microbatch);
 }
 
-/// Those of 0 … count − 1 that are in chunk `index` of `chunks`, asked one by one.
+/// The range of 0 … count − 1 that is in chunk `index` of `chunks`, asked one by one.
 inline ChunkRange chunk_by_asking(std::size_t count, int index, int chunks) {
   ChunkRange range;
   for (std::size_t i = 0; i < count; ++i)

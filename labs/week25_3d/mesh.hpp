@@ -37,7 +37,7 @@ inline constexpr AxisOrder kMegatronOrder = {Axis::tp, Axis::dp, Axis::pp};
 
 /// The rank at `at`: ranks count along the innermost axis first, like digits of a number whose last digit is order[0].
 int rank_of(const MeshShape& shape, const AxisOrder& order, const Coordinate& at);
-/// Where `rank`, 0 … shape.ranks() − 1, is.
+/// The place of `rank`, 0 … shape.ranks() − 1, in the mesh.
 Coordinate coordinate_of(const MeshShape& shape, const AxisOrder& order, int rank);
 
 // Part b: the groups.

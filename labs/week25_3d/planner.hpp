@@ -72,9 +72,9 @@ struct Workload {
 
 // Part a: memory ------------------------------------------------------------------------------------------------------
 
-/// How many microbatches' activations a stage needs memory for, if these are its steps: a forward allocates them, the
-/// last step of its backward frees them. Only the same chunk can reuse a chunk's memory: each chunk needs its own peak,
-/// of 1/v of what the stage keeps for a microbatch.
+/// The number of microbatches whose activations a stage needs memory for, if these are its steps: a forward allocates
+/// them, the last step of its backward frees them. Only the same chunk can reuse a chunk's memory: each chunk needs its
+/// own peak, of 1/v of what the stage keeps for a microbatch.
 double in_flight(const StageSchedule& steps, int chunks);
 
 struct StageBytes {

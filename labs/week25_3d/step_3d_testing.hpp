@@ -189,7 +189,7 @@ inline std::string unlike_tensors(const Values& seen, std::size_t at, const Valu
   return "";
 }
 
-/// Who has which part of the gradient that `wrong` names, where that is not all.
+/// Says which ranks have which part of the gradient that `wrong` names, where that is not all of it.
 inline std::string whose_gradient(const std::string& wrong, const Options3d& o) {
   const auto names = [&](const char* tensor) { return wrong.find(tensor) != wrong.npos; };
   if (names("token_embedding") && o.model.tied_head && o.mesh.pp > 1)
