@@ -7,6 +7,7 @@ namespace lockstep::bench {
 std::vector<NamedAct> calibrated_operations(Rank me) {
   constexpr std::size_t kRows = 256, kColumns = 192, kVocabulary = 256;
   const AttentionShape shape{.batch = 4, .positions = 64, .heads = 6, .head_size = 32};
+  const AttentionShape longer{.batch = 1, .positions = 256, .heads = 6, .head_size = 32};  // of as many tokens
   std::uint64_t tensor = 0;
   const auto some = [&](std::size_t elements) {  // with values as in training, so that branches vary
     Slice slice = me.allocate(elements, DType::f32, Category::buffer);
@@ -29,6 +30,8 @@ std::vector<NamedAct> calibrated_operations(Rank me) {
            [=] { layer_norm_backward(me, dx, dweight, dbias, dy, x, weight, of_rows, Into::overwrite); }},
           {"attention", [=] { attention(me, y, of_heads, qkv, shape); }},
           {"attention_backward", [=] { attention_backward(me, dqkv, dy, y, qkv, of_heads, shape); }},
+          {"attention_256", [=] { attention(me, y, of_heads, qkv, longer); }},
+          {"attention_backward_256", [=] { attention_backward(me, dqkv, dy, y, qkv, of_heads, longer); }},
           {"cross_entropy", [=] { cross_entropy(me, loss, logits, targets, 1e-3f); }},
           {"adamw", [=] { adamw(me, x, x, m, v, gradient, {}); }}};
 }

@@ -12,11 +12,6 @@
 #include "common/support/text/nearest.hpp"
 
 namespace lockstep {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 double Machine::matmul_efficiency(double flop) const {
   if (efficiency.empty()) return 1;
@@ -33,39 +28,45 @@ double Machine::matmul_efficiency(double flop) const {
 
 namespace {
 
-/// Seconds measured for this operation's name, or for a product of its shape; otherwise the time for its bytes.
-double seconds_by_tables(const Machine& machine, const Operation& operation) {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// FLOP per second measured for this operation's name; 0: none. Of attention from 64 to 256 positions, seconds per FLOP
+/// are linear in 1 / positions: each token takes some time, and so does each score. Outside, the nearer rate holds.
+double measured_rate(const MeasuredPrices& measured, const Operation& operation) {
+  const auto known = measured.operations.find(std::string_view(operation.name));
+  if (known == measured.operations.end()) return 0;
+  const auto longer = measured.operations.find(known->first + "_256");
+  if (longer == measured.operations.end()) return known->second;
+  const double share = (4 - 256 / std::clamp(static_cast<double>(operation.mnk[0]), 64.0, 256.0)) / 3;
+  return 1 / ((1 - share) / known->second + share / longer->second);
+}
+
+/// Seconds measured for this operation's name, or for a product of its shape; otherwise the time for its bytes, or its
+/// FLOP at `rate`.
+double seconds_by_tables(const Machine& machine, const Operation& operation, double rate) {
   const MeasuredPrices& measured = machine.measured;
-  const double rate = machine.peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
-  if (const auto known = measured.operations.find(std::string_view(operation.name)); known != measured.operations.end())
-    return operation.flop / known->second + machine.launch;
+  if (const double own = measured_rate(measured, operation); own > 0) return operation.flop / own + machine.launch;
   const auto m = static_cast<double>(operation.mnk[0]), n = static_cast<double>(operation.mnk[1]),
              k = static_cast<double>(operation.mnk[2]);
   if (operation.matmul && !measured.products.empty() && operation.flop == 2 * m * n * k)  // exactly one product
-    return measured.product_seconds(m, n * k) * machine.peak_flop_per_second[static_cast<std::size_t>(DType::f32)] /
-           rate;
-  const double fraction = operation.matmul ? machine.matmul_efficiency(operation.flop) : 1;
-  return std::max(operation.flop / (rate * fraction) + machine.launch, measured.walk_seconds(operation.bytes, 0));
+    return measured.product_seconds(m, n * k) * machine.peak(DType::f32) / machine.peak(operation.dtype);
+  return std::max(operation.flop / rate + machine.launch, measured.walk_seconds(operation.bytes, 0));
 }
 
 }  // namespace
 
 double Machine::seconds(const Operation& operation, double live_bytes) const {
   if (by_library) return library_seconds(*library, *this, operation);
-  if (!measured.additions.empty()) {
-    const double alone = measured.walk_seconds(operation.bytes, 0);
-    return seconds_by_tables(*this, operation) + (measured.walk_seconds(operation.bytes, live_bytes) - alone);
-  }
-  double rate = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
-  if (operation.matmul) rate *= matmul_efficiency(operation.flop);
+  const double rate = peak(operation.dtype) * (operation.matmul ? matmul_efficiency(operation.flop) : 1);
+  if (!measured.additions.empty())
+    return seconds_by_tables(*this, operation, rate) +
+           (measured.walk_seconds(operation.bytes, live_bytes) - measured.walk_seconds(operation.bytes, 0));
   return std::max(operation.flop / rate, operation.bytes / memory_bytes_per_second) + launch;
 }
 
 double Machine::overhead(const Operation& operation) const {
-  if (by_library) return launch;
-  if (!operation.matmul || efficiency.empty()) return launch;
-  const double peak = peak_flop_per_second[static_cast<std::size_t>(operation.dtype)];
-  const double smallest = efficiency.front().flop / (peak * efficiency.front().fraction);
+  if (by_library || !operation.matmul || efficiency.empty()) return launch;
+  const double smallest = efficiency.front().flop / (peak(operation.dtype) * efficiency.front().fraction);
   return std::min(seconds(operation), smallest + launch);
 }
 

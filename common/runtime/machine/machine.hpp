@@ -62,6 +62,7 @@ struct Machine {
   /// touches as many bytes. If the rank's program cycles through `live_bytes`, each operation finds the caches in the
   /// state that such a working set leaves (MeasuredPrices::walk_seconds). Without tables, `live_bytes` has no effect.
   double seconds(const Operation& operation, double live_bytes = 0) const;
+  double peak(DType dtype) const { return peak_flop_per_second[static_cast<std::size_t>(dtype)]; }
   /// Part of seconds() that this kind of operation costs with almost nothing to do: launch and, for a matmul, the time
   /// of the smallest one on the efficiency curve (the chip fills and drains).
   double overhead(const Operation& operation) const;

@@ -46,8 +46,8 @@ struct MeasuredPrices {
   std::vector<SizePrice> one_way;      // a message with no traffic in the other direction
   std::vector<SizePrice> additions;    // y += x, by bytes of x
   std::vector<ProductPrice> products;  // fp32, a full grid: the same nk for each m, both rising
-  std::map<std::string, double, std::less<>>
-      operations;  // FLOP per second by name, for operations that are neither memory-bound nor one product
+  /// FLOP per second by name, of operations neither memory-bound nor one product; NAME_256: of 256 positions, not 64.
+  std::map<std::string, double, std::less<>> operations;
   std::vector<FootprintPrice> footprints;  // bytes rising; empty: cache_bytes decides
   double cache_bytes = 0;  // a rank's share of the last-level cache: larger working sets find the caches cold
 

@@ -107,10 +107,10 @@ class Fields {
     return items;
   }
 
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& [key, value] : object_.items()) names.push_back(key);
-    return names;
+  std::map<std::string, double, std::less<>> numbers(Sensible sensible) const {
+    std::map<std::string, double, std::less<>> all;
+    for (const auto& [key, value] : object_.items()) all[key] = number(key.c_str(), sensible);
+    return all;
   }
 
   std::string path(const std::string& name) const { return prefix_.empty() ? name : prefix_ + "." + name; }
@@ -289,12 +289,10 @@ MeasuredPrices read_tables(const Fields& tables) {
                           .one_way = read_sizes(tables, "one_way"),
                           .additions = read_sizes(tables, "additions"),
                           .products = read_products(tables),
-                          .operations = {},
                           .footprints = read_footprints(tables),
                           .cache_bytes = tables.number("cache_bytes", kSize)};
-  if (!tables.has("operations_flop_per_second")) return measured;
-  const Fields operations = tables.object("operations_flop_per_second", "FLOP per second by operation");
-  for (const std::string& name : operations.names()) measured.operations[name] = operations.number(name.c_str(), kPeak);
+  if (tables.has("operations_flop_per_second"))
+    measured.operations = tables.object("operations_flop_per_second", "FLOP per second by operation").numbers(kPeak);
   return measured;
 }
 
@@ -335,8 +333,7 @@ Machine read_single(const Fields& file) {
   machine.memory_bytes_per_second = file.number("memory_bytes_per_second", kMemoryBandwidth);
   machine.launch = file.number("launch_seconds", kLaunch);
   machine.eager_bytes = static_cast<std::uint64_t>(file.whole_number("eager_bytes", kEager));
-  if (file.has("host"))
-    machine.host = read_host_memory(file.object("host", "the memory of a node's host, and its links"));
+  if (file.has("host")) machine.host = read_host_memory(file.object("host", "memory of a node's host, and its links"));
   if (file.has("library")) machine.library = read_library(file.object("library", "costs of the vendor's libraries"));
   if (file.has("tables")) machine.measured = read_tables(file.object("tables", "what ./lab calibrate measured"));
   return machine;

@@ -106,6 +106,22 @@ TEST_F(MachineFile, TablesAreLinearBetweenTheirPoints) {
   EXPECT_DOUBLE_EQ(box.seconds(attention), 1e8 / (4e12 * 0.8) + box.launch) << "many products, of many heads";
 }
 
+TEST_F(MachineFile, AttentionIsPricedBetweenTheTwoLengthsThatWereMeasured) {
+  Machine box = read_machine(edited("\"memory_bytes\": 16e9", kTables));
+  const auto seconds = [&](std::size_t positions) {
+    return box.seconds({.name = "attention", .flop = 1e9, .matmul = true, .mnk = {positions, positions, 32}});
+  };
+  box.measured.operations["attention"] = 2e9;
+  for (const std::size_t positions : {16, 64, 128, 1024})
+    EXPECT_DOUBLE_EQ(seconds(positions), 0.5 + box.launch) << "a file with one rate, at " << positions;
+  box.measured.operations["attention_256"] = 4e9;
+  EXPECT_DOUBLE_EQ(seconds(64), 0.5 + box.launch);
+  EXPECT_DOUBLE_EQ(seconds(16), 0.5 + box.launch) << "below both, the shorter's rate";
+  EXPECT_DOUBLE_EQ(seconds(128), 1.0 / 3 + box.launch) << "two thirds of the way from 1/64 to 1/256";
+  EXPECT_DOUBLE_EQ(seconds(256), 0.25 + box.launch);
+  EXPECT_DOUBLE_EQ(seconds(1024), 0.25 + box.launch) << "above both, the longer's";
+}
+
 TEST_F(MachineFile, OperationsAmongOthersFindTheirArgumentsWhereALongWalkLeavesThem) {
   Machine box = read_machine(edited("\"memory_bytes\": 16e9", kTables));
   // By bytes of x: 1 kB takes 1 µs, 1 MB 100 µs (a core's own cache), 10 MB 4,000 µs (the last-level cache).
