@@ -19,32 +19,31 @@ LOOKS = {
     "backward, weight gradients": ("#D3EFE4", "", "black"),
     "waiting": ("white", "//////", "black"),
     "bytes moving": ("#E69F00", "", "black"),
+    "phase, or collective": ("#e8f3ec", "", "black"),
 }
-WORK, STRIP, REGION, GAP = (
-    0.8,
-    0.26,
-    0.42,
-    0.1,
-)  # heights: of a queue's work, of its transfers below it, of regions above it; below all of these
+# Heights: of a queue's work, of its transfers below it, of regions above it; below all of these.
+WORK, STRIP, REGION, GAP = 0.8, 0.26, 0.42, 0.1
 EDGE = {"edgecolor": "#444444", "linewidth": 0.4}
 
 
 class Timeline:
-    """One axis, filled from above to below."""
+    """One axis, filled from above to below. labelled: the kinds that the legend has, also of other axes."""
 
-    def __init__(self, axis, rows):
-        self.axis, self.rows = axis, rows
+    def __init__(self, axis, rows, labelled):
+        self.axis, self.labelled = axis, labelled
         self.begin = min(e.begin for row in rows for e in row.all())
         self.end = max(e.end for row in rows for e in row.all())
         self.unit, self.unit_name = next(
             (u for u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if self.end - self.begin >= u[0]), (1e-6, "µs")
         )
 
-    def bars(self, spans, top, height, fill, label=None, **more):
+    def bars(self, spans, top, height, kind, **more):
         """spans: (begin, length) in seconds."""
-        colour, hatch, _ = fill
+        colour, hatch, _ = LOOKS[kind]
+        label = None if kind in self.labelled else kind
+        self.labelled.add(kind)
         scaled = [((begin - self.begin) / self.unit, length / self.unit) for begin, length in spans]
-        self.axis.broken_barh(scaled, (top, height), facecolor=colour, hatch=hatch, label=label, **{**EDGE, **more})
+        self.axis.broken_barh(scaled, (top, height), facecolor=colour, hatch=hatch, label=label, **EDGE, **more)
 
     def word(self, text, event, y, ink):
         """Within the event's bar, if it fits."""
@@ -53,42 +52,31 @@ class Timeline:
             middle = (event.begin + event.end) / 2 - self.begin
             self.axis.text(middle / self.unit, y, text, ha="center", va="center_baseline", fontsize=10, color=ink)
 
-    def steps(self, kind, events, top, label):
+    def steps(self, kind, events, top):
         """A pipeline's steps, each with its microbatch; every other chunk is paler."""
-        for paler in (False, True):
-            mine = [e for e in events if int(STEP.match(e.name)[3] or 0) % 2 == paler]
+        for odd, alpha in ((0, 1), (1, 0.6)):
+            mine = [(e.begin, e.end - e.begin) for e in events if int(STEP.match(e.name)[3] or 0) % 2 == odd]
             if mine:
-                self.bars(
-                    [(e.begin, e.end - e.begin) for e in mine],
-                    top,
-                    WORK,
-                    LOOKS[kind],
-                    None if paler else label,
-                    alpha=0.6 if paler else 1,
-                )
+                self.bars(mine, top, WORK, kind, alpha=alpha)
         for event in events:
             self.word(STEP.match(event.name)[2], event, top + WORK / 2, LOOKS[kind][2])
 
-    def row(self, row, top, labelled):
+    def row(self, row, top):
         """A queue; returns where its work's middle is."""
         for region in outermost(row.region):
-            label = None if "region" in labelled else "phase, or collective"
-            labelled.add("region")
-            self.bars([(region.begin, region.end - region.begin)], top, REGION - 0.06, ("#e8f3ec", "", "black"), label)
+            self.bars([(region.begin, region.end - region.begin)], top, REGION - 0.06, "phase, or collective")
             self.word(region.name, region, top + REGION / 2 - 0.03, "black")
         top += REGION if row.region else 0
         work = WORK if row.works() else 0
         for kind, events in kinds(row).items():
             if not events:
                 continue
-            label = kind if kind not in labelled else None
-            labelled.add(kind)
             if kind == "bytes moving":
-                self.bars(merged(events, 0), top + work, STRIP, LOOKS[kind], label)
+                self.bars(merged(events, 0), top + work, STRIP, kind)
             elif kind in ("computing", "waiting"):
-                self.bars(merged(events, (self.end - self.begin) / 1000), top, WORK, LOOKS[kind], label)
+                self.bars(merged(events, (self.end - self.begin) / 1000), top, WORK, kind)
             else:
-                self.steps(kind, events, top, label)
+                self.steps(kind, events, top)
         return top + (work or STRIP) / 2
 
 
@@ -107,12 +95,12 @@ def whole_height(rows):
 
 def fill(axis, rows, labelled):
     """A row a queue: its work, above it phases and collectives, below it what it transfers. Returns the Timeline."""
-    timeline, top, places = Timeline(axis, rows), 0.0, {}
+    timeline, top, places = Timeline(axis, rows, labelled), 0.0, {}
     member = "stage" if is_pipeline(rows) else "rank"
     for i, (row, gap) in enumerate(zip(rows, gaps_of(rows))):
         top += gap
         first = i == 0 or row.rank != rows[i - 1].rank
-        places[timeline.row(row, top, labelled)] = f"{member} {row.rank}" if first else row.queue
+        places[timeline.row(row, top)] = f"{member} {row.rank}" if first else row.queue
         top += height(row)
     axis.set_yticks(list(places))
     axis.set_yticklabels(places.values())
