@@ -260,65 +260,41 @@ def bandwidth_said(found):
 def bandwidth(chart, found):
     """Left: bus bandwidth with intervals. Right: time. Predicted: dotted, on the right; on the left as well where few
     curves are."""
-    figure, axes = subplots(2, 10, 4.6)
+    figure, ((busbw, times),) = subplots(2, 10, 4.6)
     title(figure, bandwidth_said(found))
-    sizes = sorted({r["bytes"] for rows in found.values() for r in rows})
     dotted = dashed = False
-    counts = {n_of(rows) for rows in found.values()}
+    counts, ends = {n_of(rows) for rows in found.values()}, []
     for i, (label, rows) in enumerate(found.items()):
-        x = [r["bytes"] for r in rows]
-        axes[0][0].errorbar(
-            x,
-            [r["busbw_gb_per_s"] for r in rows],
-            yerr=whiskers(rows, "busbw_gb_per_s") if any(has_width(r, "seconds") for r in rows) else None,
-            capsize=2,
-            label=label + (n_of(rows) if len(counts) > 1 else ""),
-            **distinct(i),
-        )
-        axes[0][1].plot(x, [1e6 * r["seconds"] for r in rows], **distinct(i))
+        look_of_it, sizes = distinct(i), [r["bytes"] for r in rows]
+        named = label + (n_of(rows) if len(counts) > 1 else "")
+        spread = whiskers(rows, "busbw_gb_per_s") if any(has_width(r, "seconds") for r in rows) else None
+        busbw.errorbar(sizes, [r["busbw_gb_per_s"] for r in rows], yerr=spread, capsize=2, label=named, **look_of_it)
+        times.plot(sizes, [1e6 * r["seconds"] for r in rows], **look_of_it)
+        ends.append((sizes[-1], 1e6 * rows[-1]["seconds"], label, look_of_it["color"]))
         said = [r for r in rows if r.get("predicted_seconds")]
         alone = len(said) == 1  # a line of one point cannot be seen
-        look_of_it = dict(
-            color=distinct(i)["color"],
-            linestyle=":",
-            linewidth=1,
-            marker="_" if alone else "",
-            markersize=16,
-            markeredgewidth=1.5,
-        )
+        line = {"color": look_of_it["color"], "linestyle": ":", "linewidth": 1}
+        line |= {"marker": "_" if alone else "", "markersize": 16, "markeredgewidth": 1.5}
         if said:
-            x = [r["bytes"] for r in said]
-            axes[0][1].plot(x, [1e6 * r["predicted_seconds"] for r in said], **look_of_it)
+            times.plot([r["bytes"] for r in said], [1e6 * r["predicted_seconds"] for r in said], **line)
             dotted, dashed = dotted or not alone, dashed or alone
         if said and len(found) <= FEW:
-            axes[0][0].plot(
-                x, [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in said], **look_of_it
-            )
-    for axis in axes[0]:
-        size_axis(axis, sizes, 4)
-    axes[0][0].set_ylabel("busbw, GB/s")
-    plain_log_axis(axes[0][0].yaxis)
-    plain_log_axis(axes[0][1].yaxis)
-    axes[0][1].set_ylabel("time, µs")
+            predicted = [r["busbw_gb_per_s"] * r["seconds"] / r["predicted_seconds"] for r in said]
+            busbw.plot([r["bytes"] for r in said], predicted, **line)
+    for axis, words in ((busbw, "busbw, GB/s"), (times, "time, µs")):
+        size_axis(axis, sorted({r["bytes"] for rows in found.values() for r in rows}), 4)
+        axis.set_ylabel(words)
+        plain_log_axis(axis.yaxis)
     if len(found) > DIRECT:
-        figure_legend(figure, axes[0][0], 4)  # above the panels, where it covers no curve
+        figure_legend(figure, busbw, 4)  # above the panels, where it covers no curve
     else:
-        mine = [(rows[-1], label, distinct(i)["color"]) for i, (label, rows) in enumerate(found.items())]
-        label_ends(axes[0][1], [(r["bytes"], 1e6 * r["seconds"], label, colour) for r, label, colour in mine])
+        label_ends(times, ends)
     if dotted or dashed:
-        axes[0][1].plot(
-            [], [], color="#555555", marker="o", label=" and ".join(sorted({kind_of(r) for r in chart.rows}))
-        )
-        axes[0][1].plot(
-            [],
-            [],
-            color="#555555",
-            linestyle=":" if dotted else "none",
-            marker="_" if dashed else "",
-            markersize=16 if dashed else None,
-            label="predicted",
-        )
-        axes[0][1].legend()
+        how = " and ".join(sorted({kind_of(r) for r in chart.rows}))
+        times.plot([], [], color="#555555", marker="o", label=how)
+        line = {"linestyle": ":" if dotted else "none"} | ({"marker": "_", "markersize": 16} if dashed else {})
+        times.plot([], [], color="#555555", label="predicted", **line)
+        times.legend()
     return figure
 
 
