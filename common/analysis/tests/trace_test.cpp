@@ -134,6 +134,25 @@ TEST(GanttText, ComputingWhileBytesMoveIsMarked) {
   EXPECT_EQ(out.str().substr(0, 23), "rank 0 main |CCBBBBBBtt");
 }
 
+TEST(GanttText, APipelineHasALineForEachStage) {
+  Trace trace{.queues = {"main", "down even"}};
+  trace.events = {event(Kind::compute, 0, 0, "F0", 0, 4e-6),      event(Kind::transfer, 0, 1, "send", 4e-6, 4e-6),
+                  event(Kind::wait, 1, 0, "wait", 0, 6e-6),       event(Kind::transfer, 1, 1, "receive", 0, 6e-6),
+                  event(Kind::compute, 1, 0, "F0", 6e-6, 8e-6),   event(Kind::wait, 1, 0, "wait", 8e-6, 9e-6),
+                  event(Kind::compute, 1, 0, "B0.1", 9e-6, 10e-6)};
+  trace.events[1].messages = {{.peer = 1, .sends = true, .bytes = 4}};
+  trace.events[3].messages = {{.peer = 0, .sends = false, .bytes = 4}};
+  std::ostringstream out;
+  write_gantt_text(trace, out, 28);
+  EXPECT_EQ(out.str(),
+            "stage  0 |F0──······|  40%\n"
+            "         |    vv    |\n"
+            "stage  1 |······F0wB|  30%\n"
+            "         |          |\n"
+            "          0 s  10.0 µs\n"
+            "F0─ forward  B0═ backward  v activations on  w waiting  · idle;  % = share computing\n");
+}
+
 TEST(Layout, CoveredCountsOverlapsOnce) {
   TraceEvent a = event(Kind::transfer, 0, 0, "a", 0, 4), b = event(Kind::transfer, 0, 0, "b", 1, 3),
              c = event(Kind::transfer, 0, 0, "c", 3, 6);
