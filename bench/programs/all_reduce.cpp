@@ -249,7 +249,9 @@ void Contest::print_crossovers() const {
   std::string library;
   for (const auto& [bytes, seconds] : by_library_)
     library += fmt::format("{}{} {}", library.empty() ? "" : ", ", format_bytes(bytes), format_seconds(seconds));
-  if (!library.empty()) fmt::print("NCCL, {}, as published: {}\n", where_, library);
+  if (!library.empty())
+    fmt::print("NCCL, {}, {}: {}\n", where_, machine_->library->all_reduce.empty() ? "by these links" : "as published",
+               library);
   const std::string measured = words_of_measured(timed_);
   if (measured.empty()) return;
   fmt::print("fastest, {}\n", where_);
