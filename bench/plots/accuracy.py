@@ -10,6 +10,9 @@ import os
 import statistics
 import sys
 
+from results import miss
+from sources import is_quiet, number
+
 PROGRAMS = ("all_reduce", "ddp", "tp", "pipeline")
 
 
@@ -44,9 +47,9 @@ def errors(folder):
 
 
 def line(name, points, unit):
-    quiet = [error for error, is_quiet in points if is_quiet]
+    quiet = [error for error, was_quiet in points if was_quiet]
     text = f"{name:<32} {100 * statistics.median(error for error, _ in points):6.1f} {unit:<7} {len(points):>5} rows"
-    if any(is_quiet is not None for _, is_quiet in points):
+    if any(was_quiet is not None for _, was_quiet in points):
         of_quiet = f"{100 * statistics.median(quiet):6.1f} {unit}" if quiet else "none"
         text += f"; in {len(quiet)} quiet ones {of_quiet}"
     return text
@@ -59,11 +62,17 @@ def predicted(data, load):
     """{program: its rows that have a prediction} of a report's results; load: results.load."""
     found = {program: load(data, stem) for stem, program in STEMS.items()}
     rows = {
-        program: [row for row in results["rows"] if error_of(program, row) is not None]
+        program: [
+            row for row in results["rows"] if error_of(program, row) is not None and number(row, "predicted_seconds")
+        ]
         for program, results in found.items()
         if results
     }
     return {program: mine for program, mine in rows.items() if mine}
+
+
+def miss_of(row):
+    return miss(row["predicted_seconds"], row["seconds"])
 
 
 def medians(predicted):
@@ -71,8 +80,8 @@ def medians(predicted):
     rows = []
     for program, mine in predicted.items():
         for algorithm in dict.fromkeys(row["algorithm"] for row in mine):
-            points = [(error_of(program, row), row.get("quiet")) for row in mine if row["algorithm"] == algorithm]
-            quiet = [error for error, is_quiet in points if is_quiet]
+            points = [(miss_of(row), is_quiet(row)) for row in mine if row["algorithm"] == algorithm]
+            quiet = [error for error, was_quiet in points if was_quiet]
             rows.append(
                 {
                     "program": program,

@@ -2,8 +2,22 @@
 
 import statistics
 
-from accuracy import error_of
+from accuracy import miss_of
+from sources import is_quiet
 from style import look, over, subplots, title
+
+
+def said_of(rows):
+    """'6 %': the median error of the quiet rows."""
+    errors = [miss_of(r) for r in rows if is_quiet(r)]
+    return f"{100 * statistics.median(errors):.0f} %" if errors else "no quiet row"
+
+
+def sentence(found):
+    """How far half of the predictions of each program are off: never one number over all, since one program may have
+    most of the rows."""
+    named = [(program.replace("_", "-"), said_of(rows)) for program, rows in found.items()]
+    return f"Median error of predictions on a quiet computer: {'; '.join(f'{name} {said}' for name, said in named)}"
 
 
 def predicted_measured(found):
@@ -12,15 +26,13 @@ def predicted_measured(found):
     figure, axes = subplots(1, 6, 5)
     axis = axes[0][0]
     for i, (program, rows) in enumerate(found.items()):
-        errors = [error_of(program, r) for r in rows if r.get("quiet") is not False]
-        said = f"median error {100 * statistics.median(errors):.0f} %" if errors else "never quiet"
-        style = {**look(i), "linestyle": "none"}
-        for quiet in (True, False):
-            mine = [r for r in rows if (r.get("quiet") is not False) == quiet]
-            label = f"{program.replace('_', ' ')}: {said}" if quiet or not errors else None
+        quiet, other = ([r for r in rows if is_quiet(r) == was_quiet] for was_quiet in (True, False))
+        label = f"{program.replace('_', '-')}: {len(quiet)} of {len(rows)} rows quiet"
+        for mine, fill in ((quiet, {}), (other, {"markerfacecolor": "none"})):
             if mine:
-                fill = {} if quiet else {"markerfacecolor": "none"}
-                axis.plot(*zip(*over(mine, "predicted_seconds", "seconds")), label=label, **style, **fill)
+                points = over(mine, "predicted_seconds", "seconds")
+                axis.plot(*zip(*points), label=label, **{**look(i), "linestyle": "none"}, **fill)
+                label = None
     every = [r[field] for rows in found.values() for r in rows for field in ("seconds", "predicted_seconds")]
     axis.plot([min(every), max(every)], [min(every), max(every)], color="#bbbbbb", linewidth=1, zorder=0)
     axis.set_xscale("log")
@@ -28,14 +40,7 @@ def predicted_measured(found):
     axis.set_xlabel("predicted, seconds")
     axis.set_ylabel("measured, seconds")
     axis.legend(loc="upper left")
-    quiet = [error_of(program, r) for program, rows in found.items() for r in rows if r.get("quiet") is not False]
-    title(
-        figure,
-        f"Half of the measured times lie within {100 * statistics.median(quiet):.0f} % of their predictions, on a quiet"
-        " computer"
-        if quiet
-        else "The computer was not quiet: these times say little about the predictions",
-    )
+    title(figure, sentence(found))
     return figure
 
 

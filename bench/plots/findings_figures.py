@@ -92,14 +92,19 @@ def finding_predictions(points):
     figure, ((axis,),) = subplots(1, WIDE, TALL - 0.4)
     for i, (kind, of_kind) in enumerate(points.items()):
         style = {**look(i), "linestyle": "none", "markersize": 2.5}
-        axis.plot(*zip(*(point[:2] for point in of_kind)), label=findings.spread_of(kind, of_kind), **style)
+        quiet, other = ([point[:2] for point in of_kind if point[2] == is_quiet] for is_quiet in (True, False))
+        label = findings.spread_of(kind, of_kind)
+        for mine, fill in ((quiet, {}), (other, {"markerfacecolor": "none", "markeredgewidth": 0.7})):
+            if mine:
+                axis.plot(*zip(*mine), label=label, **style, **fill)
+                label = None
     every = [value for of_kind in points.values() for point in of_kind for value in point[:2]]
     axis.plot([min(every), max(every)], [min(every), max(every)], color="#999999", linewidth=0.8, zorder=0)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("predicted, s")
     axis.set_ylabel("by clock, s")
-    figure_legend(figure, axis, 1, "off: half within, nine in ten, the worst")
+    figure_legend(figure, axis, 1, "quiet rows off: half within, nine in ten, the worst")
     return figure
 
 

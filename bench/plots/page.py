@@ -246,9 +246,9 @@ class Report:
             "Measured over predicted time of all-reduces and training steps on MPI processes, both axes logarithmic,"
             " beside the diagonal.",
             "<b>Predicted and measured</b> on this computer’s processes. Hollow: the computer was not quiet, since a"
-            " small message or addition changed by more than 5 % within the run or against the calibration; then the"
-            " prediction is for another computer. Medians are of |predicted / measured − 1|, in the figure those of the"
-            " quiet rows.",
+            " small message or addition changed by more than 5 % within the run or against the calibration, or the"
+            " row’s own interval spans more than a factor of 2; then the prediction is for another computer. Errors are"
+            " max(p/s, s/p) − 1 for p predicted and s measured, in the figure medians of the quiet rows.",
             accuracy.medians(found),
             {
                 "program": "program",

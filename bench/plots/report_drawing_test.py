@@ -131,9 +131,12 @@ class Drawing(InFolder):
             {"algorithm": "ring", "predicted_seconds": 1e-3 * n, "seconds": 1.25e-3 * n, "quiet": n > 1}
             for n in (1, 2, 3)
         ]
-        figure = predicted_measured({"all_reduce": rows})
-        self.assertIn("all reduce: median error 20 %", words_on(figure))
-        self.assertEqual(sum(len(line.get_xdata()) for line in figure.axes[0].get_lines()), 3 + 2)
+        noisy = [dict(rows[0], seconds=4e-3, quiet=True, seconds_low=1e-3, seconds_high=9e-3)]
+        figure = predicted_measured({"all_reduce": rows, "ddp": noisy})
+        words = " ".join(words_on(figure)).replace("\n", " ").replace("\u00a0", " ")
+        self.assertIn("Median error of predictions on a quiet computer: all-reduce 25 %; ddp no quiet row", words)
+        self.assertIn("all-reduce: 2 of 3 rows quiet", words)
+        self.assertEqual(sum(len(line.get_xdata()) for line in figure.axes[0].get_lines()), 4 + 2)
 
     def drawn(self, section):
         """{name: figure} of what a section of the report's page draws."""
@@ -165,7 +168,12 @@ class Drawing(InFolder):
 
     def test_the_distance_of_predictions_is_drawn(self):
         self.write("data/a", [dict(RING, seconds=1.0, predicted_seconds=1.1 + 0.1 * k) for k in range(3)])
-        self.assertTrue(self.drawn(findings.opening)["finding_predictions"].axes[0].has_data())
+        rows = [dict(STEP, predicted_seconds=0.5 + 0.1 * k, quiet=k == 0, seconds_high=0.6) for k in range(3)]
+        self.write("data/b", rows)
+        figure = self.drawn(findings.opening)["finding_predictions"]
+        marks = [(len(line.get_xdata()), line.get_markerfacecolor()) for line in figure.axes[0].get_lines()[:-1]]
+        self.assertEqual([(count, fill == "none") for count, fill in marks], [(3, False), (1, False), (2, True)])
+        self.assertIn("quiet rows off: half within, nine in ten, the worst", words_on(figure))
 
     def report(self, files, *arguments):
         folder_of_it = tempfile.TemporaryDirectory()

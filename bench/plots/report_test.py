@@ -76,16 +76,33 @@ class WhereAFigureComesFrom(unittest.TestCase):
 
 
 class Accuracy(InFolder):
-    def test_a_part_of_a_step_is_as_quiet_as_the_steps_beside_it(self):
-        def quiet(*of_steps):
-            row = dict(RING, backend="mpi", seconds=1.0, predicted_seconds=2.0)
-            rows = [row] + [dict(row, quiet=of_step) for of_step in of_steps]
-            (points,) = findings.predictions([results("a.json", rows)]).values()
-            return [point[2] for point in points]
+    def test_a_row_is_quiet_where_it_says_so_and_its_own_interval_is_narrow(self):
+        row = {"backend": "mpi", "seconds": 1.0, "seconds_low": 0.8, "seconds_high": 1.5}
+        self.assertFalse(sources.is_quiet(row), "not known")
+        self.assertTrue(sources.is_quiet(dict(row, quiet=True)))
+        self.assertFalse(sources.is_quiet(dict(row, quiet=False)))
+        self.assertFalse(sources.is_quiet(dict(row, quiet=True, seconds_high=1.7)))
+        self.assertTrue(sources.is_quiet(dict(row, backend="sim")))
 
-        self.assertEqual(quiet(True, False), [False, True, False])
-        self.assertEqual(quiet(True), [True, True])
-        self.assertEqual(quiet(), [True])
+    def test_a_time_that_holds_waiting_is_no_prediction_missed(self):
+        row = dict(RING, seconds=1.0, predicted_seconds=0.01, place="mlp forward")
+        sleeping = dict(row, backend="mpi", emulated=True)
+        rows = [
+            row,
+            dict(sleeping, emulated=False),
+            sleeping,
+            dict(row, backend="mpi", place="everything", seconds=0.01, quiet=True),
+        ]
+        points = findings.predictions([results("a.json", rows)])
+        quiet, unknown = (0.01, 1.0, True), (0.01, 1.0, False)
+        self.assertEqual(points, {"simulated": [quiet], "measured": [(0.01, 0.01, True)], "emulated": [unknown]})
+        self.assertIn("Left out: 1 time of collectives inside TP steps", findings.truth([results("a", rows)]).sentence)
+
+    def test_too_slow_counts_as_too_fast_does(self):
+        for predicted in (0.01, 100.0):
+            self.assertEqual(
+                findings.spread_of("measured", [(predicted, 1.0, True)]), "measured: 9900.0 %, 9900.0 %, 9900 %"
+            )
 
     ROWS = [
         {"algorithm": "ring", "predicted_seconds": 1.1, "seconds": 1.0, "quiet": True},
@@ -97,7 +114,7 @@ class Accuracy(InFolder):
     def test_medians_are_of_all_rows_and_of_the_quiet_ones(self):
         load = lambda data, stem: {"rows": self.ROWS} if stem == "all_reduce_mpi" else None
         (row,) = accuracy.medians(accuracy.predicted(None, load))
-        self.assertAlmostEqual(row["median"], 0.1)
+        self.assertAlmostEqual(row["median"], 1 / 9)
         self.assertAlmostEqual(row["median_quiet"], 0.1)
         self.assertEqual((row["rows"], row["quiet"]), (3, 1))
 
@@ -927,30 +944,30 @@ class Findings(InFolder):
                 "a.json",
                 [
                     dict(RING, seconds=1.0, predicted_seconds=1.1),
-                    dict(STEP, seconds=1.0, predicted_seconds=0.5),
-                    dict(STEP, seconds=2.0, predicted_seconds=1.0),
-                    dict(STEP, emulated=True, seconds=1.0, predicted_seconds=1.02),
+                    dict(STEP, quiet=True, seconds=1.0, predicted_seconds=0.5),
+                    dict(STEP, quiet=True, seconds=2.0, predicted_seconds=1.0),
+                    dict(STEP, quiet=True, emulated=True, seconds=1.0, predicted_seconds=1.02),
                     dict(STEP, kind="message", seconds=1.0, predicted_seconds=9.0),
                     dict(STEP, predicted_seconds=None),
                 ],
             )
         ]
         self.assertIn(
-            "simulated ones by 10.0 % (1 row), measured ones by 50.0 % (2 rows), emulated ones by 2.0 % (1 row)",
+            "simulated ones by 10.0 % (1 row), measured ones by 100.0 % (2 rows), emulated ones by 2.0 % (1 row)",
             findings.truth(found).sentence,
         )
 
     def test_the_headline_counts_what_was_measured_quietly(self):
         noisy, quiet = (
             dict(STEP, seconds=1.0, predicted_seconds=0.5, quiet=False),
-            dict(STEP, seconds=1.0, predicted_seconds=0.9, quiet=True),
+            dict(STEP, seconds=1.0, predicted_seconds=1.1, quiet=True),
         )
         said = lambda *rows: findings.truth([results("a.json", list(rows))]).sentence
         self.assertIn(
-            "measured ones by 10.0 % (1 row on a quiet computer; 50.0 % over all 3 rows)", said(noisy, noisy, quiet)
+            "measured ones by 10.0 % (1 row on a quiet computer; 100.0 % over all 3 rows)", said(noisy, noisy, quiet)
         )
         self.assertIn(
-            "measured ones by an unknown amount, because the computer was not quiet in any row (50.0 % over all 2"
+            "measured ones by an unknown amount, because the computer was not quiet in any row (100.0 % over all 2"
             " rows)",
             said(noisy, noisy),
         )

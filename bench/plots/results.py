@@ -68,6 +68,11 @@ def percent(value, digits=1):
     return "–" if value is None else f"{100 * value:.{digits}f} %"
 
 
+def miss(predicted, seen):
+    """How far a prediction is off, the same in both directions: 1 where it is twice or half of what was seen."""
+    return max(predicted / seen, seen / predicted) - 1
+
+
 def off(predicted, seen):
     """How far a prediction lies from what was seen: "+3.4 %"; "–" where one of them is missing."""
     return f"{100 * (predicted / seen - 1):+.1f} %" if predicted is not None and seen else "–"

@@ -161,6 +161,15 @@ def kind_of(row):
     return "simulated" if row.get("backend") == "sim" else "measured"
 
 
+def is_quiet(row):
+    """Whether a row's computer is known to have been quiet: its run's probes say so, and the row's own interval does
+    not span more than a factor of 2. Virtual time always is."""
+    if row.get("backend") == "sim":
+        return True
+    low, high = number(row, "seconds_low"), number(row, "seconds_high")
+    return bool(row.get("quiet")) and not (low and high and high > 2 * low)
+
+
 def span(values, unit=""):
     values = sorted(set(values))
     return (
