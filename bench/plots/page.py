@@ -320,12 +320,15 @@ class Report:
             f"<b>Simulated</b>: {simulated['model']} with fp32 gradients, {simulated['tokens_per_rank']:g}"
             " tokens per step in total (strong) or per rank (weak), DDP with overlap; T(1) is the serial step"
             f" without DDP on the same machine ({alone}). f: the parallel part of Amdahl’s law, fitted to each"
-            f" study’s points (95 %), and as the course has it. Whiskers: 95 %.{sleeping}{here}",
+            " study’s points (95 %), and as the course has it. Whiskers: 95 %. Hollow: the computer was not"
+            f" quiet.{sleeping}{here}",
             rows,
-            columns("machine, scaling, p, time, predicted, error, speedup, efficiency, Karp–Flatt"),
+            columns("machine, scaling, variant, p, time, predicted, error, speedup, efficiency, Karp–Flatt"),
             [f"scaling_sim_{m}.csv" for m in machines] + ["scaling_emulated.csv", "scaling_mpi.csv"],
             (studies, findings.laws(machines)),
         )
+        for sentence in superlinear(self.found["scaling_mpi.json"]) if measured else ():
+            yield note(html.escape(f"{sentence}."))
         yield self.later("scaling_")
         yield claims.amdahl(machines)
 

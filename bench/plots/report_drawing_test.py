@@ -87,6 +87,25 @@ class Drawing(InFolder):
         dashed = [line for line in speedups.lines if line.get_linestyle() == "--" and line.get_color() != "#999999"]
         self.assertTrue(dashed and all(line.get_xdata()[0] == 4 for line in dashed), "dashed beyond the points")
         self.assertEqual(len(amdahl({"a": fitted}, []).axes), 3, "a build without MPI")
+        noisy = {"context": {}, "rows": [dict(row, quiet=row["ranks"] < 4) for row in rows]}
+        for axis in (amdahl({"m, measured": noisy}, []).axes[i] for i in (0, 2)):
+            marks = [line for line in axis.lines if line.get_marker() == "o"]
+            hollow = {x: line.get_markerfacecolor() == "none" for line in marks for x in line.get_xdata()}
+            self.assertEqual(hollow, {1: False, 2: False, 4: True}, "hollow where the computer was not quiet")
+
+    def test_a_table_tells_the_serial_step_from_the_one_on_a_single_rank(self):
+        one = dict(STEP, ranks=1, seconds=0.8, speedup=1, efficiency=1)
+        rows = [dict(one, algorithm=name) for name in ("compute", "serial")]
+        rows.append(dict(STEP, seconds=0.8 / 2.55, speedup=2.55, efficiency=1.275))
+        self.write(
+            "data/scaling_sim_dgx-a100",
+            [dict(row, backend="sim", model="small", tokens_per_rank=64) for row in rows[:2]],
+        )
+        self.write("data/scaling_mpi", [dict(row, model="small") for row in rows])
+        parts = "".join(self.parts(page.Report.scaling))
+        self.assertIn("<td>compute</td>", parts)
+        self.assertIn("<td>serial</td>", parts)
+        self.assertIn("scaling_mpi.json, row 3: a speedup of 2.55 on 2 ranks is more than ideal", parts)
 
     def test_names_of_curves_keep_their_distance(self):
         from style import apart, label_ends, subplots
@@ -137,6 +156,10 @@ class Drawing(InFolder):
         self.assertIn("Median error of predictions on a quiet computer: all-reduce 25 %; ddp no quiet row", words)
         self.assertIn("all-reduce: 2 of 3 rows quiet", words)
         self.assertEqual(sum(len(line.get_xdata()) for line in figure.axes[0].get_lines()), 4 + 2)
+
+    def parts(self, section):
+        """The parts of a section of the report's page."""
+        return [part for part in section(page.Report(self.home, reading.read_folder(self.home / "data")[0])) if part]
 
     def drawn(self, section):
         """{name: figure} of what a section of the report's page draws."""

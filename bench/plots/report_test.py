@@ -413,6 +413,14 @@ class Saying(InFolder):
         )
         self.assertFalse(results_module.is_seconds("tokens_per_second"))
 
+    def test_a_time_below_noise_and_a_law_above_ideal_are_no_numbers(self):
+        shown = row_words.columns("exposed, Karp–Flatt")
+        said = lambda **row: [html_parts.cell({**STEP, **row}, column) for column in shown.values()]
+        self.assertEqual(said(), ["100 ms", "0.25"])
+        self.assertEqual(said(exposed_seconds=-0.018), ["below noise", "0.25"])
+        self.assertEqual(said(efficiency=1.27, karp_flatt=-0.215), ["100 ms", "–"])
+        self.assertEqual(said(exposed_seconds=None, efficiency=None), ["–", "0.25"])
+
     def test_a_command_that_is_not_known_is_a_dash(self):
         self.assertIn("| a.json | – |", methods.methods([results("a.json", [TRAIN])]))
         self.assertIn(

@@ -173,6 +173,18 @@ def efficiency(row):
     return "refused: no core each" if row["efficiency"] is None else percent(row["efficiency"])
 
 
+def exposed(row):
+    """A step by wall clock may be shorter than its computing alone, timed beside it: then nothing exposed is seen."""
+    seconds = row.get("exposed_seconds")
+    below = seconds is not None and seconds < 0 and kind_of(row) in ("measured", "emulated")
+    return "below noise" if below else times("exposed_seconds")(row)
+
+
+def karp_flatt(row):
+    """None of a speedup above one per rank, of which no serial part can be told."""
+    return "–" if (row.get("efficiency") or 0) > 1 else times("karp_flatt")(row)
+
+
 # Columns of tables, by their titles: a field by name, or a function of the row.
 COLUMNS = {
     "from": "file",
@@ -196,7 +208,7 @@ COLUMNS = {
     "simulated": "simulated_seconds",
     "computing": "compute_seconds",
     "communication": "communication_seconds",
-    "exposed": "exposed_seconds",
+    "exposed": exposed,
     "makespan": "makespan_seconds",
     "busy": "busy_seconds",
     "before and after": "idle_seconds",
@@ -210,7 +222,7 @@ COLUMNS = {
     "algbw GB/s": "algbw_gb_per_s",
     "busbw GB/s": "busbw_gb_per_s",
     "efficiency": efficiency,
-    "Karp–Flatt": "karp_flatt",
+    "Karp–Flatt": karp_flatt,
     "the limit": "limit",
     "sent by a rank": lambda r: bytes_text(r["bytes_sent_per_rank_max"]),
 }

@@ -2,6 +2,7 @@
 
 import laws
 from results import NCCL_8_A100, by, bytes_text
+from sources import is_quiet
 from style import (
     beside_line,
     doubling_axis,
@@ -91,6 +92,16 @@ def overhead(rows):
     return figure
 
 
+def points_with_whiskers(axis, rows, field, style, scale=1):
+    """Points over ranks: hollow where the computer was not quiet."""
+    for quiet, fill in ((True, {}), (False, {"markerfacecolor": "none"})):
+        mine = [r for r in rows if is_quiet(r) == quiet and r[field] is not None]
+        if mine:
+            spread = whiskers(mine, field, scale)
+            points = zip(*over(mine, "ranks", field, scale))
+            axis.errorbar(*points, yerr=spread, capsize=2, **{**style, "linestyle": "none"}, **fill)
+
+
 def along(low, high):
     return [low * (high / low) ** (k / 60) for k in range(61)]
 
@@ -125,15 +136,15 @@ def amdahl(studies, found):
         strong, weak = by(points[label], scaling="strong"), by(points[label], scaling="weak")
         serial = results["context"].get("amdahl_serial_fraction")
         x, y = [r["ranks"] for r in strong], [r["speedup"] for r in strong]
-        speedups.errorbar(x, y, yerr=whiskers(strong, "speedup"), capsize=2, **{**look(i), "linestyle": "none"})
+        points_with_whiskers(speedups, strong, "speedup", look(i))
         end, words = (x[-1], y[-1]), label
         if serial is not None:
             words = f"{label}, f = {1 - serial:.3f}".replace(", simulated", "")
             left.plot(x, [100 * (s / laws.amdahl(serial, p) - 1) for p, s in zip(x, y)], **look(i))
             end = law_line(speedups, serial, x[-1], most, look(i)["color"])
         ends.append((*end, words, look(i)["color"]))
-        spread = whiskers(weak, "efficiency", 100)
-        weak_axis.errorbar(*zip(*over(weak, "ranks", "efficiency", 100)), yerr=spread, capsize=2, **look(i))
+        weak_axis.plot(*zip(*over(weak, "ranks", "efficiency", 100)), **{**look(i), "marker": None})
+        points_with_whiskers(weak_axis, weak, "efficiency", look(i), 100)
     for axis in (speedups, left, weak_axis):
         doubling_axis(axis, [2**k for k in range(most.bit_length())], "ranks")
     speedup_axis(speedups, most, "speedup over T(1)")
