@@ -1,7 +1,7 @@
 """methods.md: how everything in a report was measured, from the contexts of its results and from what really ran.
 Standard library only."""
 
-from sources import REPORTED, counted, kind_of, place, span
+from sources import REPORTED, counted, kind_of, place, span, turns_left_out, without_turns
 
 WAYS = {
     "simulated": (
@@ -54,6 +54,12 @@ def ways(all_results):
             facts.append(f"{span(ranks)} ranks")
         if way in ("measured", "emulated") and samples:
             facts.append(f"n = {span(samples)}")
+        without = len(without_turns([row for _, row in rows]))
+        if way in ("measured", "emulated") and (left := turns_left_out([row for _, row in rows])):
+            facts.append(
+                f"{counted(without, 'row')} {'is' if without == 1 else 'are'} without {left} turns, in which"
+                " probes took over 5 % more or less than in the calibration, while at least 5 others did not"
+            )
         if way == "emulated":
             facts.append(
                 f"slept {span([row['emulate_scale'] for _, row in rows if row.get('emulate_scale')])} times as long as"

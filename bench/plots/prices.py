@@ -18,6 +18,12 @@ def machine_named(name):
     return machine
 
 
+def has_nodes(name):
+    """Whether the machine file of this name is of several nodes; False where there is none."""
+    path = MACHINES / f"{name}.json"
+    return path.exists() and "node" in json.loads(path.read_text(encoding="utf-8"))
+
+
 def level_between(machine, ranks):
     """The level of links that joins the first and the last of these ranks; None where the machine is too small."""
     return next((i for i, level in enumerate(machine["levels"]) if not level["ranks"] or ranks <= level["ranks"]), None)

@@ -304,6 +304,21 @@ class Saying(InFolder):
             self.assertIn(words, text)
         self.assertNotIn("**Simulated.**", text)
 
+    def test_turns_that_are_left_out_are_told(self):
+        row = dict(RING, backend="mpi", machine="host", samples=6, turns_left_out=9)
+        rows = [row, dict(row, bytes=4096, samples=15, turns_left_out=0), dict(row, algorithm="gloo", samples=15)]
+        self.assertIn(
+            "At 1 of 2 sizes 9 of 15 turns are left out, but for gloo: probes beside them were more than 5 % off",
+            page_module.selection(rows),
+        )
+        self.assertEqual(page_module.selection(rows[1:2]), "")
+        self.assertIn("1 row is without 9 of 15 turns, in which probes", methods.methods([results("a.json", rows[:2])]))
+        self.write("data/all_reduce_mpi", rows, predicted_from="a calibration")
+        report = page_module.Report(self.home, reading.read_folder(self.home / "data")[0])
+        caption = "".join(report.bandwidth())
+        self.assertIn("medians of 6 to 15 samples", caption)
+        self.assertIn("9 of 15 turns are left out", caption)
+
     def test_a_law_without_a_fit_or_interval_is_said(self):
         found = {
             "fitted": {
@@ -882,7 +897,7 @@ class Findings(InFolder):
         )
 
     def test_the_ring_is_compared_on_the_machine_where_it_matters_most(self):
-        for machine, slower in (("a", 3), ("b", 7)):
+        for machine, slower in (("a", 3), ("b", 7), ("dgx-a100-hdr", 9)):
             self.write(
                 f"all_reduce_sim_{machine}",
                 [
@@ -891,9 +906,19 @@ class Findings(InFolder):
                 ],
             )
         self.assertIn(
-            "8 ranks of b takes a ring 1 ms and the naive way 7 ms, 7 times as long: each rank sends 112 MiB, not"
-            " 448 MiB",
+            "8 ranks of b takes a ring 1 ms and the naive way 7 ms, 7 times as long: its busiest rank sends 112 MiB,"
+            " not 448 MiB",
             findings.ring(self.home).sentence,
+        )
+
+    def test_a_formula_for_one_kind_of_link_says_where_there_are_two(self):
+        rows = [dict(RING, algorithm="naive", ranks=16, predicted_seconds=p) for p in (1.46e-3, 1.7e-3)]
+        self.assertEqual(page_module.too_slow({"dgx-a100": {"rows": rows}}), "")
+        self.assertEqual(page_module.too_slow({"dgx-a100-hdr": {"rows": [dict(r, ranks=8) for r in rows]}}), "")
+        self.assertIn(
+            "On dgx-a100-hdr the formula of the naive one is +46 to +70 % off: it gives every message the network’s"
+            " link, but 7 of rank 0’s 15 peers share its node.",
+            page_module.too_slow({"dgx-a100-hdr": {"rows": rows}}),
         )
 
     def test_overlap_names_best_and_worst_bucket(self):

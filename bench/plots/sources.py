@@ -177,6 +177,18 @@ def span(values, unit=""):
     )
 
 
+def without_turns(rows):
+    """Those that lack turns in which the computer was not in the state that was calibrated. gloo’s lack none."""
+    return [r for r in rows if number(r, "turns_left_out") and number(r, "samples") and r.get("algorithm") != "gloo"]
+
+
+def turns_left_out(rows):
+    """'8 to 10 of 15': the turns that rows lack; "" where they lack none."""
+    left = without_turns(rows)
+    turns = [r["samples"] + r["turns_left_out"] for r in left]
+    return f"{span([r['turns_left_out'] for r in left])} of {span(turns)}" if left else ""
+
+
 def how(rows):
     """'simulated on dgx-a100; measured (mpi), n = 15 to 31': how these rows came about."""
     words = {}
