@@ -100,8 +100,8 @@ def part_of(report):
         )
     )
     return note(
-        "<b>Which algorithm for which size.</b> A prediction is a straight line in the bytes, so the machine file alone"
-        " decides which algorithm is best; <i>auto</i> uses it." + gain
+        "<b>Which algorithm for which size.</b> On these machine files a prediction is a straight line in the bytes, so"
+        " the file alone decides which algorithm is best; <i>auto</i> uses it." + gain
     ) + report.figure(
         "crossovers",
         "Panels of all-reduce time over array size relative to the flat ring, on a cluster with a network port for"

@@ -229,7 +229,7 @@ class Report:
                 " samples with 95 % intervals (below 6 samples their range), contenders in turn in one run."
                 f"{selection(measured['rows'])} <i>library</i> is"
                 f" MPI_Allreduce{', <i>gloo</i> ' + c['gloo'] if 'gloo' in c else ''}. Predicted {prices_of(c)},"
-                " never from the all-reduces.",
+                f" never from the all-reduces.{of_tables(c)}",
                 measured["rows"],
                 shown,
                 ["all_reduce_mpi.csv"],
@@ -611,6 +611,16 @@ def selection(rows):
         f" At {len(chosen)} of {counted(len(sizes), 'size')} {turns_left_out(rows)} turns are left out"
         f"{', but for gloo' if by(rows, algorithm='gloo') else ''}: probes beside them were more than 5 % off the"
         " calibration, so the medians are of the computer in its calibrated state alone."
+    )
+
+
+def of_tables(context):
+    """Why predictions may fall where arrays grow, in one sentence."""
+    if "predicted_from" not in context:
+        return ""
+    return (
+        " Each is priced with messages of its own sizes, as calibrated, and is therefore no straight line: it falls"
+        " where a larger message was faster."
     )
 
 

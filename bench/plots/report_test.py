@@ -8,6 +8,7 @@ import unittest
 import accuracy
 import claims
 import collectives
+import combined
 import compare
 import crossover
 import curves
@@ -304,6 +305,17 @@ class Saying(InFolder):
             self.assertIn(words, text)
         self.assertNotIn("**Simulated.**", text)
 
+    def test_published_points_that_came_later_are_told_apart(self):
+        rows = [dict(table=t, relative_error=e) for t, e in (("llm-c", -0.1), ("nemo-fp8", 0.2), ("megatron-ptd", 0.9))]
+        self.assertIn(
+            "2 of them were added after all costs were fixed: their median error is 15.0 %, and 1 is predicted too"
+            " fast",
+            combined.later_said(rows),
+        )
+        self.assertEqual(combined.later_said(rows[2:]), "")
+        judged = (ROOT / "tools" / "plan" / "validate_test.cpp").read_text()
+        self.assertEqual(combined.LATER, re.findall(r'"([^"]+)"', re.search(r"added\{(.*?)\};", judged, re.S)[1]))
+
     def test_turns_that_are_left_out_are_told(self):
         row = dict(RING, backend="mpi", machine="host", samples=6, turns_left_out=9)
         rows = [row, dict(row, bytes=4096, samples=15, turns_left_out=0), dict(row, algorithm="gloo", samples=15)]
@@ -318,6 +330,7 @@ class Saying(InFolder):
         caption = "".join(report.bandwidth())
         self.assertIn("medians of 6 to 15 samples", caption)
         self.assertIn("9 of 15 turns are left out", caption)
+        self.assertIn("is therefore no straight line", caption)
 
     def test_a_law_without_a_fit_or_interval_is_said(self):
         found = {
