@@ -26,18 +26,18 @@ def broadcasts_said(rows):
         return ""
     small, large = min(first, key=first.get), min(last, key=last.get)
     sizes = [next(iter(found.values()))[at]["bytes"] for at in (0, -1)]
-    return f"For {bytes_text(sizes[0])} the fastest is {small}, for {bytes_text(sizes[1])} {large}"
+    small, large = (name.split(", ")[1] for name in (small, large))
+    return f"The fastest broadcast of {bytes_text(sizes[0])} is the {small}, of {bytes_text(sizes[1])} the {large}"
 
 
-def collectives(machines, measured):
-    """On the machine with most ranks, then ours over MPI's own."""
-    rows = max(machines.values(), key=lambda rows: max(r["ranks"] for r in rows))
+def collectives(rows, measured):
+    """Of one machine, then ours over MPI's own."""
     panels = len(PANELS) + bool(measured)
     figure, axes = subplots(panels, 3.9 * panels, 3.6)
     title(figure, broadcasts_said(rows))
     for axis, names in zip(axes[0], PANELS):
         over_size(axis, curves(rows, names))
-        axis.set_title(f"simulated, p = {rows[0]['ranks']}")
+        axis.set_title(f"{rows[0]['machine']}, p = {rows[0]['ranks']}", loc="left", fontsize=10)
         axis.set_ylabel("busbw, GB/s")
     if measured:
         last, ends = axes[0][-1], []
@@ -48,7 +48,8 @@ def collectives(machines, measured):
         last.axhline(1, color="black", linewidth=0.8)
         size_axis(last, sorted({r["bytes"] for mine in measured.values() for r in mine}), 4)
         plain_log_axis(last.yaxis, (1, 1.2, 1.5, 2, 3, 5, 7, 8, 9))
-        last.set_title(f"measured: {next(iter(measured.values()))[0]['ranks']} processes")
+        ranks = next(iter(measured.values()))[0]["ranks"]
+        last.set_title(f"measured: {ranks} processes", loc="left", fontsize=10)
         last.set_ylabel("our time, MPI’s own = 1")
         label_ends(last, ends)
     return figure

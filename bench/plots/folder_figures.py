@@ -240,8 +240,16 @@ DIRECT = 9  # curves that have room for their names at their ends
 FEW = 4  # curves beside which others can be told apart
 
 
+def overlap(a, b):
+    """Whether the intervals of two times overlap, of which at least one has width."""
+    ends = lambda row, end: row.get(f"seconds_{end}") or row["seconds"]
+    wide = has_width(a, "seconds") or has_width(b, "seconds")
+    return a is b or wide and ends(a, "low") <= ends(b, "high") and ends(b, "low") <= ends(a, "high")
+
+
 def bandwidth_said(found):
-    """The fastest for the largest array, beside the library's own where that is measured."""
+    """The fastest for the largest array, beside the library's own where that is measured; or those whose intervals
+    overlap the fastest one's, which are not ranked."""
     most = max(r["bytes"] for rows in found.values() for r in rows)
     last = {label: r for label, rows in found.items() for r in rows if r["bytes"] == most}
     copy = next((label for label in last if label.startswith("memory copy")), None)
@@ -250,8 +258,17 @@ def bandwidth_said(found):
         return ""
     best = max(ours, key=lambda label: ours[label]["busbw_gb_per_s"])
     library = next((r for label, r in last.items() if label.startswith("library")), None)
+    memory = [f"a copy in memory {last[copy]['busbw_gb_per_s']:.3g}"] if copy else []
+    rivals = ours | ({"the library’s own": library} if library else {})
+    alike = sorted(
+        (label for label, r in rivals.items() if overlap(r, ours[best])), key=lambda label: rivals[label]["seconds"]
+    )
+    if len(alike) > 1:
+        rates = [f"{rivals[label]['busbw_gb_per_s']:.3g}" for label in (alike[-1], alike[0])]
+        words = f"For {bytes_text(most)} the intervals of {', '.join(alike[:-1])} and {alike[-1]} overlap"
+        return "; ".join([f"{words}: {' to '.join(rates)} GB/s", *memory])
     beside = [f"the library’s own {library['busbw_gb_per_s']:.3g}"] if library else []
-    beside += [f"a copy in memory {last[copy]['busbw_gb_per_s']:.3g}"] if copy else []
+    beside += memory
     return f"For {bytes_text(most)} {best} reaches {ours[best]['busbw_gb_per_s']:.3g} GB/s" + (
         f"; {', '.join(beside)}" if beside else ""
     )

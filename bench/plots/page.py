@@ -282,7 +282,7 @@ class Report:
             "<b>Simulated</b> ring all-reduces of fp32 gradients between two ranks; predictions leave out"
             " latency and additions. Efficiency without overlap hardly depends on the model's size: compute and"
             " communication both grow with it. It depends on the tokens per step: twice as many halve the"
-            " overhead.",
+            " overhead. Grey: links, named at the right.",
             results["rows"],
             shown,
             ["overhead.csv"],

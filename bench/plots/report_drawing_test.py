@@ -107,6 +107,84 @@ class Drawing(InFolder):
         self.assertIn("<td>serial</td>", parts)
         self.assertIn("scaling_mpi.json, row 3: a speedup of 2.55 on 2 ranks is more than ideal", parts)
 
+    def boxes(self, figure, texts):
+        figure.canvas.draw()
+        return [text.get_window_extent() for text in texts]
+
+    def test_names_of_bars_do_not_touch(self):
+        import folder_figures
+
+        row = dict(STEP, algorithm="no_overlap", model="small", bucket_bytes=920641, tokens_per_rank=256)
+        rows = [dict(row, machine="laptop", emulated=True, ranks=p, model=f"small {p}", tokens_per_rank=256 * p,
+                     bucket_bytes=920641 * p) for p in range(1, 9)] + [dict(row, model="s")]  # fmt: skip
+        figure = folder_figures.draw(
+            folder.chart_of("breakdown", [results("a.json", rows), results("b.json", rows[:1])])
+        )
+        boxes = self.boxes(figure, figure.axes[0].get_yticklabels())
+        self.assertTrue(any("\n" in text.get_text() for text in figure.axes[0].get_yticklabels()))
+        for upper, lower in zip(boxes, boxes[1:]):
+            self.assertGreaterEqual(upper.y0, lower.y1)
+
+    def test_leaders_end_at_the_first_letter_and_names_stay_below_the_title(self):
+        from style import label_ends, subplots
+
+        figure, ((axis,),) = subplots(1, 5, 3)
+        axis.set_title("a panel")
+        axis.plot([0, 1], [0, 1])
+        label_ends(axis, [(1, 1 - 0.01 * k, f"a name,\nof {k}", "black") for k in range(4)])
+        figure.canvas.draw()
+        title = axis.title.get_window_extent()
+        for text in axis.texts:
+            self.assertEqual(text.arrowprops["relpos"], (0, 0.5))
+            self.assertLessEqual(text.get_window_extent().y1 - 2, title.y0, "letters below the title")
+
+    def test_the_links_names_cover_no_curve(self):
+        from scaling_figures import LINKS, overhead
+
+        rows = [
+            dict(link_gb_per_s=b, parameters=p, seconds=p / b / 1e9, efficiency=b / (b + 8), predicted_efficiency=0.5,
+                 ranks=2, tokens_per_rank=8192, flop_per_second=1e14)
+            for p in (25e6, 1.3e9) for b in (1.25, 12.5, 25, 235, 450)]  # fmt: skip
+        figure = overhead(rows)
+        seconds, computing = figure.axes
+        names = {link for _, link in LINKS}
+        self.assertFalse(names & set(words_on(seconds)))
+        named = [text for text in computing.texts if text.get_text() in names]
+        for box in self.boxes(figure, named):
+            curve = computing.transData.transform([(r["link_gb_per_s"], 100 * r["efficiency"]) for r in rows[:5]])
+            self.assertFalse([place for place in curve if box.contains(*place)])
+
+    def test_collectives_are_of_the_machine_that_is_named(self):
+        rows = [
+            dict(RING, collective=kind, algorithm=name, bytes=size, ranks=16, machine="big", seconds=t * size,
+                 predicted_seconds=t * size)
+            for kind, name, t in (("all_gather", "ring", 1), ("broadcast", "star", 2), ("broadcast", "chain", 1),
+                                  ("all_to_all", "direct", 1))
+            for size in (4096, 1 << 20)]  # fmt: skip
+        self.write("data/collectives_sim_big", rows)
+        self.write("data/collectives_sim_less", [dict(r, machine="less", ranks=8) for r in rows])
+        report = page.Report(self.home, reading.read_folder(self.home / "data")[0])
+        list(report.bandwidth())
+        drawn = report.drawn["collectives"]
+        self.assertIn("simulated on big.", drawn.source_line())
+        words = words_on(self.drawn(page.Report.bandwidth)["collectives"])
+        self.assertIn("big, p = 16", words)
+        self.assertIn("The fastest broadcast of 4\u00a0KiB is the chain, of 1\u00a0MiB the chain", words)
+
+    def test_what_intervals_do_not_tell_apart_is_not_ranked(self):
+        from folder_figures import bandwidth_said
+
+        row = dict(RING, samples=5, bytes=1 << 20)
+        timed = lambda rate, low, high: [
+            dict(row, busbw_gb_per_s=rate, seconds=1 / rate, seconds_low=low, seconds_high=high)
+        ]
+        found = {"ring": timed(4, 0.2, 0.3), "naive": timed(2, 0.4, 0.6), "library": timed(3.8, 0.25, 0.3)}
+        self.assertEqual(
+            bandwidth_said(found), "For 1 MiB the intervals of ring and the library’s own overlap: 3.8 to 4 GB/s"
+        )
+        found["library"] = timed(2.5, 0.35, 0.41)
+        self.assertEqual(bandwidth_said(found), "For 1 MiB ring reaches 4 GB/s; the library’s own 2.5")
+
     def test_names_of_curves_keep_their_distance(self):
         from style import apart, label_ends, subplots
 

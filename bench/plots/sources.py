@@ -252,7 +252,8 @@ def source_line(contexts, rows):
     words = re.sub(r" \((mpi|cuda|nccl)\)", "", how([row for row in rows if row]))
     words = words.replace("measured", f"measured on {computer}" if computer else "measured", 1)
     code = "Reference code" if codes == ["reference"] else f"Code: {'; '.join(codes)}"
-    return f"{code}, {words}." if words else f"{code}."
+    end = "" if words.endswith("…") else "."
+    return f"{code}, {words}{end}" if words else f"{code}."
 
 
 def provenance(all_results):

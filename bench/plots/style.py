@@ -217,14 +217,23 @@ def label_ends(axis, ends):
     ends = sorted(ends, key=lambda end: in_axis(*end[:2])[1])
     lines = [words.count("\n") + 1 for _, _, words, _ in ends]
     step = 1.2 * letters / 72 / high * max(lines)
-    places = apart([in_axis(x, y)[1] for x, y, _, _ in ends], step, 0.02, 0.98)
+    edge = 0.02 + 0.6 * letters / 72 / high * (max(lines) - 1)  # a second line stays below the panel's title
+    places = apart([in_axis(x, y)[1] for x, y, _, _ in ends], step, edge, 1 - edge)
     for (x, y, words, colour), place in zip(ends, places):
         axis.annotate(
             words,
             (x, y),
             xytext=(1.0, place),
             textcoords=matplotlib.transforms.offset_copy(axis.transAxes, axis.figure, 0.17, 0),
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3},
+            # to the first letter, not to the middle: else it would cross the names beside
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 3,
+                "relpos": (0, 0.5),
+            },
             ha="left",
             va="center",
             fontsize=10,
@@ -343,12 +352,19 @@ def whiskers(rows, field, scale=1):
     return [below, above]
 
 
+def broken(name, most):
+    """A name in lines of `most` letters, or longer ones where it would have more than two: a bar has no room for a
+    third."""
+    while len(lines := name.split("\n") if "\n" in name else textwrap.wrap(name, most)) > 2:
+        most += 1
+    return "\n".join(lines)
+
+
 def name_bars(axis, names):
     """Horizontal bars from above to below; long names are broken where a column is narrow."""
     most = 24 if Drawing.layout.stacked else 34
-    broken = [name if "\n" in name else textwrap.fill(name, most) for name in names]
     axis.set_yticks(range(len(names)))
-    axis.set_yticklabels(names if Drawing.layout.wide else broken)
+    axis.set_yticklabels(names if Drawing.layout.wide else [broken(name, most) for name in names], linespacing=1.0)
     axis.margins(y=0.02)
     axis.invert_yaxis()
 
