@@ -441,6 +441,13 @@ class Saying(InFolder):
         )
         self.assertFalse(results_module.is_seconds("tokens_per_second"))
 
+    def test_zero_has_no_sign(self):
+        off, percent = results_module.off, results_module.percent
+        self.assertEqual([off(x, 1) for x in (0.9999, 1, 1.0001, 0.99, 1.01)],
+                         ["0.0 %", "0.0 %", "0.0 %", "-1.0 %", "+1.0 %"])  # fmt: skip
+        said = [percent(-1e-4), percent(-1e-4, 0), percent(-0.01), percent(None)]
+        self.assertEqual(said, ["0.0 %", "0 %", "-1.0 %", "–"])
+
     def test_a_time_below_noise_and_a_law_above_ideal_are_no_numbers(self):
         shown = row_words.columns("exposed, Karp–Flatt")
         said = lambda **row: [html_parts.cell({**STEP, **row}, column) for column in shown.values()]

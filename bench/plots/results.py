@@ -65,7 +65,12 @@ def decimal_text(count):
 
 
 def percent(value, digits=1):
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
+    return "–" if value is None else f"{rounded(100 * value, digits):.{digits}f} %"
+
+
+def rounded(value, digits):
+    """Without the sign of a zero."""
+    return round(value, digits) + 0.0
 
 
 def miss(predicted, seen):
@@ -74,8 +79,11 @@ def miss(predicted, seen):
 
 
 def off(predicted, seen):
-    """How far a prediction lies from what was seen: "+3.4 %"; "–" where one of them is missing."""
-    return f"{100 * (predicted / seen - 1):+.1f} %" if predicted is not None and seen else "–"
+    """How far a prediction lies from what was seen: "+3.4 %", "0.0 %"; "–" where one of them is missing."""
+    if predicted is None or not seen:
+        return "–"
+    error = rounded(100 * (predicted / seen - 1), 1)
+    return f"{error:+.1f} %" if error else "0.0 %"
 
 
 def is_seconds(field):
