@@ -455,6 +455,8 @@ class Saying(InFolder):
         self.assertEqual(said(exposed_seconds=-0.018), ["below noise", "0.25"])
         self.assertEqual(said(efficiency=1.27, karp_flatt=-0.215), ["100 ms", "–"])
         self.assertEqual(said(exposed_seconds=None, efficiency=None), ["–", "0.25"])
+        above = dict(STEP, efficiency=1.27, karp_flatt=-0.215)
+        self.assertNotIn("Karp–Flatt", folder.columns_of(folder.chart_of("speedup", [results("a.json", [above])])))
 
     def test_a_command_that_is_not_known_is_a_dash(self):
         self.assertIn("| a.json | – |", methods.methods([results("a.json", [TRAIN])]))
