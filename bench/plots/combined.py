@@ -143,8 +143,8 @@ def later_said(rows):
     middle, fast = percent(statistics.median(map(abs, errors))), sum(e < 0 for e in errors)
     return (
         f" {len(errors)} of them were added after all costs were fixed: their median error is {middle}, and {fast}"
-        f" {'is' if fast == 1 else 'are'} predicted too fast. Errors made us look for causes, since tables are divided"
-        " in their other half alone (bench/published/learn)."
+        f" {'is' if fast == 1 else 'are'} predicted too fast. Errors made us look for causes: of newer tables only in"
+        " the half of their rows that is not shown here (bench/published/learn)."
     )
 
 
