@@ -373,7 +373,7 @@ class NcclTests(unittest.TestCase):
         self.assertIn("predicted on dgx-h100: what NCCL reaches", folder.caption(folder.charts([results])[0]))
 
     def test_predictions_are_those_of_the_suite(self):
-        # ./lab bench all_reduce --machine …: library_seconds. tools/plan/validate_test.cpp has some of them.
+        # ./lab bench all_reduce --machine …: library_seconds. tools/plan/library_test.cpp has some of them.
         for machine, ranks, size, seconds in (
             ("dgx-a100", 8, 4096, 4.38e-05),
             ("dgx-a100", 8, 64 << 20, 0.0007502682187058171),

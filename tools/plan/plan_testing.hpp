@@ -8,11 +8,9 @@
 #include <string>
 
 #include "common/support/tests/refusal_testing.hpp"
-#include "labs/trainer/plan/search.hpp"
+#include "tools/plan/options.hpp"
 
 namespace lockstep::plan {
-
-inline const std::string kMachines = LOCKSTEP_SOURCE_DIR "/bench/machines";
 
 inline Task task_of(const std::string& model, const std::string& cluster, int batch) {
   return preset_task(model, cluster, batch, kMachines);
