@@ -24,22 +24,6 @@ namespace {
 
 using checkpoint::Run;
 
-/// The elements [range.first, …) of a table's flat values, as elements of the serial model, counted from range.first.
-std::vector<Run> runs_of(const HeldTensors& tensors, Range range, bool only_own, bool first = true) {
-  std::vector<Run> runs;
-  for (std::size_t i = 0; i < tensors.table.size(); ++i) {
-    const Parameter& tensor = tensors.table[i];
-    if (only_own && (!tensors.writes || (!tensor.cut && (tensors.part.tensor.rank > 0 || !first)))) continue;
-    if (tensor.offset + tensor.size <= range.first || tensor.offset >= range.first + range.count) continue;
-    for (const TensorRun& run : tensor_runs(tensors.part, tensor))
-      if (run.serial != TensorRun::kPadding)
-        runs.push_back({tensors.in_model[i], run.serial, tensor.offset + run.own, run.size});
-  }
-  runs = checkpoint::runs_within(runs, range.first, range.first + range.count);
-  for (Run& run : runs) run.at -= range.first;
-  return runs;
-}
-
 /// Tensors of the serial model, and once more for each replica if replicas step on their own.
 std::vector<checkpoint::Tensor> tensors_of(const TrainPlan& plan) {
   GptConfig model = plan.step.model;
@@ -50,28 +34,6 @@ std::vector<checkpoint::Tensor> tensors_of(const TrainPlan& plan) {
       tensors.push_back(
           {copy == 0 ? tensor.name : fmt::format("replica.{}.{}", copy - 1, tensor.name), tensor.rows, tensor.columns});
   return tensors;
-}
-
-/// Arrays as checkpoints have them; empty ones are zeros.
-std::array<Slice, checkpoint::kArrays> arrays_of(const Held& held) {
-  if (held.outer) return {held.outer->start(), held.outer->velocity(), Slice{}};
-  return {held.optimizer->master(), held.optimizer->m(), held.optimizer->v()};
-}
-
-std::size_t size_of(const Held& held) { return arrays_of(held)[0].size(); }
-
-/// The runs of all optimizers one after the other, with places in their arrays joined.
-std::vector<Run> joined(const std::vector<Held>& held) {
-  std::vector<Run> all;
-  std::size_t at = 0;
-  for (const Held& one : held) {
-    for (Run run : one.runs) {
-      run.at += at;
-      all.push_back(run);
-    }
-    at += size_of(one);
-  }
-  return all;
 }
 
 template <class F>
@@ -121,39 +83,6 @@ OuterFact outer_in(const checkpoint::Manifest& manifest) {
 std::string describe_model(const GptConfig& c) {
   return fmt::format("{} layers, {} heads, d_model {}, vocabulary {}, context {}, {} head{}", c.layers, c.heads,
                      c.d_model, c.vocabulary, c.context, c.tied_head ? "tied" : "untied", describe_architecture(c));
-}
-
-std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp) {
-  std::vector<Held> held;
-  for (std::size_t i = 0; i < optimizers.size(); ++i) {
-    Held& one = held.emplace_back(Held{.optimizer = optimizers[i], .runs = {}, .written = {}});
-    const std::size_t size = one.optimizer->m().size();
-    if (tensors.units.empty()) {
-      const ChunkRange mine = tensors.alone ? ChunkRange{0, size} : chunk_range(size, dp.rank(), dp.size());
-      const bool first = !tensors.alone || dp.rank() == 0;
-      one.runs = runs_of(tensors, {0, size}, false);
-      one.written =
-          checkpoint::runs_within(runs_of(tensors, {0, size}, true, first), mine.offset, mine.offset + mine.size);
-    } else {
-      const Unit& unit = tensors.units.at(i);
-      const ChunkRange mine = unit.shard(dp.rank(), dp.size());
-      one.runs = runs_of(tensors, {unit.offset + mine.offset, mine.size}, false);
-      one.written = runs_of(tensors, {unit.offset + mine.offset, mine.size}, true);
-    }
-  }
-  return held;
-}
-
-std::vector<Held> held_by(Optimizer& optimizer, week21::LocalSgd& outer, const HeldTensors& tensors, Rank dp) {
-  const std::size_t size = optimizer.m().size();
-  const ChunkRange mine = chunk_range(size, dp.rank(), dp.size());
-  HeldTensors own = tensors;
-  for (std::size_t& tensor : own.in_model) tensor += tensors.table.size() * static_cast<std::size_t>(dp.rank() + 1);
-  const std::vector<Run> runs = runs_of(own, {0, size}, false), shared = runs_of(tensors, {0, size}, false);
-  return {{.optimizer = &optimizer, .runs = runs, .written = runs},
-          {.outer = &outer,
-           .runs = shared,
-           .written = checkpoint::runs_within(shared, mine.offset, mine.offset + mine.size)}};
 }
 
 class Checkpoints::Impl {
