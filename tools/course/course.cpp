@@ -181,7 +181,7 @@ bool names_group(std::string_view word) {
   return last == "core" || last == "extra";
 }
 
-/// Whether `word` means the exercise by its week, or as one of the core or the extra ones.
+/// True if `word` means the exercise by its week, or as one of the core or the extra ones.
 bool has_in_group(std::string_view word, const Exercise& e) {
   const std::string week = std::to_string(e.week), group = e.core ? "core" : "extra";
   return word == week || word == group || word == week + ":" + group;

@@ -10,12 +10,12 @@
 
 namespace lockstep::tools {
 
-/// How many of a part's points depend on how long its runs take in virtual time, beside the reference's: all of them up
-/// to `full_at` times as long, none from `none_at` times on, and in between their share, in whole points.
+/// The share of a part's points for the virtual time of its runs, beside the reference's: all of them up to `full_at`
+/// times as long, none from `none_at` times on, and in between their share, in whole points.
 struct Performance {
   int points = 0;
   double full_at = 1, none_at = 2;
-  /// Of `points`, for an answer that takes so many times as long.
+  /// Points, of `points`, for an answer that takes so many times as long.
   int at(double times) const;
 };
 
@@ -28,8 +28,9 @@ struct Part {
   std::optional<Performance> performance;  ///< where an instructor's file asks for it
 };
 
-/// What a learner predicts before it is measured: `field`, times `factor` in `unit`, of the first row that has what
-/// `where` asks for, in the results of ./lab `run`. The formula's answer is the row's field predicted_FIELD, if any.
+/// A value that a learner predicts before it is measured: `field`, times `factor` in `unit`, of the first row that has
+/// what `where` asks for, in the results of ./lab `run`. The formula's answer is the row's field predicted_FIELD, if
+/// any.
 struct Question {
   std::string ask, unit, run, field;
   std::string rule;  ///< the formula behind the answer, and its convention; shown after it, "" if there is none
@@ -58,16 +59,16 @@ struct Exercise {
   std::vector<Question> questions;
   std::optional<Performance> performance;  ///< of its tests beside those of its parts
 
-  /// None where it is not graded.
+  /// Its points; 0 where it is not graded.
   int counted_points() const { return graded ? points : 0; }
-  /// Of its week's folder, the page that it is on.
+  /// The page that it is on, in its week's folder.
   const char* page() const { return core ? "README.md" : "extras.md"; }
   /// Its own id and those of its parts: what its tests are filed under.
   std::vector<std::string> ids() const;
-  /// Of a part, or for the exercise's own id of its tests beside those of its parts: what these leave.
+  /// Points of a part; for the exercise's own id, of its tests beside those of its parts: what these leave.
   int points_of(std::string_view row) const;
   std::optional<Performance> performance_of(std::string_view row) const;
-  /// Of one that passes; `times` as long as the reference, where that was measured.
+  /// Points of a row that passes; `times` as long as the reference, where that was measured.
   int points_for_passing(std::string_view row, std::optional<double> times) const;
 };
 
@@ -87,7 +88,7 @@ struct Week {
   std::vector<Exercise> exercises;
 };
 
-/// What a command line names: exercises, and for "21.2a" the one part of the one exercise.
+/// Exercises that a command line names, and for "21.2a" the one part of the one exercise.
 struct Selection {
   std::vector<Exercise> exercises;
   std::string part;  ///< empty: all parts

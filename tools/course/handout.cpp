@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTop = "lockstep";  // the folder in the archive
 
-// What tells of answers, or is of no use without them.
+// Files that tell of answers, or are of no use without them.
 constexpr const char* kNotForStudents[] = {".ci",
                                            ".github",
                                            "CONTRIBUTING.md",
@@ -64,7 +64,7 @@ std::set<int> weeks_of(std::string_view text, const Course& course) {
   return weeks;
 }
 
-/// What it prints.
+/// Runs a command and returns what it prints. Throws Error(usage) with that if it fails.
 std::string run_or_refuse(std::vector<std::string> arguments, const fs::path& folder) {
   std::string said;
   Command command{.arguments = std::move(arguments), .folder = folder};
@@ -157,7 +157,7 @@ class Handout {
     }
   }
 
-  /// Which a handout does not build.
+  /// Removes tests of tools, which a handout does not build.
   void remove_tests_of_tools() const {
     std::vector<fs::path> tests;
     for (const auto& entry : fs::recursive_directory_iterator(tree() / "tools"))
@@ -172,8 +172,8 @@ class Handout {
     return all;
   }
 
-  /// Of whose answers the objects go along: the weeks' exercises (`check` compares with them), what these need, what
-  /// ./lab train and week 21's ./lab bench compression link, and what is given compiled.
+  /// Ids of the answers whose objects go along: the weeks' exercises (`check` compares with them), what these need, the
+  /// answers in ./lab train and week 21's ./lab bench compression, and what is given compiled.
   std::vector<std::string> objects_needed() const {
     std::set<std::string> needed = linked_by(paths_, "train_sim");
     needed.merge(linked_by(paths_, "bench_compression_sim"));
@@ -223,7 +223,7 @@ class Handout {
 
   fs::path in_tree(const fs::path& file) const { return tree() / fs::relative(file, paths_.source); }
 
-  /// Of a week that is not handed out: its interfaces stay, which the trainer is compiled with.
+  /// Removes weeks that are not handed out, except their interfaces, which the trainer is compiled with.
   void remove_other_weeks() const {
     for (const Week& week : paths_.course.weeks()) {
       for (const auto& entry : fs::directory_iterator(tree() / "labs" / week.folder)) {
