@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/runtime/processes/results.hpp"
+
 namespace lockstep::processes {
 namespace {
 
@@ -45,6 +47,19 @@ TEST(Bytes, DamagedOnesAreRefused) {
   std::string endless = bytes;
   endless.replace(0, 8, 8, '\xff');  // the number of parts
   EXPECT_EQ(words(endless), "what was sent ends too early");
+}
+
+/// What a rank in a process of its own has recorded of a run that stopped.
+TEST(Bytes, ATraceHasItsQueuesAndSaysWhatWasCut) {
+  Trace all, mine;
+  all.queues = {"main", "backward"};
+  mine.queues = {"main", "comm"};
+  mine.events = {{.kind = TraceEvent::Kind::region, .rank = 1, .queue = 1, .name = "all_reduce", .cut = true}};
+  unpack_into(all, pack(mine, mine.queues));
+  ASSERT_EQ(all.events.size(), 1u);
+  EXPECT_EQ(all.queues.at(static_cast<std::size_t>(all.events[0].queue)), "comm");
+  EXPECT_EQ(all.events[0].name, "all_reduce");
+  EXPECT_TRUE(all.events[0].cut);
 }
 
 }  // namespace
