@@ -103,6 +103,16 @@ answer=labs/$week/ring_all_reduce.cpp
 ! ./lab check 21.2 > "$work/log" 2>&1 || fail 'the skeleton passes'
 wants '^lockstep: a handout; what you borrow was compiled by' 'whose objects they are'
 solved $week/ring_all_reduce 21.2
+! grep 'warning:' "$work/log" || fail 'a warning of what was handed out'
+# A header of the student's own, and a contract that was changed.
+echo 'inline int helper() { return 1; }' > labs/$week/my_helpers.hpp
+sed -i "1i #include \"labs/$week/my_helpers.hpp\"" $answer
+echo >> labs/$week/ring_all_reduce.hpp
+./lab check 21.2 > "$work/log" 2>&1 || fail 'an answer with a header of its own should pass'
+wants 'warning: includes my_helpers\.hpp, which is not handed in$' 'what grading does not see'
+wants "warning: ring_all_reduce\.hpp differs from the handout's; grading uses the original\$" 'what grading replaces'
+rm labs/$week/my_helpers.hpp
+cp "$root/labs/$week/ring_all_reduce.hpp" labs/$week/
 sed 's/return;/return/' "$root/solutions/$week/ring_all_reduce.cpp" > $answer
 ! ./lab check 21.2 > "$work/log" 2>&1 || fail 'what does not compile passes'
 wants '^21\.2 .* DOES NOT COMPILE' 'a stub should stand in'

@@ -16,6 +16,7 @@
 #include "tools/course/compiler_error.hpp"
 #include "tools/course/deeds.hpp"
 #include "tools/course/drill.hpp"
+#include "tools/course/handed_out.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/mine.hpp"
 #include "tools/course/predict.hpp"
@@ -79,13 +80,17 @@ void print_table(const Paths& paths, const Judged& judged, const std::string& pa
   std::fflush(stdout);
 }
 
-/// What ./lab grade would refuse, so that nobody learns it from a grade.
-void warn_of_language(const Paths& paths, const Exercise& exercise) {
+/// What ./lab grade would refuse or does not see, so that nobody learns it from a grade.
+void warn_of_grading(const Paths& paths, const HandedOut& handed_out, const Exercise& exercise) {
   const std::filesystem::path answer = paths.answer(exercise);
   if (!std::filesystem::exists(answer)) return;
-  if (const auto outside = outside_the_language(read_text(answer)))
-    fmt::print("  {}warning:{} grading rejects {}.cpp: {}\n", style().open, style().off, exercise.name,
-               outside->sentence());
+  const auto warn = [](const std::string& words) {
+    fmt::print("  {}warning:{} {}\n", style().open, style().off, words);
+  };
+  const auto outside = outside_the_language(read_text(answer));
+  if (outside) warn(fmt::format("grading rejects {}.cpp: {}", exercise.name, outside->sentence()));
+  for (const std::string& words : handed_out.differences(exercise))
+    if (!outside || !words.starts_with(outside->what)) warn(words);
 }
 
 /// What the compiler warned of when it compiled the answer as it is now, which CTest would not show.
@@ -186,6 +191,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
 
   JudgeOptions judge_options = judge_options_of(options);
+  const HandedOut handed_out(paths);
   Printed printed(options.trace);
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
   if (seen_at_once()) judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
@@ -200,7 +206,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(paths, all.back(), selection.part);
     if (!options.solution) print_warnings(paths, exercise);
-    if (!options.solution && exercise.graded) warn_of_language(paths, exercise);
+    if (!options.solution && exercise.graded) warn_of_grading(paths, handed_out, exercise);
     print_notes(all.back());
     later.push_back(printed.take());
     if (all.back().whole.ok()) fmt::print("{}", std::exchange(later.back(), ""));

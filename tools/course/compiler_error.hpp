@@ -33,4 +33,7 @@ std::string explain_compiler_error(std::string_view message);
 /// "ring_all_reduce.cpp:31: expected ';' before 'add' — A semicolon is missing …": both together, as shown to people.
 std::string explain(std::string_view log, std::string_view source);
 
+/// The same of a file that is compiled without what lay beside it: headers of its author's own are not there.
+std::string explain_alone(std::string_view log, std::string_view source);
+
 }  // namespace lockstep::tools

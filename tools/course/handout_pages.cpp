@@ -45,8 +45,8 @@ what else is allowed.
 
 ## Handing in
 
-Your answers are the files `labs/weekNN_topic/NAME.cpp` that `./lab check` names. Only they are graded, so nothing is
-gained by changing a test or a header.{practice} Check the week, and pack your answers:
+Your answers are the files `labs/weekNN_topic/NAME.cpp` that `./lab check` names. Only they are graded. Do not add
+headers of your own. Nothing is gained by changing a test or a header.{practice} Check the week, and pack your answers:
 
 ```
 ./lab check {number}

@@ -117,7 +117,7 @@ class Compilation {
       return {verdict, "its object file becomes too large"};
     if (end.printed_too_much) return {verdict, "its compilation prints too much"};
     if (end.wrote_too_much) return {verdict, "its compilation writes too much"};
-    return {verdict, fmt::format("{} does not compile: {}", exercise_.id, explain(end.output, source_.string()))};
+    return {verdict, fmt::format("{} does not compile: {}", exercise_.id, explain_alone(end.output, source_.string()))};
   }
 
   /// "a.cpp:3:10: fatal error: /etc/passwd: Permission denied": it is there, and not for answers. Clang says "cannot
