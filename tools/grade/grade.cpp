@@ -21,11 +21,13 @@
 
 #include "common/error.hpp"
 #include "common/support/text/columns.hpp"
+#include "common/support/text/fnv.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/course/answer_language.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
+#include "tools/course/skeleton.hpp"
 #include "tools/grade/grade_compile.hpp"
 #include "tools/grade/grade_judge.hpp"
 #include "tools/grade/grade_run.hpp"
@@ -69,6 +71,12 @@ void at_a_time(int jobs, std::size_t count, const std::function<void(std::size_t
 Look look(const GradeOptions& options) {
   if (!options.look_at_objects) return Look::nothing;
   return options.check_language ? Look::everything : Look::beyond_language;
+}
+
+std::uint64_t hash_of(std::string_view text) {
+  Fnv1a hash;
+  hash.add(text);
+  return hash.value();
 }
 
 /// One submission, from its files to its points.
@@ -147,7 +155,8 @@ class Grader {
           reference_seconds_[id] = judge_->reference_seconds(e, id);
   }
 
-  /// Takes each answer's fingerprints, so that ./lab class can compare those of different submissions.
+  /// Takes each answer's fingerprints, so that ./lab class can compare those of different submissions, and of those
+  /// that are begun the hash.
   void take_fingerprints(Grading& grading) const {
     std::set<std::string> api;
     for (const char* header : {"rank", "slice", "arithmetic", "chunk", "dtype"})
@@ -157,8 +166,10 @@ class Grader {
       if (answer == submission_.answers.end()) continue;
       std::set<std::string> names = names_in(read_text(paths_.source / "labs" / e.folder / (e.name + ".hpp")));
       names.insert(api.begin(), api.end());
-      const std::string file = paths_.solution(e).string();
-      grading.fingerprints[e.id] = to_text(fingerprints(answer->second, given_text(read_text(file), file), names));
+      const std::string file = paths_.solution(e).string(), solution = read_text(file);
+      grading.fingerprints[e.id] = to_text(fingerprints(answer->second, given_text(solution, file), names));
+      if (answer->second != skeleton(solution, file))
+        grading.files[e.id] = fmt::format("{}.cpp {:016x}", e.name, hash_of(answer->second));
     }
   }
 
@@ -217,6 +228,7 @@ class Grader {
     others.resize(std::min(others.size(), kMostRemarked));
     if (!others.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
       text += fmt::format("These files are not lab files and were ignored: {}.\n", fmt::join(others, ", "));
+    text += submission_.differing_remark(paths_.source);
     std::string changed = uncommitted(paths_);
     if (!changed.empty()) text += fmt::format("The suite used for grading differs from its commit: {}.\n", changed);
     if (elsewhere())
@@ -241,7 +253,7 @@ class Grader {
     } else if (!submission_.answers.count(e.id)) {
       row.verdict = "NOT SUBMITTED", row.reason = submission_.why_missing(e), row.may_be = submission_.may_be(e);
     } else if (const Compiled& compiled = compiled_.at(e.id); !compiled.verdict.empty()) {
-      const bool names_no_file = compiled.reason.starts_with("line ");
+      const bool names_no_file = compiled.verdict == kRefused || compiled.reason.starts_with("line ");
       row.verdict = compiled.verdict;
       row.reason = names_no_file ? fmt::format("{}.cpp: {}", e.name, compiled.reason) : compiled.reason;
     } else if (!fs::exists(paths_.program(program(e)))) {
@@ -277,7 +289,7 @@ class Grader {
     for (const GradedRow& row : rows) {
       fmt::print("{} {} {:>3}/{:<3} {}\n", padded(row.id, 6), fitted(row.title, title), row.points, row.most,
                  row.verdict);
-      const std::string why = first_sentence(row);
+      const std::string why = sentence_with_values(row);
       if (why.empty() || !told.insert(why).second) continue;
       fmt::print("{}\n", terminal ? wrapped_lines("       " + why, wide) : "       " + why);
     }
@@ -285,10 +297,11 @@ class Grader {
   }
 
   std::vector<GradedRow> rows_of(const Exercise& e) {
-    const GradedRow whole{.id = e.id, .title = e.title, .most = e.points_of(e.id)};
+    // The tests of an exercise that has parts are about all of them together.
+    const std::string title = e.parts.empty() ? e.title : fmt::format("All parts together ({})", e.title);
+    const GradedRow whole{.id = e.id, .title = title, .most = e.points_of(e.id)};
     std::vector<GradedRow> rows;
     for (const Part& part : e.parts) rows.push_back({.id = part.id, .title = part.title, .most = part.points});
-    // The tests of an exercise that has parts are about all of them together.
     if (whole.most > 0 || judge_->tests_of(e, e.id) > 0) rows.push_back(whole);
     if (!part_.empty()) std::erase_if(rows, [&](const GradedRow& row) { return row.id != part_; });
     GradedRow refusal = failing_closed([&] { return not_run(e); });

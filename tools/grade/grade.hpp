@@ -30,6 +30,12 @@ bool is_before(const std::string& id, const std::string& other);
 /// unless another file may be meant.
 std::string first_sentence(const GradedRow& row);
 
+/// The same, with the values behind a sentence that ends its line: "found 0.444, expected 0.5556".
+std::string sentence_with_values(const GradedRow& row);
+
+/// How a remark begins that names a submission's own tests and headers.
+inline constexpr const char* kIgnored = "Ignored, differs from ours: ";
+
 /// A message to several parts, such as those of one file that is rejected.
 struct Said {
   std::string ids;  ///< "21.2a, 21.2b, 21.2"
@@ -46,6 +52,7 @@ struct Grading {
   double seconds = 0;                               ///< without the build of the suite
   std::uint64_t seed = 0;                           ///< of the tests' inputs; for instructors only
   std::map<std::string, std::string> fingerprints;  ///< of the answers, by exercise (similar.hpp)
+  std::map<std::string, std::string> files;         ///< by exercise: "ddp.cpp HASH" of what is not the skeleton
 
   int points() const;
   int most() const;

@@ -73,6 +73,8 @@ bool keep_others(const Selection& asked, const Grading& before, Grading& now) {
     if (!is_asked_for(row.id)) now.rows.push_back(row);
   for (const auto& [id, prints] : before.fingerprints)
     if (!is_asked_for(id)) now.fingerprints.try_emplace(id, prints);
+  for (const auto& [id, file] : before.files)
+    if (!is_asked_for(id)) now.files.try_emplace(id, file);
   for (const std::string& found : before.look_at)
     if (!is_asked_for(found.substr(0, found.find(':')))) now.look_at.push_back(found);
   std::stable_sort(now.rows.begin(), now.rows.end(),

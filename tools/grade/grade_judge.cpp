@@ -1,6 +1,7 @@
 #include "tools/grade/grade_judge.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <sstream>
 
 #include "common/error.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/testing/verdict.hpp"
 #include "tools/course/judge.hpp"
 #include "tools/course/process.hpp"
@@ -38,6 +40,8 @@ std::map<std::string, int> count_tests(const Paths& paths, int week) {
 }
 
 namespace {
+
+constexpr std::size_t kMostPrinted = 20;  // lines
 
 Judgement spoken(const std::string& id, const fs::path& words) {
   constexpr std::uint64_t most = std::uint64_t{4} << 20;
@@ -114,7 +118,8 @@ std::string how_they_were_ended(const ConfinedEnd& end, double seconds) {
 GradedRow verdict(const Exercise& exercise, const std::string& id, const ConfinedEnd& end, const fs::path& words,
                   double seconds, int expected, const Sayings& sayings, const fs::path& program) {
   GradedRow row;
-  std::string printed = end.output.empty() ? "" : "\nIt printed:\n" + indented(end.output, "  ");
+  std::string printed =
+      end.output.empty() ? "" : "\nIt printed:\n" + indented(first_lines(end.output, kMostPrinted), "  ");
   auto no_verdict = [&](std::string why) {
     row.verdict = kNoVerdict, row.reason = why + printed;
     return row;
@@ -170,6 +175,13 @@ void replace_all(std::string& text, const std::string& told, const std::string& 
 }
 
 }  // namespace
+
+std::string first_lines(const std::string& text, std::size_t most) {
+  const std::vector<std::string> lines = printed_lines(text);
+  if (lines.size() <= most) return text;
+  return fmt::format("{}\n… {}\n", fmt::join(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(most), "\n"),
+                     counted(lines.size() - most, "more line"));
+}
 
 std::string without_folders(const Paths& paths, std::string text, const fs::path& submission) {
   const fs::path handed_in = submission.empty() ? fs::path() : fs::absolute(submission).parent_path();

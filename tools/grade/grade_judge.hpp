@@ -15,6 +15,9 @@ namespace lockstep::tools {
 
 inline constexpr const char* kNoVerdict = "NO VERDICT";
 
+/// At most so many lines of a text, and then "… 829 more lines".
+std::string first_lines(const std::string& text, std::size_t most);
+
 /// The number of tests in each suite of a week: "Lab21_2a" → 3. From the reference's program, which is built and holds
 /// no student's code. Throws Error(usage) if it cannot say.
 std::map<std::string, int> count_tests(const Paths& paths, int week);

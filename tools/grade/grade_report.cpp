@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <tuple>
 
 #include "common/support/json/document.hpp"
@@ -42,6 +43,9 @@ Json extra_data(const Grading& grading) {
   std::vector<Json::Member> prints;
   for (const auto& [id, text] : grading.fingerprints) prints.push_back({id, Json::of(text)});
   if (!prints.empty()) data.push_back({"fingerprints", Json::object(std::move(prints))});
+  std::vector<Json::Member> files;
+  for (const auto& [id, file] : grading.files) files.push_back({id, Json::of(file)});
+  if (!files.empty()) data.push_back({"files", Json::object(std::move(files))});
   return Json::object(std::move(data));
 }
 
@@ -105,7 +109,7 @@ std::vector<Said> said_once(const std::vector<GradedRow>& rows) {
   std::vector<Said> all;
   for (const GradedRow& row : rows) {
     if (passed(row)) continue;
-    const std::string why = first_sentence(row);
+    const std::string why = sentence_with_values(row);
     const auto same = std::find_if(all.begin(), all.end(),
                                    [&](const Said& said) { return said.verdict == row.verdict && said.why == why; });
     if (same == all.end())
@@ -114,6 +118,18 @@ std::vector<Said> said_once(const std::vector<GradedRow>& rows) {
       same->ids += ", " + row.id;
   }
   return all;
+}
+
+std::string sentence_with_values(const GradedRow& row) {
+  const std::string text = first_sentence(row);
+  std::istringstream lines(row.reason);
+  std::string told, line;  // as far as the sentence tells it
+  while (told.size() < text.size() && std::getline(lines, line))
+    if (!line.empty()) told.append(told.empty() ? "" : " ").append(line);
+  if (text.empty() || told != text || !std::getline(lines, line)) return text;
+  line.erase(0, line.find_first_not_of(' '));
+  if (!line.starts_with("found ")) return text;
+  return text + ": " + first_sentence({.verdict = row.verdict, .reason = line});
 }
 
 int Grading::points() const { return sum(rows, &GradedRow::points); }
@@ -156,6 +172,8 @@ Grading read_results(const std::filesystem::path& file) {
   if (data && data->contains("fingerprints"))
     for (const auto& [id, prints] : data->at("fingerprints").items())
       grading.fingerprints[id] = prints.get<std::string>();
+  if (data && data->contains("files"))
+    for (const auto& [id, name] : data->at("files").items()) grading.files[id] = name.get<std::string>();
   if (data && data->contains("look_at"))
     for (const Json& each : data->at("look_at")) grading.look_at.push_back(each.get<std::string>());
   return grading;

@@ -17,7 +17,10 @@
 #include "common/error.hpp"
 #include "common/support/json/escape.hpp"
 #include "common/support/text/counted.hpp"
+#include "common/support/text/nearest.hpp"
+#include "tools/course/paths.hpp"
 #include "tools/course/process.hpp"
+#include "tools/grade/grade.hpp"
 #include "tools/grade/grade_names.hpp"
 #include "tools/grade/grade_run.hpp"
 
@@ -27,7 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLargestFile = 256 * 1024, kMostEntries = 20'000, kMostAnswers = 500, kMostArchives = 20,
-                      kMostNoted = 2'000, kMostFound = 20, kLongestList = std::size_t{8} << 20;
+                      kMostNoted = 2'000, kMostGiven = 500, kMostNamed = 3, kMostFound = 20,
+                      kLongestList = std::size_t{8} << 20;
 
 bool may_contain_a_submission(const std::string& folder) {
   constexpr std::array elsewhere{"solutions", "build", "outputs", "__MACOSX", "..", "."};
@@ -88,6 +92,19 @@ void note_found(Submission& result, const fs::path& inside) {
   if (result.found.size() > kMostFound) result.found.pop_back();
 }
 
+/// A header, a test or the course, of which the suite may have another.
+bool may_be_given(const fs::path& inside) {
+  const bool leaves = inside.is_absolute() || std::find(inside.begin(), inside.end(), "..") != inside.end();
+  return !leaves && (inside.extension() == ".hpp" || inside.filename() == "course.json" ||
+                     inside.filename().string().ends_with("_test.cpp"));
+}
+
+void note_given(Submission& result, const fs::path& inside, const fs::path& file) {
+  if (!may_be_given(inside) || result.given.size() == kMostGiven) return;
+  std::string refusal, text = read_plain(file, refusal);
+  if (refusal.empty()) result.given[inside.string()] = std::move(text);
+}
+
 void add_answer(Submission& result, const Exercise& exercise, const fs::path& folder, const fs::path& path) {
   std::string refusal, text = read_plain(path, refusal);
   if (result.answers.count(exercise.id) || result.refused.count(exercise.id)) refusal = "it is present more than once";
@@ -106,7 +123,7 @@ Submission read_files(const std::vector<fs::path>& files, const std::vector<Exer
   for (const fs::path& file : files) {
     const fs::path inside = file.lexically_relative(folder);
     if (is_of_macos(inside)) continue;
-    ++result.files, note_found(result, inside);
+    ++result.files, note_found(result, inside), note_given(result, inside, file);
     const Place place = place_of(course, inside);
     if (!place.exercise)
       note_ignored(result, course, inside);
@@ -182,6 +199,18 @@ std::vector<std::string> unpack(const fs::path& archive, const std::vector<Exerc
   return std::move(listed.others);
 }
 
+/// Headers and tests among an archive's other files: as many as can be unpacked.
+std::map<std::string, std::string> given_in(const fs::path& archive, const std::vector<std::string>& others,
+                                            const Tar& tar) {
+  std::vector<std::string> arguments{"xf", archive.string(), "--"};
+  for (const std::string& other : others)
+    if (may_be_given(other) && !is_of_macos(other) && arguments.size() < kMostGiven) arguments.push_back(other);
+  if (arguments.size() == 3) return {};
+  const Scratch scratch;
+  (void)tar(arguments, scratch.path());
+  return read_folder(scratch.path(), {}).given;
+}
+
 Submission read_archive(const fs::path& archive, const std::vector<Exercise>& course, const fs::path& scratch,
                         const Tar& tar) {
   std::map<std::string, std::string> refused;
@@ -194,6 +223,7 @@ Submission read_archive(const fs::path& archive, const std::vector<Exercise>& co
   std::vector<std::string> others = unpack(named, course, scratch, tar, refused);
   Submission result = read_folder(scratch, course);
   for (auto& [id, why] : refused) result.answers.erase(id), result.refused[id] = why;
+  result.given = given_in(named, others, tar);
   for (const std::string& other : others) {
     if (other.empty())
       ++result.unreadable_names;
@@ -229,7 +259,7 @@ Submission read_in_folder(Submission around, const fs::path& archive, const fs::
   std::erase(around.archives, result.opened);
   for (auto member : {&Submission::ignored, &Submission::archives})
     (result.*member).insert((result.*member).end(), (around.*member).begin(), (around.*member).end());
-  result.misplaced.merge(around.misplaced);
+  result.misplaced.merge(around.misplaced), result.given.merge(around.given);
   return result;
 }
 
@@ -302,6 +332,56 @@ std::string bare_name(const fs::path& file, bool numbered) {
   return bare;
 }
 
+/// "a, b, c and 11 more", of so many.
+std::string named(const std::vector<std::string>& names, std::size_t all) {
+  const std::size_t more = all - std::min(all, names.size());
+  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// Those whose names are nearest to the exercise's file.
+std::vector<std::string> near_names(const std::vector<std::string>& files, const Exercise& e) {
+  std::vector<std::pair<std::size_t, std::string>> sorted;
+  for (const std::string& file : files)
+    sorted.emplace_back(edit_distance(fs::path(file).filename().string().substr(0, 60), e.name + ".cpp"), file);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  sorted.resize(std::min(sorted.size(), kMostNamed));
+  std::vector<std::string> names;
+  for (const auto& [distance, file] : sorted) names.push_back(file);
+  return names;
+}
+
+/// The suite's file of this path, from its top or from labs/, without its first folder or with it.
+std::optional<fs::path> original_of(const fs::path& suite, const fs::path& file) {
+  fs::path below;  // without its first folder
+  for (auto step = std::next(file.begin()); step != file.end(); ++step) below /= *step;
+  for (const fs::path& path : {file, below, "labs" / file, "labs" / below}) {
+    const bool handed_out = path.begin() != path.end() && (*path.begin() == "labs" || *path.begin() == "common");
+    if (std::error_code none; handed_out && fs::is_regular_file(suite / path, none)) return suite / path;
+  }
+  return {};
+}
+
+/// A text without line ends of Windows; of a course also without blanks and hints, which a handout may lack. In one
+/// pass, whatever the text is.
+std::string comparable(const fs::path& path, const std::string& text) {
+  const bool course = path.filename() == "course.json";
+  const std::string_view hints = "\"hints\":[";
+  std::string plain;
+  bool literal = false;
+  int skipped = 0;  // brackets that are open
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (course && c == '"' && (i == 0 || text[i - 1] != '\\')) literal = !literal;
+    if (c == '\r' || (course && !literal && std::isspace(static_cast<unsigned char>(c)))) continue;
+    if (skipped > 0 && !literal) skipped += c == '[' ? 1 : c == ']' ? -1 : 0;
+    const bool exponent = course && !literal && c == '0' && plain.ends_with("e-");  // 1e-09 is 1e-9
+    if (skipped > 0 || exponent) continue;
+    plain += c;
+    if (course && !literal && plain.ends_with(hints)) skipped = 1;
+  }
+  return plain;
+}
+
 }  // namespace
 
 std::string Submission::near_miss(const Exercise& e) const {
@@ -351,15 +431,26 @@ bool Submission::is_download() const {
   return students.size() > 1;
 }
 
+std::string Submission::differing_remark(const fs::path& suite) const {
+  std::vector<std::string> names;
+  for (const auto& [path, text] : given) {
+    const std::optional<fs::path> ours = original_of(suite, path);
+    if (ours && comparable(path, text) != comparable(path, read_text(*ours)))
+      names.push_back(fs::path(path).filename().string());
+  }
+  if (names.empty()) return "";
+  const std::size_t all = names.size();
+  names.resize(std::min(all, kMostNamed));
+  return fmt::format("{}{}.\n", kIgnored, named(names, all));
+}
+
 std::string Submission::why_missing(const Exercise& e) const {
   std::string text = fmt::format("there is no labs/{}/{}.cpp", e.folder, e.name);
   if (const auto there = misplaced.find(e.id); there != misplaced.end())
     text += fmt::format("; there is {}, which does not count: move it to {}/{}.cpp", there->second, e.folder, e.name);
   else if (const std::string near = near_miss(e); !near.empty())
     text += fmt::format(": rename {} to {}.cpp", near, e.name);
-  const std::size_t more = files - std::min(files, found.size());
-  return text + fmt::format("\nFound: {}{}. Expected: {}", fmt::join(found, ", "),
-                            more > 0 ? fmt::format(" and {} more", more) : "", places_of(e));
+  return text + fmt::format("\nFound: {}. Expected: {}", named(near_names(found, e), files), places_of(e));
 }
 
 Place place_of(const std::vector<Exercise>& course, const fs::path& path) {

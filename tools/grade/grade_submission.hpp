@@ -19,6 +19,7 @@ struct Submission {
   std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name at a place that does not count
   std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
   std::vector<std::string> found;                ///< all its files, sources first; at most 20
+  std::map<std::string, std::string> given;      ///< headers, tests and course.json, by path: the text; at most 500
   std::string opened;                            ///< the archive in it whose answers count; "": none
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
@@ -38,7 +39,10 @@ struct Submission {
   std::string where_they_belong(const Course& course) const;
   /// Archives of several students, as a course system names them, are in it.
   bool is_download() const;
-  /// Why `exercise` was not submitted: what is missing, and in a second line what was found and where it belongs.
+  /// A line that names the files, of those that the suite has as well, that are not as in `suite`; "" without one.
+  std::string differing_remark(const std::filesystem::path& suite) const;
+  /// Why `exercise` was not submitted: what is missing, and in a second line what was found, the nearest names, and
+  /// where it belongs.
   std::string why_missing(const Exercise& exercise) const;
 };
 

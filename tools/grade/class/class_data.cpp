@@ -30,6 +30,7 @@ ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
     Grading results = read_results(folder / (row.name + ".json"));
     row.parts = std::move(results.rows), row.look_at = std::move(results.look_at);
     for (const auto& [id, prints] : results.fingerprints) row.answers[id] = read_fingerprints(prints);
+    row.files = std::move(results.files);
   } catch (const std::exception& error) {
     row.graded = false;
     row.remarks += fmt::format("its results cannot be read: {}\n", error.what());
@@ -67,7 +68,7 @@ std::vector<std::string> ids_in_order(const ClassData& data) {
 void leave_out(ClassRow& row, const std::string& id) {
   std::erase_if(row.parts, [&](const GradedRow& part) { return testing::exercise_of(part.id) == id; });
   std::erase_if(row.look_at, [&](const std::string& where) { return where.starts_with(id + ": "); });
-  row.answers.erase(id);
+  row.answers.erase(id), row.files.erase(id);
 }
 
 /// All exercises that were not submitted in one: what is missing, then what was found. "" where none is.
@@ -146,7 +147,7 @@ std::vector<PartCount> count_parts(const ClassData& data) {
         count.title = part.title, count.most = part.most;
         ++(is_passed(part) ? count.passed : is_missing(part) ? count.missing : count.failed);
         if (is_passed(part) || is_missing(part)) continue;
-        const std::string sentence = first_sentence(part);
+        const std::string sentence = sentence_with_values(part);
         sentences[part.verdict + without_numbers(sentence)].push_back(part.verdict + ": " + sentence);
       }
     for (const auto& [alike, all] : sentences)
@@ -155,6 +156,23 @@ std::vector<PartCount> count_parts(const ClassData& data) {
     counts.push_back(count);
   }
   return counts;
+}
+
+std::vector<SharedFile> identical_files(const ClassData& data) {
+  const auto before = [](const auto& a, const auto& b) {
+    return a.first != b.first ? is_before(a.first, b.first) : a.second < b.second;
+  };
+  using Key = std::pair<std::string, std::string>;  // the exercise, and its file's name and hash
+  std::map<Key, SharedFile, decltype(before)> all(before);
+  for (const ClassRow& row : data.rows)
+    for (const auto& file : row.files) {
+      SharedFile& shared = all[file];
+      shared.file = file.second.substr(0, file.second.find(' ')), shared.names.push_back(row.name);
+    }
+  std::vector<SharedFile> found;
+  for (const auto& [key, shared] : all)
+    if (shared.names.size() > 1) found.push_back(shared);
+  return found;
 }
 
 std::vector<int> distribution(const ClassData& data) {
@@ -174,6 +192,8 @@ std::vector<std::string> doubts_of(const ClassRow& row) {
     if (said.verdict == "REFUSED" || said.verdict == kNoVerdict)
       doubts.push_back(fmt::format("{} {}: {}", said.ids, said.verdict, said.why));
   if (const std::string missing = missing_files(row.parts); !empty && !missing.empty()) doubts.push_back(missing);
+  if (const std::size_t at = row.remarks.find(kIgnored); row.graded && !empty && at != row.remarks.npos)
+    doubts.push_back(row.remarks.substr(at, row.remarks.find('\n', at) - at));
   doubts.insert(doubts.end(), row.look_at.begin(), row.look_at.end());
   return doubts;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,11 +20,12 @@ struct ClassRow {
   std::string name;  ///< of the submission; whoever handed it in chose it
   std::string file;  ///< that was graded, without its ending; "": the name
   bool graded = true;
-  std::string remarks;               ///< on the whole, and why it was not graded
-  std::vector<GradedRow> parts;      ///< as they were graded
-  std::vector<std::string> look_at;  ///< in its answers, for a person: "21.2: line 3 …"
-  std::string seed;                  ///< of its tests' inputs: not for students
-  Answers answers;                   ///< their fingerprints
+  std::string remarks;                       ///< on the whole, and why it was not graded
+  std::vector<GradedRow> parts;              ///< as they were graded
+  std::vector<std::string> look_at;          ///< in its answers, for a person: "21.2: line 3 …"
+  std::string seed;                          ///< of its tests' inputs: not for students
+  Answers answers;                           ///< their fingerprints
+  std::map<std::string, std::string> files;  ///< by exercise: "ddp.cpp HASH" of what is not the skeleton
   std::optional<std::int64_t> submitted;
   double extension_days = 0;
   std::int64_t late = 0;  ///< seconds after the deadline, or after the student's own
@@ -97,6 +99,14 @@ struct PartCount {
 
 /// Counts for every part that was graded, in the order of the course.
 std::vector<PartCount> count_parts(const ClassData& data);
+
+/// A file that several submissions have, byte for byte, and their names.
+struct SharedFile {
+  std::string file;
+  std::vector<std::string> names;
+};
+/// In the order of exercises. Skeletons are not among them.
+std::vector<SharedFile> identical_files(const ClassData& data);
 
 /// Numbers of submissions that have 0 to under 10 % of the points, …, 90 to 100 %.
 std::vector<int> distribution(const ClassData& data);

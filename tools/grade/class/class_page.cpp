@@ -152,9 +152,17 @@ std::string failures(const ClassData& data) {
              rows, kMostFailures);
 }
 
+/// "22.2 (all parts together)" for a row that counts only these tests.
+std::string label_of(const std::vector<PartCount>& parts, const std::string& id) {
+  const bool together = std::any_of(parts.begin(), parts.end(), [&](const PartCount& part) {
+    return part.id != id && testing::exercise_of(part.id) == id;
+  });
+  return together ? id + " (all parts together)" : id;
+}
+
 /// A column of an exercise, or of a single part, and what its cells say.
 struct Column {
-  std::string id, title;
+  std::string id, label, title;
   std::vector<std::string> parts;
   int most = 0;
 };
@@ -162,7 +170,8 @@ std::vector<Column> table_columns(const std::vector<PartCount>& parts, bool exer
   std::vector<Column> columns;
   for (const PartCount& part : parts) {
     const std::string id = exercises ? std::string(testing::exercise_of(part.id)) : part.id;
-    if (columns.empty() || columns.back().id != id) columns.push_back({.id = id, .title = {}, .parts = {}});
+    if (columns.empty() || columns.back().id != id)
+      columns.push_back({.id = id, .label = exercises ? id : label_of(parts, id), .title = {}, .parts = {}});
     columns.back().title += fmt::format("{}{} {}", columns.back().parts.empty() ? "" : "; ", part.id, part.title);
     columns.back().parts.push_back(part.id), columns.back().most += part.most;
   }
@@ -223,7 +232,7 @@ std::string table(const ClassData& data, const std::string& feedback, const std:
   if (data.deadline) text += "<th>late</th><th class=\"n\">counted</th>";
   for (const Column& column : columns)
     text += fmt::format("<th class=\"n\" title=\"{}\">{}<br><span class=\"soft\">{}</span></th>",
-                        for_html(column.title), for_html(column.id), column.most);
+                        for_html(column.title), for_html(column.label), column.most);
   text += "</tr>\n";
   const std::vector<std::string> files = feedback_files(data);
   for (std::size_t i = 0; i < data.rows.size(); ++i) {
@@ -250,6 +259,21 @@ std::string tables(const ClassData& data, const std::string& feedback) {
   return text;
 }
 
+/// "Identical files: ddp.cpp in 5 of 5 (anna, ben, …)."
+std::string identical(const ClassData& data) {
+  constexpr std::size_t kMostNames = 6;
+  std::vector<std::string> files;
+  for (const SharedFile& shared : identical_files(data)) {
+    std::vector<std::string> names;
+    for (const std::string& name : shared.names)
+      if (names.size() < kMostNames) names.push_back(name_in_html(name));
+    if (shared.names.size() > kMostNames) names.emplace_back("…");
+    files.push_back(fmt::format("{} in {} of {} ({})", for_html(shared.file), shared.names.size(), data.rows.size(),
+                                fmt::join(names, ", ")));
+  }
+  return files.empty() ? "" : fmt::format("<p>Identical files: {}.</p>\n", fmt::join(files, "; "));
+}
+
 /// Pairs of answers that have much in common: none where nobody's were compared.
 std::string similar(const ClassData& data) {
   std::vector<Answers> answers;
@@ -264,9 +288,11 @@ std::string similar(const ClassData& data) {
                                name_in_html(data.rows[pair.first].name), name_in_html(data.rows[pair.second].name),
                                shared));
   }
-  if (rows.empty()) return "";
-  return fmt::format(
-             "<h2>Similar answers</h2>\n<p>Pairs with at least {:.0f}% of the shorter answer in common, whatever their "
+  const std::string same = identical(data);
+  if (rows.empty()) return same.empty() ? "" : "<h2>Similar answers</h2>\n" + same;
+  return "<h2>Similar answers</h2>\n" + same +
+         fmt::format(
+             "<p>Pairs with at least {:.0f}% of the shorter answer in common, whatever their "
              "variables are called, beside the skeleton and what more than a third of the class, and more than "
              "three, have. Compare the files before you judge: a short answer leaves little choice.</p>\n",
              100 * kStandsOut) +
@@ -315,7 +341,7 @@ std::string so_far(const ClassData& data) {
 std::string class_csv(const ClassData& data) {
   const std::vector<PartCount> parts = count_parts(data);
   std::string csv = "submission,points,most,graded,late,grace,counted";
-  for (const PartCount& part : parts) csv += "," + for_csv(part.id);
+  for (const PartCount& part : parts) csv += "," + for_csv(label_of(parts, part.id));
   csv += "\n";
   for (const ClassRow& row : data.rows) {
     csv += fmt::format("{},{},{},{},{},{},{:g}", for_csv(row.name), row.points(), row.most(), row.graded ? "yes" : "no",

@@ -15,7 +15,7 @@ std::string class_page(const ClassData& data, const std::string& feedback);
 std::string so_far(const ClassData& data);
 
 /// submission, points, most, graded, late, grace (days used), counted (points that are left), then the points of each
-/// part; empty where it was not graded.
+/// part; empty where it was not graded. "21.2 (all parts together)" is what the tests of its parts leave of 21.2's.
 std::string class_csv(const ClassData& data);
 
 }  // namespace lockstep::tools
