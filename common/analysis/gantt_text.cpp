@@ -182,7 +182,9 @@ void write_stages(const Trace& trace, std::ostream& out, int columns) {
 
 void write_gantt_text(const Trace& trace, std::ostream& out, int columns) {
   if (time_span(trace).length() <= 0) {
-    out << "(nothing happened)\n";
+    out << (trace.stuck.empty()
+                ? "(nothing happened)\n"
+                : "(no message was completed: the DEADLOCK says who waits for whom; ./lab view draws it)\n");
     return;
   }
   bool steps = false, other = false;  // what is computed

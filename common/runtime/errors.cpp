@@ -78,11 +78,12 @@ std::string ends_differ(const char* what, const std::string& sent, const std::st
 
 std::string which_way(int from, int to, int ranks) {
   const bool forward = (from + 1) % ranks == to, backward = (to + 1) % ranks == from;
-  if (forward == backward) return " The two ends mean different parts of the array.";
+  const char* parts =
+      " Do the two ends mean different parts of the array, or is the receiving slice cut to another chunk's length?";
+  if (forward == backward) return parts;
   return fmt::format(
-      " It goes from a rank to its {} one. If it should go the other way, next and previous are swapped; otherwise the "
-      "two ends mean different parts of the array.",
-      forward ? "next" : "previous");
+      " It goes from a rank to its {} one. If it should go the other way, next and previous are swapped.{}",
+      forward ? "next" : "previous", parts);
 }
 
 Error out_of_memory(std::size_t bytes, Category category, Location where) {

@@ -15,15 +15,15 @@ namespace lockstep {
 namespace {
 CommunicatorKey key_of(const Rank& rank) { return {rank.group(), rank.queue()}; }
 
-/// Why `group` has no rank `peer`. A remainder of a negative number is between −p and 0. A closure runs when variables
-/// around it may be gone.
+/// Why `group` has no rank `peer`. A remainder of a negative number is between −p and 0. A closure may run late.
 std::string no_such_rank(const Rank& group, int peer) {
   if (group.size() == 0)
     return fmt::format("but this group has no ranks: it was {}",
                        group.group() < 0 ? "split off with a negative colour" : "never set");
   return fmt::format(
-      "but the ranks of this group are 0 to {}{}{}", group.size() - 1,
+      "but the ranks of this group are 0 to {}{}{}{}", group.size() - 1,
       peer < 0 && peer > -group.size() ? " (in C++ a negative number % p is not positive: add p first)" : "",
+      peer == -1 && group.queue() != 0 ? ". −1 is no rank: the ends of a pipeline have no neighbour on one side" : "",
       group.queue() != 0 ? ". Does this closure capture by reference, as [&] does, what is gone when it runs?" : "");
 }
 
@@ -44,7 +44,9 @@ Ticket Rank::start(std::span<const Transfer> batch, Location where) {
     if (transfer.peer < 0 || transfer.peer >= size_)
       usage_error(fmt::format("{} rank {}, {}", verb, transfer.peer, no_such_rank(*this, transfer.peer)), where);
     if (transfer.peer == rank_)
-      usage_error(fmt::format("rank {} would {} itself: leave that transfer out, or use copy", rank_, verb), where);
+      usage_error(fmt::format("rank {} would {} itself: leave that transfer out, or use copy. Or is the peer wrong?",
+                              rank_, verb),
+                  where);
     if (!transfer.slice.block())
       usage_error(fmt::format("{} rank {} of a slice that was never allocated", verb, transfer.peer), where);
     need_allocated(transfer.slice, transfer.kind == Transfer::Kind::send ? "send" : "receive", where);

@@ -125,15 +125,16 @@ inline Values train_gpt_serially(Rank me, std::size_t sequences, int shards) {
 }
 
 /// The first parameter that lies further than `tolerance` from the serial one, by step and tensor; "" when none does.
-inline std::string wrong_parameters(const Values& seen, const Values& serial, double tolerance) {
+inline std::string wrong_parameters(const Values& seen, const Values& serial, double tolerance,
+                                    const std::string& other = "the serial run") {
   const auto table = gpt_parameter_table(small_gpt());
   const std::size_t count = table.back().offset + table.back().size;
   for (std::size_t i = 0; i < serial.size(); ++i) {
     if (std::abs(seen.at(i) - serial[i]) <= tolerance) continue;
     std::size_t t = 0;
     while (table[t].offset + table[t].size <= i % count) ++t;
-    return fmt::format("after step {}, {}[{}] is {:.9g}; the serial run has {:.9g}", i / count + 1, table[t].name,
-                       i % count - table[t].offset, seen[i], serial[i]);
+    return fmt::format("after step {}, {}[{}] is {:.9g}; {} has {:.9g}", i / count + 1, table[t].name,
+                       i % count - table[t].offset, seen[i], other, serial[i]);
   }
   return "";
 }

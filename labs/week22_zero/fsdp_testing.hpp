@@ -258,9 +258,9 @@ inline void equals_ddp(const FsdpOptions& options, int passes, Location where = 
     const Outcome ddp =
         run({.ranks = c.ranks},
             Program([&](Rank dp) { return train_unit_ddp(dp, c.size, passes, options.precision.keep); }));
-    const std::string wrong = week21::wrong_parameters(whole_values(outcome, gpt_units()), ddp.check().values[0], 0);
-    return wrong.empty() ? ""
-                         : wrong + " (the other is plain DDP, which adds in the same order: every bit must agree).";
+    const std::string wrong =
+        week21::wrong_parameters(whole_values(outcome, gpt_units()), ddp.check().values[0], 0, "plain DDP");
+    return wrong.empty() ? "" : fmt::format("{}{}.", wrong, kEveryBit);
   };
   run_cases(program, judge,
             {.ranks = {1, 2, 3, 4, 8},

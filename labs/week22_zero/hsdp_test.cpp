@@ -218,8 +218,8 @@ void weights_are_those_of_ddp(const FsdpOptions& options, double tolerance) {
         Outcome node = outcome;
         node.values.resize(static_cast<std::size_t>(g));
         const std::string wrong =
-            week21::wrong_parameters(whole_values(node, gpt_units()), ddp.check().values[0], tolerance);
-        return wrong.empty() ? "" : wrong + " (the other is plain DDP).";
+            week21::wrong_parameters(whole_values(node, gpt_units()), ddp.check().values[0], tolerance, "plain DDP");
+        return wrong.empty() ? "" : wrong + ".";
       },
       options, {8});
 }

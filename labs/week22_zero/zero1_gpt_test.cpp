@@ -38,8 +38,7 @@ TEST(Lab22_2b, TheWeightsAreThoseOfDdpBitForBit) {
     const auto program = [&](Rank dp, const Case& c) { return train_zero1(dp, c.size, storage); };
     const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
       const Outcome ddp = run({.ranks = c.ranks}, Program([&](Rank dp) { return train_ddp(dp, c.size, storage); }));
-      return differs_from(outcome, ddp.check().values[0], 0,
-                          "the other is plain DDP, which adds in the same order: every bit must agree");
+      return differs_from(outcome, ddp.check().values[0], 0, "plain DDP", kEveryBit);
     };
     run_cases(program, judge,
               {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({3, 8}), .queues = true, .unit = "sequence"});
@@ -85,7 +84,7 @@ TEST(Lab22_2c, ClippedTrainingIsThatOfDdp) {
     const auto ddp =
         run({.ranks = c.ranks}, Program([&](Rank dp) { return train_ddp(dp, c.size, DType::f32, kNorm); }));
     // The squares are added in another order, so the factor may differ in its last bit.
-    return differs_from(outcome, ddp.check().values[0], 1e-5, "the other is plain DDP, clipped by the same norm");
+    return differs_from(outcome, ddp.check().values[0], 1e-5, "plain DDP, clipped by the same norm,");
   };
   run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({8}), .unit = "sequence"});
 }

@@ -319,8 +319,7 @@ TEST(Lab22_3c, TheWeightsAreThoseOfDdpBitForBit) {
     const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
       const Outcome ddp = run({.ranks = c.ranks},
                               Program([&](Rank dp) { return train_unit_ddp(dp, c.size, way.passes, way.storage); }));
-      return differs_from(outcome, ddp.check().values[0], 0,
-                          "the other is plain DDP, which adds in the same order: every bit must agree");
+      return differs_from(outcome, ddp.check().values[0], 0, "plain DDP", kEveryBit);
     };
     run_cases(program, judge,
               {.ranks = {1, 2, 3, 4, 8},

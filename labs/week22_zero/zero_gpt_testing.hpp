@@ -135,15 +135,17 @@ inline Values train_unit_ddp(Rank dp, std::size_t sequences, int passes, DType s
   return train_engine(dp, gpt, sequences, passes, engine, [&] { return to_host(dp, gpt.parameters().values); });
 }
 
-/// The first value that differs from the oracle's by more than `tolerance`, by rank, step and tensor; "" when none.
+inline constexpr const char* kEveryBit = "; it adds in the same order, so every bit must agree";
+
+/// The first value that differs from `other`'s by more than `tolerance`, by rank, step and tensor; "" when none.
 inline std::string differs_from(const Outcome& outcome, const Values& oracle, double tolerance,
-                                const std::string& what) {
+                                const std::string& other, const char* why = "") {
   for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {
     const Values& seen = outcome.values[rank];
     if (seen.size() < oracle.size())
       return fmt::format("rank {} returned {} values, expected {}", rank, seen.size(), oracle.size());
-    const std::string wrong = week21::wrong_parameters(seen, oracle, tolerance);
-    if (!wrong.empty()) return fmt::format("rank {}: {} ({}).", rank, wrong, what);
+    const std::string wrong = week21::wrong_parameters(seen, oracle, tolerance, other);
+    if (!wrong.empty()) return fmt::format("rank {}: {}{}.", rank, wrong, why);
   }
   return "";
 }

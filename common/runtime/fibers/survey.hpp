@@ -28,8 +28,7 @@ template <class World>
 class Survey {
  public:
   explicit Survey(World& world) : world_(world), ranks_(world.options().ranks) {
-    int count = 0;
-    for (int r = 0; r < ranks_; ++r) {
+    for (int r = 0, count = 0; r < ranks_; ++r) {
       first_.push_back(count);
       count += static_cast<int>(world_.rank(r).queues().size());
     }
@@ -98,6 +97,7 @@ class Survey {
     stuck.reason = waits_for_transfer(transfer, stuck.needs_rank, batch.started, queue.blocked.where, astray,
                                       astray ? world_.queue_name(astray->queue) : "");
     if (astray) return;
+    stuck.reason += what_peer_does(stuck.needs_rank, batch.started);
     const auto like_it = [&](const Transfer& t) { return t.kind == transfer.kind && t.peer == transfer.peer; };
     if (const auto before = std::count_if(batch.transfers, batch.missing, like_it); before > 0)
       stuck.reason += fmt::format(" (message {} of this batch {} it)", before + 1,
@@ -107,6 +107,17 @@ class Survey {
       stuck.reason += eager == 0
                           ? " (buffering is off in this run, so every send waits for its receive)"
                           : fmt::format(" (a send above {} bytes is not buffered: it waits for its receive)", eager);
+  }
+
+  /// A send and a receive that the peer started on the same line, and that nobody matches; else "".
+  std::string what_peer_does(int peer, Location started) const {
+    std::vector<std::string> does;
+    for (const UnmatchedHalf& half : halves_) {
+      const bool sends = half.kind == Transfer::Kind::send;
+      if (half.where.line() == started.line() && (sends ? half.from : half.to) == peer)
+        does.push_back(fmt::format("{} rank {}", sends ? "sends to" : "receives from", sends ? half.to : half.from));
+    }
+    return does.size() == 2 ? fmt::format("; there it {} and {}: is a peer wrong?", does[0], does[1]) : "";
   }
 
   /// The peer's half of what `stuck` waits for, if the peer has started it on another queue and waits there; else null.
@@ -124,8 +135,7 @@ class Survey {
   /// True if the main of `rank` waits on the queue of `half`, or has ended.
   bool holds_main(int rank, const UnmatchedHalf& half) const {
     const Queue& main = world_.rank(rank).queue(0);
-    const bool in_closure = main.blocked.on == Blocked::On::closure;
-    return main.ended || half.queue == (in_closure ? main.blocked.which : 0);
+    return main.ended || half.queue == (main.blocked.on == Blocked::On::closure ? main.blocked.which : 0);
   }
 
   /// The queue of `rank` that could start the other half: queue `index`, or main if that queue has no closure.

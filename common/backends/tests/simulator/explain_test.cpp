@@ -159,6 +159,17 @@ TEST(Deadlock, AnEarlierEagerMessageDoesNotHideTheSendThatWaits) {
          Verdict::deadlock, {"cycle: 0 → 1 → 0", "sends 68 bytes to rank 1, which has not started the receive"});
 }
 
+TEST(Deadlock, OfARingThatReceivesFromTheNextRankSaysWhatTheNextOneDoes) {
+  RunOptions options = ranks(3);
+  options.machine.eager_bytes = 0;
+  expect(options,
+         [](Rank me) {
+           const int next = (me.rank() + 1) % 3;
+           me.exchange({send(next, buffer(me)), receive(next, buffer(me))});
+         },
+         Verdict::deadlock, {"receive; there it sends to rank 2 and receives from rank 2: is a peer wrong?"});
+}
+
 // Mismatches and unread messages --------------------------------------------------------------------------------------
 
 TEST(Mismatch, OfSizesNamesBothSides) {
@@ -303,7 +314,7 @@ TEST(Usage, PeersAndSlices) {
   expect(ranks(2), [](Rank me) { me.exchange({receive(-1, buffer(me))}); }, Verdict::usage,
          {"receive from rank -1", "add p first"});
   expect(ranks(2), [](Rank me) { me.exchange({send(me.rank(), buffer(me))}); }, Verdict::usage,
-         {"leave that transfer out, or use copy"});
+         {"leave that transfer out, or use copy. Or is the peer wrong?"});
   expect(ranks(1), [](Rank me) { (void)buffer(me).cut(10, 7); }, Verdict::usage, {"cut(10, 7)", "16 elements"});
 }
 
@@ -312,7 +323,16 @@ TEST(Usage, APeerInAClosureMayBeAVariableThatIsGone) {
          [](Rank me) {
            me.wait(me.run(me.stream("comm"), [](Rank queue) { queue.exchange({receive(-1, buffer(queue))}); }));
          },
-         Verdict::usage, {"the ranks of this group are 0 to 1 (in C++", "add p first). Does this closure capture by"});
+         Verdict::usage,
+         {"the ranks of this group are 0 to 1 (in C++", "add p first). −1 is no rank", "Does this closure capture by"});
+}
+
+TEST(Usage, TheEndsOfAPipelineHaveNoNeighbourOnOneSide) {
+  expect(ranks(1),
+         [](Rank me) {
+           me.wait(me.run(me.stream("comm"), [](Rank queue) { queue.exchange({send(-1, buffer(queue))}); }));
+         },
+         Verdict::usage, {"−1 is no rank: the ends of a pipeline have no neighbour on one side. Does this closure"});
 }
 
 TEST(Usage, AGroupWithoutRanksSaysSo) {
