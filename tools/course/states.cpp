@@ -36,17 +36,23 @@ std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Ex
   std::vector<Exercise> all;
   for (const Exercise& exercise : paths.course.select("").exercises)
     if (paths.has(exercise)) all.push_back(exercise);
-  if (from)
-    std::rotate(all.begin(), std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.id == from->id; }),
+  if (from)  // its week first, in the order of the page
+    std::rotate(all.begin(),
+                std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.week == from->week; }),
                 all.end());
+  const auto is_open = [&](const Exercise& exercise) {
+    const State state = state_of(paths, exercise);
+    return !state.passes && !state.borrowed;
+  };
   const auto first_open = [&](bool core, bool of_any_week) -> std::optional<Exercise> {
     for (const Exercise& exercise : all) {
       if (exercise.core != core || (!of_any_week && exercise.week != from->week)) continue;
-      if (const State state = state_of(paths, exercise); !state.passes && !state.borrowed) return exercise;
+      if (is_open(exercise)) return exercise;
     }
     return std::nullopt;
   };
   std::optional<Exercise> next;
+  if (from && from->core && is_open(*from)) return from;  // it is being worked on
   if (from) next = first_open(true, false);
   if (!next && from && !from->core) next = first_open(false, false);
   if (!next) next = first_open(true, true);
