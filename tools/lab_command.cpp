@@ -107,6 +107,9 @@ class CommandLine {
     c->add_option("--backend", check_.backend, "sim, mpi, cuda or nccl")->capture_default_str();
     c->add_option("--ranks", check_.ranks, "only this number of ranks")->check(whole_number(1, 1 << 20));
     c->add_option("--size", check_.size, "only this size")->check(whole_number(0, 1 << 30));
+    c->add_option_function<std::string>("--only,--part", [](const std::string&) {
+       throw Error(Verdict::usage, "--only and --part are no options here: a part is ./lab check 21.2a");
+     })->group("");
     c->add_option("--perturb", check_.perturb, "run queued work early or late, depending on this seed");
     c->add_option("--seed", check_.seed, "draw inputs and sizes from this seed, as grading did");
     c->add_flag("--trace", check_.trace, "record the timeline and draw it");

@@ -72,11 +72,14 @@ std::string step_lines(const Drill& drill, const Played& played) {
   for (int step = 0; step < drill.job.steps; ++step) {
     const double loss = loss_of(drill.job, played, step);
     if (std::isnan(loss)) break;
-    double seconds = 0, norm = 0;
-    for (const StepSeen& s : played.steps)
-      if (s.step == step) seconds = std::max(seconds, s.seconds), norm = s.rank == 0 ? s.norm : norm;
+    double begin = 0, end = 0, norm = 0;  // from where all ranks have begun, as ./lab diff does
+    for (const StepSeen& s : played.steps) {
+      if (s.step != step) continue;
+      begin = std::max(begin, s.begin), end = std::max(end, s.begin + s.seconds);
+      if (s.rank == 0) norm = s.norm;
+    }
     text += fmt::format("step {}/{}  loss {:.5f}  gradient norm {:.5f} (rank 0)  {}\n", step + 1, drill.job.steps, loss,
-                        norm, format_seconds(seconds));
+                        norm, format_seconds(end - begin));
   }
   return text;
 }

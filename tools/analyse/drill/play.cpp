@@ -74,7 +74,7 @@ class Trainee {
       week25::update(worker, job_.learning_rate, job_.max_norm);
     }
     StepSeen& seen = played_.steps.emplace_back();
-    seen = {.rank = me_.world_rank(), .step = step_, .seconds = me_.now() - begin};
+    seen = {.rank = me_.world_rank(), .step = step_, .begin = begin, .seconds = me_.now() - begin};
     seen.loss = value_of(me_, worker.scalars.loss);
     seen.norm = std::sqrt(value_of(me_, worker.scalars.squares));
     Fnv1a hash;

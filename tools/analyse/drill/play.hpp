@@ -29,6 +29,7 @@ struct Job {
 struct StepSeen {
   int rank = 0;
   int step = 0;              ///< from 0
+  double begin = 0;          ///< ranks leave the set-up one after the other
   double seconds = 0;        ///< that it took
   double loss = 0;           ///< this rank's part; over all ranks they add up to dp · tp times the loss
   double norm = 0;           ///< of the gradient, before clipping, as this rank has it
