@@ -153,6 +153,16 @@ TEST(GanttText, APipelineHasALineForEachStage) {
             "F0─ forward  B0═ backward  v activations on  w waiting  · idle;  % = share computing\n");
 }
 
+TEST(GanttText, ADeadlockBeforeAnyMessageSaysWhereToLook) {
+  Trace trace{.queues = {"main"}};
+  std::ostringstream nothing, stuck;
+  write_gantt_text(trace, nothing, 31);
+  EXPECT_EQ(nothing.str(), "(nothing happened)\n");
+  trace.stuck = {{.rank = 0, .needs_rank = 1}, {.rank = 1, .needs_rank = 0}};
+  write_gantt_text(trace, stuck, 31);
+  EXPECT_EQ(stuck.str(), "(no message was completed: the DEADLOCK says who waits for whom; ./lab view draws it)\n");
+}
+
 TEST(Layout, CoveredCountsOverlapsOnce) {
   TraceEvent a = event(Kind::transfer, 0, 0, "a", 0, 4), b = event(Kind::transfer, 0, 0, "b", 1, 3),
              c = event(Kind::transfer, 0, 0, "c", 3, 6);
