@@ -92,11 +92,10 @@ void note_found(Submission& result, const fs::path& inside) {
   if (result.found.size() > kMostFound) result.found.pop_back();
 }
 
-/// A header, a test or the course, of which the suite may have another.
+/// A header or a test, of which the suite may have another.
 bool may_be_given(const fs::path& inside) {
   const bool leaves = inside.is_absolute() || std::find(inside.begin(), inside.end(), "..") != inside.end();
-  return !leaves && (inside.extension() == ".hpp" || inside.filename() == "course.json" ||
-                     inside.filename().string().ends_with("_test.cpp"));
+  return !leaves && (inside.extension() == ".hpp" || inside.filename().string().ends_with("_test.cpp"));
 }
 
 void note_given(Submission& result, const fs::path& inside, const fs::path& file) {
@@ -361,25 +360,9 @@ std::optional<fs::path> original_of(const fs::path& suite, const fs::path& file)
   return {};
 }
 
-/// A text without line ends of Windows; of a course also without blanks and hints, which a handout may lack. In one
-/// pass, whatever the text is.
-std::string comparable(const fs::path& path, const std::string& text) {
-  const bool course = path.filename() == "course.json";
-  const std::string_view hints = "\"hints\":[";
-  std::string plain;
-  bool literal = false;
-  int skipped = 0;  // brackets that are open
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (course && c == '"' && (i == 0 || text[i - 1] != '\\')) literal = !literal;
-    if (c == '\r' || (course && !literal && std::isspace(static_cast<unsigned char>(c)))) continue;
-    if (skipped > 0 && !literal) skipped += c == '[' ? 1 : c == ']' ? -1 : 0;
-    const bool exponent = course && !literal && c == '0' && plain.ends_with("e-");  // 1e-09 is 1e-9
-    if (skipped > 0 || exponent) continue;
-    plain += c;
-    if (course && !literal && plain.ends_with(hints)) skipped = 1;
-  }
-  return plain;
+std::string without_windows_ends(std::string text) {
+  std::erase(text, '\r');
+  return text;
 }
 
 }  // namespace
@@ -435,7 +418,7 @@ std::string Submission::differing_remark(const fs::path& suite) const {
   std::vector<std::string> names;
   for (const auto& [path, text] : given) {
     const std::optional<fs::path> ours = original_of(suite, path);
-    if (ours && comparable(path, text) != comparable(path, read_text(*ours)))
+    if (ours && without_windows_ends(text) != without_windows_ends(read_text(*ours)))
       names.push_back(fs::path(path).filename().string());
   }
   if (names.empty()) return "";

@@ -19,7 +19,7 @@ struct Submission {
   std::map<std::string, std::string> misplaced;  ///< by exercise id: a file of its name at a place that does not count
   std::vector<std::string> archives;             ///< in the submission, and not looked into; at most 20
   std::vector<std::string> found;                ///< all its files, sources first; at most 20
-  std::map<std::string, std::string> given;      ///< headers, tests and course.json, by path: the text; at most 500
+  std::map<std::string, std::string> given;      ///< headers and tests, by path: the text; at most 500
   std::string opened;                            ///< the archive in it whose answers count; "": none
   std::size_t files = 0, unreadable_names = 0;   ///< in all; of an archive, those that are no UTF-8
 
