@@ -159,7 +159,7 @@
     $('compare').click();
     say($('wait').textContent === 'computing …' && !visible('guess') && !visible('result'), 'it says that it computes');
     await done();
-    say($('compared').textContent.startsWith('Not quite: you guessed dp 16 · tp 1 · pp 1. It is dp 8 · tp 1 · pp 2, 2.69 s per step'), $('compared').textContent);
+    say($('compared').textContent.startsWith('Not quite: you guessed dp 16 · tp 1 · pp 1. It is dp 8 · tp 1 · pp 2, 2.7 s per step'), $('compared').textContent);
     say(document.querySelector('#figure tbody').dataset.mesh === '8,1,2' && document.querySelectorAll('#figure td.bad').length === 0, 'the fastest is first');
     $('again').click();
     say(visible('guess') && !visible('result'), 'and can be hidden again');
