@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "common/error.hpp"
 #include "tools/grade/class/class_page.hpp"
 #include "tools/grade/class/feedback.hpp"
 #include "tools/tests/class_testing.hpp"
