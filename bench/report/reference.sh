@@ -9,6 +9,7 @@ out=$root/docs/reference
 . "$root/bench/plots/find_python.sh"
 [ -n "$plain" ] || { echo "reference.sh: needs python3" >&2; exit 2; }
 [ -n "${1:-}" ] || "$root/lab" report --full --output "$report"
+[ -f "$report/index.html" ] || { echo "reference.sh: $report is no report: it has no index.html" >&2; exit 2; }
 
 rm -rf "$out"
 mkdir -p "$out"
