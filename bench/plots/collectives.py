@@ -65,7 +65,7 @@ def part_of(report):
         "Panels of bus bandwidth over array size on a simulated cluster: ring reduce-scatter and all-gather climb to"
         " the network port's rate; of the broadcasts the star is best for the smallest arrays, the tree above them, and"
         " the chain in segments for the largest; all messages of an all-to-all at once beat one step after the other."
-        " Last: ours over MPI's own.",
+        " Last: how many times as fast as MPI's own ours are.",
         "<b>Simulated.</b> Marks are simulated, lines predicted. busbw as nccl-tests defines it: bytes / time, times (p"
         " − 1)/p but for a broadcast. The chain uses the number of segments predicted to be fastest." + here,
         rows,
