@@ -349,10 +349,16 @@ std::vector<std::string> near_names(const std::vector<std::string>& files, const
   return names;
 }
 
+/// labs/a.hpp of lockstep/labs/a.hpp, as in an archive of a folder.
+fs::path without_first_folder(const fs::path& file) {
+  fs::path below;
+  for (auto step = std::next(file.begin()); step != file.end(); ++step) below /= *step;
+  return below;
+}
+
 /// The suite's file of this path, from its top or from labs/, without its first folder or with it.
 std::optional<fs::path> original_of(const fs::path& suite, const fs::path& file) {
-  fs::path below;  // without its first folder
-  for (auto step = std::next(file.begin()); step != file.end(); ++step) below /= *step;
+  const fs::path below = without_first_folder(file);
   for (const fs::path& path : {file, below, "labs" / file, "labs" / below}) {
     const bool handed_out = path.begin() != path.end() && (*path.begin() == "labs" || *path.begin() == "common");
     if (std::error_code none; handed_out && fs::is_regular_file(suite / path, none)) return suite / path;
@@ -398,8 +404,7 @@ std::string Submission::where_they_belong(const Course& course) const {
 void Submission::leave_out_given_files(const fs::path& suite) {
   const auto is_given = [&suite](const fs::path& file) {
     if (file.is_absolute() || std::find(file.begin(), file.end(), "solutions") != file.end()) return false;
-    fs::path below;  // without its first folder
-    for (auto step = std::next(file.begin()); step != file.end(); ++step) below /= *step;
+    const fs::path below = without_first_folder(file);
     std::error_code none;
     return fs::exists(suite / file, none) || (!below.empty() && fs::exists(suite / below, none));
   };
