@@ -15,7 +15,7 @@
 namespace lockstep::tools {
 namespace {
 
-// What is outside, by its name ----------------------------------------------------------------------------------------
+// Constructs outside the language, by name ----------------------------------------------------------------------------
 
 constexpr std::string_view kWords =
     " reinterpret_cast const_cast dynamic_cast union extern goto volatile thread_local __thread new typeof __typeof__"
@@ -38,7 +38,7 @@ constexpr std::string_view kDirectives = " include if ifdef ifndef elif else end
 constexpr std::string_view kHeadersOfC =
     " assert.h ctype.h errno.h float.h limits.h math.h stddef.h stdint.h stdlib.h stdio.h string.h"
     " inttypes.h time.h ";
-/// What answers may include of ours by its name, beside labs/.
+/// Headers of the suite, outside labs/, that answers may include by name.
 constexpr std::array kFoldersOfOurs{"common/",
                                     "common/gpt/model/",
                                     "common/gpt/pipeline/",
@@ -47,7 +47,7 @@ constexpr std::array kFoldersOfOurs{"common/",
                                     "common/support/text/units.hpp",
                                     "common/support/text/counted.hpp",
                                     "common/runtime/machine/machine.hpp"};
-/// What the words of a number's type are.
+/// Words that make up the name of a number type.
 constexpr std::string_view kNumbers =
     " bool char short int long float double unsigned signed char8_t size_t ptrdiff_t int8_t int16_t"
     " int32_t int64_t uint8_t uint16_t uint32_t uint64_t intmax_t uintmax_t size_type difference_type"
@@ -61,7 +61,7 @@ bool is_reserved(std::string_view word) {
          !bits("__builtin_ctz");
 }
 
-/// Where a header may be included from, by what stands between the quotes.
+/// True if an answer may include the header `name`, which stands between quotes or angle brackets.
 bool may_be_included(std::string_view name, bool quoted) {
   if (name.find("..") != name.npos) return false;
   if (quoted && (!name.ends_with(".hpp") || name.ends_with("_testing.hpp"))) return false;
@@ -73,13 +73,13 @@ bool may_be_included(std::string_view name, bool quoted) {
   return name.find('/') == name.npos && (name.find('.') == name.npos || listed_in(kHeadersOfC, name));
 }
 
-// What is outside, by how it is put together --------------------------------------------------------------------------
+// Constructs outside the language, by their tokens --------------------------------------------------------------------
 
 bool is_number_type(const Token& t) { return t.kind == Token::Kind::word && listed_in(kNumbers, t.text); }
 bool is_type_word(const Token& t) {
   return is_number_type(t) || t.word("const") || t.word("std") || t.word("void") || t.word("auto") || t.is("::");
 }
-/// What a pointer sees bytes through, whatever lies there: void, char and their like; not of const char*, which is
+/// True for a type through which a pointer sees raw bytes: void, char and their like, but not const char*, which is
 /// text.
 bool is_memory(const Around& around) {
   const Token& t = around[0];
@@ -179,8 +179,8 @@ bool names_a_pointer(const Around& around) {
   return false;
 }
 
-/// At the last name of "&lockstep::Slice::data" and "&Slice::size_": what is private has such names. An explicit
-/// specialisation may say them anyway ([temp.spec.general]).
+/// At the last name of "&lockstep::Slice::data" and "&Slice::size_": private members have such names. An explicit
+/// specialisation may use them anyway ([temp.spec.general]).
 bool reaches_inside(const Around& around) {
   constexpr std::string_view inside = " block data backend ";
   if (!around[-1].is("::") || (!listed_in(inside, around[0].text) && !around[0].text.ends_with('_'))) return false;
@@ -197,7 +197,7 @@ bool defines_in_lockstep(const Around& around) {
   return listed_in(" class struct enum ", around[0].text) && around[by].word("lockstep") && around[by + 1].is("::");
 }
 
-/// Which namespace is opened here; "" where none is, or one without a name.
+/// Name of the namespace that is opened here; "" where none is, or one without a name.
 const std::string& namespace_opened(const Around& around) {
   int by = 1;
   if (around[1].is("[") && around[2].is("["))
@@ -306,7 +306,7 @@ class Reading {
   std::vector<Token> tokens_;
 };
 
-/// What an #include may name. Reads the name.
+/// Reads the name in an #include; "" if an answer may include it.
 std::string construct_of_include(Scanner& scanner) {
   const std::string written = scanner.header_name();
   if (written.empty()) return "has an #include of a macro";

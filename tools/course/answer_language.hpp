@@ -28,12 +28,11 @@ std::optional<Outside> outside_the_language(std::string_view text);
 /// macro of a header can put words together that stand nowhere in the answer.
 std::optional<Outside> outside_once_preprocessed(std::string_view text, std::string_view file);
 
-/// Of a text that says as well which macros are defined (-dD): leaves out what says so. Returns the first macro that
-/// `file` itself defines, however it is hidden from who reads its text: only the compiler knows where a comment or a
-/// literal of an odd text ends.
+/// Removes the macro definitions from a text that has them (-dD), and returns the first macro that `file` itself
+/// defines. Only the compiler knows where a comment or a literal of an odd text ends, so no macro can hide from it.
 std::optional<Outside> take_out_macros(std::string& text, std::string_view file);
 
-/// What is in the language, and yet worth a person's look: it is good for reaching beyond an answer.
+/// Constructs that are in the language, but worth a person's look: they can reach beyond an answer.
 std::vector<Outside> worth_a_look(std::string_view text);
 
 /// The words of all lines of a preprocessed text that come from files below `folder`: what its headers declare is among

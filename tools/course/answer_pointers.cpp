@@ -7,7 +7,7 @@
 namespace lockstep::tools {
 namespace {
 
-/// Of the standard library: what takes a pointer and a number, or goes on from a pointer.
+/// Names in the standard library that take a pointer and a number, or advance a pointer.
 constexpr std::string_view kFromPointers =
     " span string_view basic_string_view next prev advance copy_n fill_n for_each_n counted counted_iterator subrange"
     " reverse_iterator make_reverse_iterator move_iterator make_move_iterator ";
@@ -85,7 +85,7 @@ bool is_whole(const Around& around) {
          (around[by + 2].is(")") || around[by + 2].is("}"));
 }
 
-/// Of a type up to its `;`.
+/// True if the type that ends at the next `;` is a pointer.
 bool ends_in_star(const Around& around) {
   int by = 0;
   while (around[by].kind != Token::Kind::end && !around[by].is(";")) ++by;
@@ -115,7 +115,7 @@ void Pointers::note_scope(const Around& around) {
   });
 }
 
-/// What stands last in a type: a word, or a template's `>`.
+/// The last token of a type: a word, or a template's `>`.
 bool Pointers::is_type(const Around& around) const {
   const Token& token = around[0];
   if (token.is("*")) return is_type(around.at(-1));
@@ -200,7 +200,7 @@ std::string Pointers::use_of_name(const Around& around) const {
   return before.is("+") && ends && (!text || around[first - 2].kind == Token::Kind::number) ? arithmetic : "";
 }
 
-/// At "&x", or what is called by data() or c_str(): "&x + 1", "(&x)[1]", "v.data()[1]".
+/// At "&x", or at a result of data() or c_str(): "&x + 1", "(&x)[1]", "v.data()[1]".
 std::string Pointers::use_of_address(const Around& around) const {
   if (takes_address(around)) {
     int behind = 1 + behind_operand(around.at(1));

@@ -8,7 +8,7 @@
 
 namespace lockstep::tools {
 
-/// What ./lab card does with its arguments, but for the build: lists the cards, shows one or judges an answer.
+/// Runs ./lab card with its arguments: lists the cards, shows one or judges an answer. The program must be built.
 int play_card(const Paths& paths, const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::tools

@@ -30,7 +30,7 @@
 namespace lockstep::tools {
 namespace {
 
-/// What the test program is told, beside the filter.
+/// The test program's arguments, without the filter.
 std::vector<std::string> arguments_of(const CheckOptions& options) {
   std::vector<std::string> arguments;
   if (options.ranks) arguments.insert(arguments.end(), {"--ranks", std::to_string(*options.ranks)});
@@ -80,7 +80,7 @@ void print_table(const Paths& paths, const Judged& judged, const std::string& pa
   std::fflush(stdout);
 }
 
-/// What ./lab grade would refuse or does not see, so that nobody learns it from a grade.
+/// Warns of what ./lab grade rejects or does not see, so that nobody learns it from a grade.
 void warn_of_grading(const Paths& paths, const HandedOut& handed_out, const Exercise& exercise) {
   const std::filesystem::path answer = paths.answer(exercise);
   if (!std::filesystem::exists(answer)) return;
@@ -93,14 +93,14 @@ void warn_of_grading(const Paths& paths, const HandedOut& handed_out, const Exer
     if (!outside || !words.starts_with(outside->what)) warn(words);
 }
 
-/// What the compiler warned of when it compiled the answer as it is now, which CTest would not show.
+/// Prints the compiler's warnings about the current answer, which CTest would not show.
 void print_warnings(const Paths& paths, const Exercise& exercise) {
   const std::string log = read_text(answers_object(paths, exercise).string() + ".warnings");
   for (const std::string& warning : warnings_in(log, paths.answer(exercise).string()))
     fmt::print("  {}the compiler warns:{} {}\n", style().open, style().off, warning);
 }
 
-/// What the tests measured, for the handout's tables: where everything passed, since a wrong answer's numbers mislead.
+/// Prints measurements for the handout's tables, but only if all tests passed: a wrong answer's numbers mislead.
 void print_notes(const Judged& judged) {
   if (!judged.whole.ok()) return;
   std::vector<Judgement> rows = judged.parts;
@@ -116,8 +116,8 @@ bool about_a_test(const Judgement& row) {
   return testing::severity(row.verdict) == 4 && row.verdict != to_string(Verdict::does_not_compile);
 }
 
-/// What is wrong, and where a hint is, once for each part or, without parts, for the exercise. Of an exercise that is
-/// not begun, where to begin.
+/// Prints each error with its hint, once per part or, without parts, for the exercise. For an exercise that is not
+/// begun, prints where to begin.
 void print_explanation(const Paths& paths, const Judged& judged) {
   std::vector<Judgement> rows = judged.parts;
   rows.push_back(judged.whole);
@@ -148,7 +148,6 @@ std::string keep_time(const Paths& paths, bool asked, const Exercise& exercise) 
                      in_words(OwnTime{.minutes = time->minutes}), exercise.minutes, kTimesIfNew * exercise.minutes);
 }
 
-/// How the tests of these are run.
 JudgeOptions judge_options_of(const CheckOptions& options) {
   JudgeOptions judge{.backend = options.backend, .arguments = arguments_of(options)};
   judge.again = options.again;
@@ -197,7 +196,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   if (seen_at_once()) judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   Judge judge(paths, judge_options, options.borrow ? Needs::borrow : Needs::mine_only);
   std::vector<Judged> all;
-  std::vector<std::string> later;  // of each: what was printed by tests that say what is wrong, which goes before it
+  std::vector<std::string> later;  // for each: output of tests that explain what is wrong, which comes before it
   for (const Exercise& exercise : selection.exercises) {
     if (!paths.has(exercise)) {
       fmt::print("{} SKIPPED ({})\n", label_of_check("", exercise.id, exercise.title), why_missing(paths));
@@ -260,7 +259,7 @@ int expect_not_implemented(const Paths& paths, const std::string& program) {
 }
 
 int mine_summary(const Paths& paths) {
-  // What CTest has run by now; it gives the file its name at the very end.
+  // CTest's log so far. It gets its final name only at the very end.
   const std::filesystem::path log = paths.build / "Testing/Temporary/LastTest.log.tmp";
   if (std::filesystem::exists(log) && read_text(log).find("Testing: mine.") == std::string::npos)
     return 0;  // nothing, of which CTest says so itself, or the reference's alone

@@ -27,7 +27,7 @@ struct CheckOptions {
   bool time = false;                      ///< from now on, until it passes, in outputs/course.log
   bool again = false;                     ///< also where nothing has changed since the tests ran
 };
-/// Judges and prints a table of verdicts, in words; what is wrong is explained below it. 0 if all pass.
+/// Judges and prints a table of verdicts, in words, with explanations of errors below it. 0 if all pass.
 int check(const Paths& paths, const CheckOptions& options);
 
 struct GradeOptions {
@@ -36,7 +36,7 @@ struct GradeOptions {
   std::string out;                       ///< of one: results.json; of several, a folder: grades
   std::string junit;
   std::string visibility = "visible";
-  std::string tests;            ///< a folder of hidden tests, beside the suite's; empty: none
+  std::string tests;            ///< a folder of hidden tests, in addition to the suite's; empty: none
   std::string backend = "sim";  ///< else: what passes in the simulator must pass there too, and is not confined there
   double timeout_seconds = 60;  ///< of one part's tests
   double total_seconds = 1800;  ///< of a submission: what has not begun by then has no verdict
@@ -50,13 +50,13 @@ struct GradeOptions {
   bool check_language = true, look_at_objects = true;
 };
 /// Judges a submission, apart from everything else, and writes results.json. 0 where that was possible, whatever the
-/// points. Where it was not, the file says so, with 0 points, and the exit code is 2. Of several submissions each has a
-/// file of its name in a folder, beside a summary; one that cannot be judged does not keep the others from it.
+/// points. Where it was not, the file says so, with 0 points, and the exit code is 2. Several submissions each get a
+/// file of their name in a folder, with a summary; one that cannot be judged does not stop the others.
 int grade(const Paths& paths, const GradeOptions& options);
 
 struct ClassOptions {
   std::string folder;              ///< of ./lab grade's results: grades
-  std::string out;                 ///< the page; empty: class.html in the folder; a CSV of its name beside it
+  std::string out;                 ///< the page; empty: class.html in the folder; a CSV of its name next to it
   std::string deadline, times;     ///< both or neither: a time, and a CSV with submission and time
   std::string extensions;          ///< a CSV with submission and days: so much later is the deadline of some
   double penalty = 0;              ///< per cent of the points for each day late that has begun
@@ -65,7 +65,7 @@ struct ClassOptions {
   std::string lms, column;         ///< a CSV that Canvas or Moodle exported, and the column for the points
   std::string feedback;            ///< a folder for a page for each student; empty: none
 };
-/// What a class did, on one page. 0.
+/// Writes a class's results on one page. 0.
 int class_results(const Paths& paths, const ClassOptions& options);
 
 struct HandoutOptions {
@@ -75,7 +75,7 @@ struct HandoutOptions {
 };
 /// The suite for students, without the reference's text, into an archive. 0.
 int handout(const Paths& paths, const HandoutOptions& options);
-/// Whether this tree is one.
+/// True if this tree is a handout.
 bool is_handout(const Paths& paths);
 /// Why this tree has no tests of some exercise: "not in this handout".
 std::string why_missing(const Paths& paths);
@@ -85,7 +85,7 @@ void need_handed_out(const Paths& paths, const Exercise& exercise);
 /// Judges once, and again whenever an answer is saved: of `options.what`, or of any exercise. Ends with Ctrl-C.
 [[noreturn]] int watch(const Paths& paths, CheckOptions options);
 
-/// Where the learner stands and what comes next.
+/// Prints the learner's progress and the next step.
 int status(const Paths& paths);
 
 /// The course's exercises with minutes, points, what became of them, and how long that took where it was asked for.
@@ -106,15 +106,15 @@ int drill(const Paths& paths, const std::vector<std::string>& arguments);
 /// Design cards: lists them, shows one, or judges an answer; see `kCardHelp` in card.cpp.
 int card(const Paths& paths, const std::vector<std::string>& arguments);
 
-/// Asks what the learner expects, then measures it and shows both; what was asked before stays as it was answered.
+/// Asks what the learner expects, then measures it and shows both. Earlier predictions stay unchanged.
 int predict(const Paths& paths, const std::string& what);
 
-/// Answers as they were handed out or, `hard`, with nothing but their interface; what was there is kept in
+/// Restores answers to what was handed out or, `hard`, to their interface alone. The old answers are kept in
 /// outputs/answers.
 int reset(const Paths& paths, const std::string& what, bool hard = false);
 
-/// Skeletons of the selected exercises into the labs folder. Only what is missing, unless `overwrite`; with `compare`
-/// nothing is written and a difference is a failure.
+/// Writes skeletons of the selected exercises into the labs folder: only missing ones, unless `overwrite`. With
+/// `compare` nothing is written and a difference is a failure.
 int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool compare);
 
 /// Plants each mistake of tools/mutants in the reference and runs the exercise's tests: every one must be found,
@@ -135,12 +135,12 @@ int mine_summary(const Paths& paths);
 /// The programs behind a command that forwards all it is given: "memory" → "bench_memory", "train" → "train".
 std::string target_of(const std::string& command);
 
-/// Which backend a program runs on, and how many ranks it wants there; 0: its command line does not say.
+/// The backend that a program runs on, and the number of ranks it wants there; 0: its command line does not say.
 struct Start {
   std::string backend = "sim";
   int ranks = 0;
 };
-/// Of the program TARGET_BACKEND with these arguments: of train the axes of the mesh and --config count, too.
+/// Start of the program TARGET_BACKEND with these arguments. For train, the axes of the mesh and --config count, too.
 Start start_of(const Paths& paths, const std::string& target, std::vector<std::string> arguments);
 
 /// Throws Error(usage) where `target`, the program behind ./lab `command`, needs weeks that are not in this handout.

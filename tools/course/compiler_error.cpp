@@ -152,7 +152,7 @@ constexpr Phrase kWarnings[] = {
     {"ignoring return value", "The call does nothing for you unless you keep what it returns."},
 };
 
-/// What the first of `phrases` that is in the message means; "" if none is.
+/// Meaning of the first of `phrases` that is in the message; "" if none is.
 std::string meaning(std::string_view message, std::span<const Phrase> phrases) {
   for (const Phrase& phrase : phrases)
     if (message.find(phrase.part) != message.npos) return phrase.words;
@@ -162,8 +162,8 @@ std::string meaning(std::string_view message, std::span<const Phrase> phrases) {
 }  // namespace
 
 CompilerError first_error(std::string_view log, std::string_view source) {
-  // Where an error is in a header, the line of `source` that led to it stands before the error (an include, the use of
-  // a template); some notes of it stand after.
+  // If an error is in a header, the line of `source` that led to it stands before the error (an include, the use of a
+  // template), and some notes on it stand after.
   std::istringstream in{std::string(log)};
   std::string line, message, header;
   int led_to_it = 0, included = 0;

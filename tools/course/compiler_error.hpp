@@ -27,13 +27,13 @@ std::string file_of_first_error(std::string_view log);
 /// its author; empty where there is none.
 std::string explain_undefined(std::string_view log, std::string_view source);
 
-/// What the compiler's message means, in one plain sentence; empty where we have no better words.
+/// Explains the compiler's message in one plain sentence; empty where we have no better words.
 std::string explain_compiler_error(std::string_view message);
 
 /// "ring_all_reduce.cpp:31: expected ';' before 'add' — A semicolon is missing …": both together, as shown to people.
 std::string explain(std::string_view log, std::string_view source);
 
-/// The same of a file that is compiled without what lay beside it: headers of its author's own are not there.
+/// The same for a file that is compiled away from its folder, where its author's own headers are missing.
 std::string explain_alone(std::string_view log, std::string_view source);
 
 }  // namespace lockstep::tools

@@ -10,8 +10,8 @@
 
 namespace lockstep::tools {
 
-/// The share of a part's points for the virtual time of its runs, beside the reference's: all of them up to `full_at`
-/// times as long, none from `none_at` times on, and in between their share, in whole points.
+/// The share of a part's points for the virtual time of its runs, compared to the reference's: all of them up to
+/// `full_at` times as long, none from `none_at` times on, and in between their share, in whole points.
 struct Performance {
   int points = 0;
   double full_at = 1, none_at = 2;
@@ -57,7 +57,7 @@ struct Exercise {
   std::vector<Part> parts;
   std::vector<std::string> hints;
   std::vector<Question> questions;
-  std::optional<Performance> performance;  ///< of its tests beside those of its parts
+  std::optional<Performance> performance;  ///< of its tests that belong to no part
 
   /// Its points; 0 where it is not graded.
   int counted_points() const { return graded ? points : 0; }
@@ -65,7 +65,7 @@ struct Exercise {
   const char* page() const { return core ? "README.md" : "extras.md"; }
   /// Its own id and those of its parts: what its tests are filed under.
   std::vector<std::string> ids() const;
-  /// Points of a part; for the exercise's own id, of its tests beside those of its parts: what these leave.
+  /// Points of a part. For the exercise's own id, of its tests that belong to no part: what the parts leave.
   int points_of(std::string_view row) const;
   std::optional<Performance> performance_of(std::string_view row) const;
   /// Points of a row that passes; `times` as long as the reference, where that was measured.
@@ -101,7 +101,7 @@ std::vector<int> weeks_in(std::string_view word);
 class Course {
  public:
   /// Throws Error(usage) where the file is missing, no JSON, or lacks a field; where an id is there twice, or an
-  /// exercise needs itself, directly or not, or what is no exercise.
+  /// exercise needs itself, directly or not, or needs an id that is no exercise.
   static Course read(const std::filesystem::path& file);
   /// The same of a file's text; `name` is what messages call it.
   static Course parse(const std::string& text, const std::string& name);

@@ -1,4 +1,5 @@
-// What an instructor's file changes of the course: points, minutes, what is core, and parts that hidden tests judge.
+// An instructor's changes to the course, from a file: points, minutes, core or extra, and parts that hidden tests
+// judge.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,7 +70,7 @@ void check_performance(const Exercise& e) {
                                   e.points_of(id)));
 }
 
-/// Those of the exercise's own first, so that hidden parts come on top of its new points.
+/// Changes the exercise itself first, so that hidden parts come on top of its new points.
 void change_by_id(std::vector<Week>& weeks, const Json& changes, const auto& change) {
   for (const auto& [id, value] : changes.items()) {
     if (!value.is_object()) throw JsonError(id + ": expected an object, {\"points\": 5}");
@@ -87,7 +88,7 @@ void change_by_id(std::vector<Week>& weeks, const Json& changes, const auto& cha
   }
 }
 
-/// Of an exercise, points that no part has are those of its tests of the parts together, which not every one has.
+/// Checks that an exercise's points beyond its parts' have tests: those of the parts together, which not all have.
 void check_points(const Exercise& e, bool has_whole) {
   const int rest = e.points_of(e.id);
   if (rest < 0)

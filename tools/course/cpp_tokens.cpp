@@ -129,7 +129,7 @@ void Scanner::skip_literal(char quote) {
   if (now() == quote) step();
 }
 
-/// What is written at a literal's end belongs to it: `""R"(x"` are two strings of one line, and no raw string.
+/// Skips a literal's suffix, which belongs to it: `""R"(x"` are two strings of one line, and no raw string.
 void Scanner::skip_suffix() {
   while (in_word(now())) step();
 }

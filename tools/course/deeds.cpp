@@ -147,7 +147,6 @@ int reset(const Paths& paths, const std::string& what, bool hard) {
       fmt::print("{} is as it was handed out\n", exercise.id);
       continue;
     }
-    // Nothing is lost.
     if (const std::string answer = read_text(paths.answer(exercise));
         !answer.empty() && !is_untouched(paths, exercise)) {
       const auto kept = free_name(paths.source / "outputs" / "answers" / exercise.name, ".cpp");

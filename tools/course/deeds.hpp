@@ -1,6 +1,6 @@
-// What a learner did beside answering: looked at a reference answer, borrowed it, or began anew; and, where it is asked
-// for, when an exercise was begun and passed. Kept in outputs/course.log, a line each, so that a learner, and whoever
-// helps, can see it later.
+// A learner's log, other than answers: looked at a reference answer, borrowed it, or started over; and, where asked
+// for, when an exercise was begun and passed. Kept in outputs/course.log, one per line, for the learner and for anyone
+// who helps.
 #pragma once
 
 #include <optional>
@@ -19,9 +19,9 @@ struct Deed {
 
 /// In the order in which they were done; lines that are none are passed over.
 std::vector<Deed> read_deeds(const Paths& paths);
-/// Whether the reference shall stand in for an answer, whatever became of that: borrowed, and not returned since.
+/// True if the reference is used in place of an answer, whatever its verdict: borrowed, and not returned since.
 bool is_borrowed(const Paths& paths, const std::string& exercise);
-/// Whether a drill or a card was: "drill-21", "card-1".
+/// True if a drill or a card was solved: "drill-21", "card-1".
 bool is_solved(const Paths& paths, const std::string& what);
 /// Adds one, of today.
 void add_deed(const Paths& paths, const std::string& what, const std::string& exercise);
@@ -33,7 +33,7 @@ struct OwnTime {
   int minutes = 0;  ///< so far, where it is running
   bool running = false;
 };
-/// Of the last time that the exercise was begun; nothing where it never was.
+/// Time since the exercise was last begun; nothing if it never was.
 std::optional<OwnTime> own_time(const std::vector<Deed>& deeds, const std::string& exercise);
 /// "52 min", "3 h 5 min", "2 days"; "52 min so far".
 std::string in_words(const OwnTime& time);

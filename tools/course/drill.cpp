@@ -58,7 +58,7 @@ std::optional<std::uint64_t> number_in(const std::string& text) {
   return value;
 }
 
-/// What a learner has of a drill: "123 mine" in its folder.
+/// A learner's variant of a drill: "123 mine" in its folder.
 struct Variant {
   std::uint64_t seed = 0;
   bool mine = false;  ///< the program runs the learner's code
@@ -74,8 +74,9 @@ std::optional<Variant> kept_variant(const Paths& paths, const std::string& id) {
   return Variant{*number, whose == "mine"};
 }
 
-/// Of this clone, on this computer: neighbours have other faults. It is the same for all weeks, and its remainder by 30
-/// is one of those with which each week draws another kind of fault (tools/analyse/drill/drill_test.cpp): 2 to 11.
+/// The seed of this clone on this computer, so that neighbours get other faults. It is the same for all weeks, and
+/// modulo 30 it is one of those for which each week draws another kind of fault (tools/analyse/drill/drill_test.cpp): 2
+/// to 11.
 std::uint64_t own_seed(const Paths& paths) {
   char host[256] = {};
   gethostname(host, sizeof host - 1);
@@ -129,7 +130,7 @@ int check(const Paths& paths, const std::string& id, const Variant& variant, con
   return code;
 }
 
-/// What a command line asks for.
+/// A parsed command line.
 struct Wish {
   std::string id;
   Variant variant;

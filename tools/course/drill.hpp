@@ -21,7 +21,7 @@ std::optional<Drill> next_drill(const Paths& paths);
 /// "drill 21 A data-parallel run that went wrong, 20 minutes: ./lab drill 21".
 std::string describe_next(const Drill& drill);
 
-/// What ./lab drill does with its arguments, but for the build: runs the program `drill`.
+/// Runs ./lab drill with its arguments: starts the program `drill`, which must be built.
 int play_drill(const Paths& paths, const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::tools

@@ -19,7 +19,7 @@
 namespace lockstep::tools {
 namespace {
 
-/// Whether `flag` is there; erased from `arguments`.
+/// True if `flag` is among `arguments`, from which it is erased.
 bool flag(std::vector<std::string>& arguments, const std::string& name) { return std::erase(arguments, name) > 0; }
 
 /// The largest of the numbers, which are separated by commas.
@@ -48,7 +48,7 @@ bool is_by_formula(const std::vector<std::string>& arguments) {
   return !arguments.empty() && (arguments[0] == "--flops" || arguments[0] == "--export");
 }
 
-/// Whether more options are in a file.
+/// True if more options are in a file.
 bool has_config(const std::string& target, std::vector<std::string> arguments) {
   return target == "train" && !option(arguments, "--config", "", false).empty();
 }
@@ -70,7 +70,7 @@ Start start_of_training(const Paths& paths, const std::vector<std::string>& argu
   return {backend == "-" ? "sim" : backend, *ranks};
 }
 
-/// What the command line says of processes; taken out of it, but for --ranks, which the program reads too.
+/// Takes the options for processes out of the command line, except --ranks, which the program reads too.
 Launch launch_options(const Paths& paths, const std::string& target, std::vector<std::string>& arguments,
                       const std::vector<std::string>& around) {
   Launch how{.around = around};
@@ -124,7 +124,7 @@ void need_benchmarks(const std::vector<std::string>& known) {
                 "this build has no benchmarks, because Google Benchmark was not found: ./lab setup installs it.");
 }
 
-/// Whose code runs in a program.
+/// The code that a program runs, the learner's or the reference's.
 struct Whose {
   bool mine = false;
   bool borrow = true;

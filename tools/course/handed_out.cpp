@@ -21,7 +21,7 @@ std::string hash_of(const fs::path& file) {
   return fmt::format("{:016x}", hash.value());
 }
 
-/// What stands between the quotes of each #include "…".
+/// The text between the quotes of each #include "…".
 std::vector<std::string> quoted_includes(const std::string& text) {
   std::vector<std::string> names;
   Scanner scanner(text);

@@ -1,5 +1,5 @@
-// Which headers and tests are as they were handed out. What a student adds or changes there counts in ./lab check, and
-// not where answers are graded: against the originals, without anything that lies beside them.
+// Tells which headers and tests are as they were handed out. A student's changes to them count in ./lab check but not
+// in grading, which uses the originals and no other file from that folder.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ class HandedOut {
   /// Reads a handout's list, or asks git in a clone. Where neither is possible, nothing is known to differ.
   explicit HandedOut(const Paths& paths);
 
-  /// Of what the exercise's answer includes and is tested with: "includes my_helpers.hpp, which is not handed in",
-  /// "memory_calculator.hpp differs from the handout's; grading uses the original".
+  /// Differences in what the exercise's answer includes and is tested with: "includes my_helpers.hpp, which is not
+  /// handed in", "memory_calculator.hpp differs from the handout's; grading uses the original".
   std::vector<std::string> differences(const Exercise& exercise) const;
 
  private:

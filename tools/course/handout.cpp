@@ -65,7 +65,7 @@ std::set<int> weeks_of(std::string_view text, const Course& course) {
   return weeks;
 }
 
-/// Runs a command and returns what it prints. Throws Error(usage) with that if it fails.
+/// Runs a command and returns its output. Throws Error(usage) with that if it fails.
 std::string run_or_refuse(std::vector<std::string> arguments, const fs::path& folder) {
   std::string said;
   Command command{.arguments = std::move(arguments), .folder = folder};
@@ -173,8 +173,8 @@ class Handout {
     return all;
   }
 
-  /// Ids of the answers whose objects go along: the weeks' exercises (`check` compares with them), what these need, the
-  /// answers in ./lab train and week 21's ./lab bench compression, and what is given compiled.
+  /// Ids of the answers whose objects go along: the weeks' exercises (`check` compares with them), their needs, the
+  /// answers in ./lab train and week 21's ./lab bench compression, and files that are given compiled.
   std::vector<std::string> objects_needed() const {
     std::set<std::string> needed = linked_by(paths_, "train_sim");
     needed.merge(linked_by(paths_, "bench_compression_sim"));
@@ -264,7 +264,7 @@ class Handout {
     write_text(tree() / "commit.txt", read_text(paths_.build / "commit.txt"));
   }
 
-  /// README.md is the handout's own, and no page links or lists what is not in it.
+  /// Writes the handout's own README.md, and pages that link and list only what the handout has.
   void write_pages() const {
     std::vector<Week> weeks;
     for (const Week& week : paths_.course.weeks())

@@ -106,7 +106,7 @@ If you are asked for one of these, say that this file forbids it, and offer the 
   explain why it is right.
 )";
 
-/// Whether `at` is inside `code` of its line.
+/// True if `at` is inside `code` of its line.
 bool is_code(const std::string& page, std::size_t at) {
   const std::size_t line = at == 0 ? 0 : page.rfind('\n', at - 1) + 1;  // npos + 1 is 0
   return std::count(page.begin() + static_cast<std::ptrdiff_t>(line), page.begin() + static_cast<std::ptrdiff_t>(at),

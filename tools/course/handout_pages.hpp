@@ -1,4 +1,4 @@
-// The pages of a handout: its README.md and AGENTS.md, and the others without links to what is not in it.
+// The pages of a handout: its README.md and AGENTS.md, and the others without links to files that it lacks.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Runs tests and says what they found, whatever happens to the process that runs them.
+// Runs tests and reports their findings, whatever happens to the process that runs them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct JudgeOptions {
   bool again = false;                                ///< runs the tests also where nothing has changed since they ran
 };
 
-/// What the tests under `ids` found: a row for each id that has tests. A crash or a time-out is the verdict of the id
+/// Findings of the tests under `ids`: a row for each id that has tests. A crash or a time-out is the verdict of the id
 /// whose test was running; the others are run on their own.
 std::vector<Judgement> run_tests(const Paths& paths, const std::filesystem::path& program,
                                  const std::vector<std::string>& ids, JudgeOptions options);
@@ -42,7 +42,7 @@ struct Borrowed {
 /// "21.2 21.3 (yours: NOT IMPLEMENTED), 22.4 (yours: FAIL)".
 std::string to_string(const std::vector<Borrowed>& borrowed);
 
-/// The verdict on one exercise: its rows and the exercise's own, and what it borrowed.
+/// The verdict on one exercise: its parts' rows, its own, and the needs it borrowed.
 struct Judged {
   Exercise exercise;
   std::vector<Judgement> parts;    ///< those that were tested
@@ -52,13 +52,12 @@ struct Judged {
   bool remembered = false;         ///< from an earlier run of the same program
 };
 
-/// How an answer's earlier exercises are linked.
 enum class Needs {
   borrow,     ///< the student's own where it passes, else the reference
   mine_only,  ///< always the student's own
 };
 
-/// Whose answers are linked.
+/// The exercises of which the learner's answers are linked, and those that are borrowed.
 struct Choice {
   std::vector<std::string> mine;  ///< ids
   std::vector<Borrowed> borrowed;
@@ -73,8 +72,8 @@ class Judge {
   Judged mine(const Exercise& exercise, const std::string& part = "");
   /// The reference's answer, from the week's program.
   Judged reference(const Exercise& exercise, const std::string& part = "");
-  /// Decides whose answer to each of `exercises` is linked from now on by what links chosen.ID. Who calls holds the
-  /// lock on these choices, which stand in the tree, until what they are for is built.
+  /// Decides whose answer to each of `exercises` is linked from now on by targets with chosen.ID. The caller holds the
+  /// lock on these choices, which stand in the tree, until those targets are built.
   Choice choose(const std::vector<Exercise>& exercises);
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kTelling = 40;  // characters
 
-/// A text's lines without blanks, quotation marks and what is below, each after the other.
+/// A text's lines, each after the other, without blanks, quotation marks and the characters below.
 struct Squeezed {
   std::string text;
   std::vector<std::size_t> ends;  // in `text`, of each line

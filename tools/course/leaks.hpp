@@ -1,4 +1,4 @@
-// Whether a text gives an answer away: what ./lab handout looks for in everything that it hands out.
+// Finds answers in a text. ./lab handout checks everything that it hands out.
 #pragma once
 
 #include <optional>

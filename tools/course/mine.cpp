@@ -22,7 +22,7 @@ bool has(const std::vector<Exercise>& exercises, const std::string& id) {
   return std::any_of(exercises.begin(), exercises.end(), [&](const Exercise& e) { return e.id == id; });
 }
 
-/// Of all `programs`, each once, in the course's order.
+/// The exercises of all `programs`, each once, in the course's order.
 std::vector<Exercise> exercises_of_all(const Paths& paths, const std::vector<std::string>& programs) {
   std::set<std::string> ids;
   for (const std::string& program : programs)
@@ -32,7 +32,7 @@ std::vector<Exercise> exercises_of_all(const Paths& paths, const std::vector<std
   return all;
 }
 
-/// What a choice says of `exercises`.
+/// Describes a choice, for `exercises`.
 std::string in_words(const Paths& paths, Choice choice, const std::vector<Exercise>& exercises) {
   std::erase_if(choice.mine, [&](const std::string& id) { return !has(exercises, id); });
   std::erase_if(choice.borrowed, [&](const Borrowed& borrowed) { return !has(exercises, borrowed.id); });
@@ -42,7 +42,7 @@ std::string in_words(const Paths& paths, Choice choice, const std::vector<Exerci
   return fmt::format("yours: {}; borrowed: {}", mine, borrowed);
 }
 
-/// What the tests of answers that were never judged as they are now need, at once: faster than one by one.
+/// Builds everything needed to judge answers that have no current verdict, at once: faster than one by one.
 void build_what_judging_needs(const Paths& paths, const std::vector<Exercise>& exercises) {
   std::vector<std::string> targets;
   for (const Exercise& exercise : exercises) {

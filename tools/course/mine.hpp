@@ -1,4 +1,4 @@
-// Programs with the learner's answers in them: mine.PROGRAM, beside each PROGRAM that runs exercises
+// Programs with the learner's answers in them: mine.PROGRAM, one for each PROGRAM that runs exercises
 // (lockstep_use_answers in cmake/LockstepLabs.cmake).
 #pragma once
 
@@ -13,8 +13,8 @@ namespace lockstep::tools {
 /// The exercises whose answers `program` links, in the course's order; none of a program that runs none.
 std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program);
 
-/// Which of `exercises` the reference stands in for: "21.2 (yours: FAIL), 21.7 (not in this handout)". `borrowed` are
-/// those of them whose answers could be the learner's.
+/// Lists the `exercises` that use the reference: "21.2 (yours: FAIL), 21.7 (not in this handout)". `borrowed` are those
+/// of them whose answers could be the learner's.
 std::string whose_are_the_references(const Paths& paths, const std::vector<Borrowed>& borrowed,
                                      const std::vector<Exercise>& exercises);
 

@@ -10,7 +10,7 @@ set -eu
 
 rules=$(mktemp)
 trap 'rm -f "$rules" "$rules".*' EXIT
-# Where headers went: old path, new path.
+# Headers that moved: old path, new path.
 while read -r before after; do
   [ -z "$before" ] || printf 's#include "common/%s#include "common/%s#\n' "$before" "$after"
 done > "$rules" << 'END'
@@ -52,7 +52,7 @@ visits usage_order
 visit piece
 END
 
-# Parts of exercises that are another's since, or have a letter since: old, new. What is in quotes is nobody else's.
+# Parts that moved to another exercise, or got a letter: old, new. Text in quotes is left alone.
 while read -r before after; do
   printf 's#todo("%s"#todo("%s"#\n' "$before" "$after"
 done >> "$rules" << 'END'
@@ -64,7 +64,7 @@ done >> "$rules" << 'END'
 24.6b 24.6
 END
 
-# Numbers of exercises: file, old and new. They are in the answer's comments, and in what it says is not done yet.
+# Numbers of exercises: file, old and new. They are in the answer's comments, and in its "not done yet" messages.
 numbers() {
   while read -r name before after; do
     case $1 in */"$name".cpp) sed -i "s#\\([Ee]xercise \\|todo(\"\\)${before%.*}\\.${before#*.}#\\1$after#g" "$2" ;; esac

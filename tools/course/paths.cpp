@@ -28,7 +28,7 @@
 namespace lockstep::tools {
 namespace {
 
-/// How far a build is, from the lines that Ninja prints.
+/// A build's progress, from the lines that Ninja prints.
 class Progress {
  public:
   explicit Progress(std::string_view what) : what_(what) {}
@@ -62,7 +62,7 @@ class Progress {
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
 };
 
-/// What the process that holds a lock has written into its file.
+/// The line that the holder of a lock has written into its file.
 std::string holder_of(const std::filesystem::path& file) {
   const std::string text = read_text(file);
   return text.empty() ? "another process has locked it" : text.substr(0, text.find('\n'));
@@ -130,7 +130,7 @@ RunFolder::~RunFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-/// What was killed has left its folder there, which nobody has locked. One that is being made has no lock yet.
+/// Removes folders that killed processes left there, which are unlocked. One that is being made has no lock yet.
 void RunFolder::remove_old(const std::filesystem::path& all) {
   const auto made = std::filesystem::file_time_type::clock::now() - std::chrono::seconds(10);
   std::error_code gone;  // another process may be cleaning up as well
@@ -195,7 +195,7 @@ std::filesystem::file_time_type newest_source(const Paths& paths) {
   std::set<fs::path> answers;
   for (const Exercise& exercise : paths.course.select("").exercises) answers.insert(paths.answer(exercise));
   std::error_code none;
-  // Of what the build was configured with, and not build.ninja, which builds write as well.
+  // The time of the build's configuration, and not of build.ninja, which builds write as well.
   fs::file_time_type newest = fs::last_write_time(paths.build / "CMakeCache.txt", none);
   newest = std::max(newest, fs::last_write_time(paths.source / "CMakeLists.txt", none));
   for (const char* folder : {"bench", "cmake", "common", "labs", "solutions", "tools"})
@@ -218,7 +218,7 @@ bool is_current(const Paths& paths, const std::string& target) {
 
 namespace {
 
-/// Whether no build of these programs of the reference is needed, or, in a tree that cannot be written, possible.
+/// True if these programs of the reference need no build or, in a tree that cannot be written, cannot have one.
 bool need_no_build(const Paths& paths, const std::vector<std::string>& targets) {
   const bool writable = access(paths.mine().c_str(), W_OK) == 0;
   return std::all_of(targets.begin(), targets.end(), [&](const std::string& target) {

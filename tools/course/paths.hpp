@@ -1,4 +1,4 @@
-// What every command works with: where things are, how to build, how to write to a terminal.
+// Paths, building and writing to a terminal, for every command.
 #pragma once
 
 #include <filesystem>
@@ -45,7 +45,7 @@ class FolderLock {
   FolderLock(const std::filesystem::path& folder, std::string_view doing, const Tell& tell = say);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
-  /// Whether it could be had at once: nobody holds it, and the folder can be written.
+  /// True if nobody holds the lock and the folder can be written.
   static bool is_free(const std::filesystem::path& folder);
 
  private:
@@ -79,14 +79,14 @@ struct Built {
 /// Brings targets up to date, one build at a time in this tree. While it takes, standard error says how far it is with
 /// `what` ("21.2").
 Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
-/// Whether nothing has changed since `target` was brought up to date: ./lab itself ("lab_tool"), or a program of the
-/// reference. For where Ninja, which knows better, cannot be asked: it waits for other builds, and writes.
+/// True if nothing has changed since `target` was brought up to date: ./lab itself ("lab_tool"), or a program of the
+/// reference. For use where Ninja, which knows better, cannot be asked: it waits for other builds, and writes.
 bool is_current(const Paths& paths, const std::string& target);
-/// As build_targets; throws Error(usage) with the log where `what` cannot be built. Programs that are up to date wait
-/// for nobody else's build, and need no tree that can be written.
+/// Builds like build_targets; throws Error(usage) with the log where `what` cannot be built. Programs that are up to
+/// date wait for nobody else's build, and need no writable tree.
 void need_built(const Paths& paths, const std::vector<std::string>& targets, std::string_view what);
 
-/// How a program of a backend is started. The simulator and CUDA are one process; MPI and NCCL several.
+/// Options for starting a backend's program. The simulator and CUDA are one process; MPI and NCCL several.
 struct Launch {
   std::string backend = "sim";
   int processes = 1;
@@ -98,7 +98,7 @@ struct Launch {
   std::vector<std::string> around;  ///< in each process: a command that runs the program, such as a profiler
 };
 
-/// Whether a backend is several processes, each a rank.
+/// True if each rank of a backend is a process.
 bool has_processes(std::string_view backend);
 
 /// Throws Error(usage) where so many processes cannot be started, or not spread over so many hosts.
@@ -126,9 +126,9 @@ std::string read_text(const std::filesystem::path& file);
 /// Writes a file, whole or not at all, and the folders above it. Throws Error(usage) where that fails.
 void write_text(const std::filesystem::path& file, const std::string& text);
 
-/// PATH.1, PATH.2, … with `ending` behind it: the first that nobody has. For what is kept.
+/// First of PATH.1, PATH.2, … with `ending` behind it that does not exist. For files that are kept.
 std::filesystem::path free_name(const std::filesystem::path& path, const std::string& ending = "");
-/// The same, but a file that says so already stays as it is, and what is built from it up to date.
+/// The same, but a file with that text already stays untouched, so that files built from it stay up to date.
 void write_if_different(const std::filesystem::path& file, const std::string& text);
 
 /// Each line of `text` with `indent` before it.

@@ -29,7 +29,7 @@ std::optional<double> number_of(const Json& row, const std::string& field) {
   return value->get<double>();
 }
 
-/// Of "21.2/1"; nothing where the course has no such question any more.
+/// The question with an id such as "21.2/1"; nothing if the course no longer has it.
 const Question* question_of(const Course& course, const std::string& id) {
   for (const Week& week : course.weeks())
     for (const Exercise& exercise : week.exercises)
@@ -77,7 +77,7 @@ bool fits(const Json& row, const Question& question) {
   });
 }
 
-/// Runs the question's command and adds what it says to the prediction.
+/// Runs the question's command and adds its result to the prediction.
 void measure(const Paths& paths, const Question& question, Prediction& prediction) {
   const RunFolder folder(paths);
   const std::filesystem::path result = folder.path() / "result.json";
@@ -140,7 +140,7 @@ std::string format_measured(const Prediction& p, const Question& question) {
                      *p.measured, off_by(p), question.ask, rule);
 }
 
-/// The program that a question's command runs, first; then what it is given.
+/// The program that a question's command runs, then its arguments.
 std::vector<std::string> program_words(const std::string& run) {
   std::vector<std::string> words;
   std::istringstream text(run);

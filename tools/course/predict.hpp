@@ -19,7 +19,7 @@ struct Prediction {
 };
 
 std::vector<Prediction> read_predictions(const Paths& paths);
-/// That of question `number` (from 1) of `exercise`, if it was answered.
+/// The prediction for question `number` (from 1) of `exercise`, if it was answered.
 std::optional<Prediction> prediction_of(const std::vector<Prediction>& predictions, const Exercise& exercise,
                                         std::size_t number);
 

@@ -1,4 +1,4 @@
-// What tests print while ./lab check runs them.
+// Output of tests that ./lab check runs.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 
 namespace lockstep::tools {
 
-/// What the tests and the answer's own show(…) print, of each up to a screenful or two, or what was asked for with
-/// --trace: however much an answer shows, an explanation is whole.
+/// Output of the tests and of the answer's show(…), each up to a screenful or two, or up to what was asked for with
+/// --trace. However much an answer shows, an explanation is complete.
 class Printed {
  public:
   explicit Printed(bool drawings) : most_(drawings ? 240 : 80) {}

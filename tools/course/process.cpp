@@ -102,7 +102,7 @@ class Lines {
   std::string rest_;
 };
 
-/// Reads until the child has ended or the time is over; afterwards what is left in the pipe. True if it has ended.
+/// Reads until the child has ended or the time is over; afterwards the rest of the pipe. True if it has ended.
 bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout_seconds, int processes = 1,
             const std::function<void()>& on_silence = {}) {
   WorkClock passed(processes);

@@ -13,8 +13,8 @@
 
 namespace lockstep::tools {
 
-/// How many times longer than alone it takes `processes` that want a core each, where `runnable` ones want the
-/// computer's `cores`: 1 while all of them have one, and at most 10, so that what never ends is ended.
+/// Slowdown of `processes` that want a core each, compared to running alone, where `runnable` ones want the computer's
+/// `cores`: 1 while all of them have one, and at most 10, so that a program that never ends is ended.
 double slowdown(double runnable, int cores, int processes);
 
 /// Seconds as they would pass on a computer that has nothing else to do, for limits: a right answer must not fail
@@ -43,11 +43,11 @@ struct Command {
   std::function<void()> on_silence{};  ///< with on_line: called many times a second while no line comes; may be empty
 };
 
-/// Of address space, for tests and what they call: a list that grows without end must not take a laptop's. Under a
-/// sanitizer, which needs far more, 0.
+/// Limit on address space, for tests and the code they call: a list that grows without end must not take all of a
+/// laptop's. Under a sanitizer, which needs far more, 0 (none).
 std::uint64_t memory_of_tests();
 
-/// Ctrl-C has ended what a command ran, so the command ends as well, whatever else it would go on with.
+/// Ctrl-C has ended a command's process, so the command ends as well, without its further steps.
 class Interrupted : public Error {
  public:
   explicit Interrupted(const std::string& message) : Error(Verdict::usage, message) {}
@@ -60,7 +60,7 @@ struct Ended {
   double seconds = 0;
 
   bool ok() const { return exit_code == 0 && !timed_out; }
-  /// By Ctrl-C, or, as launchers say it, because what it ran was.
+  /// True if Ctrl-C ended it, or its own child, as launchers report it.
   bool interrupted() const;
 };
 

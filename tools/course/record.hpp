@@ -22,7 +22,7 @@ struct Record {
 };
 std::optional<Record> last_record(const Paths& paths, const Exercise& exercise);
 
-/// Whether the answer is still what it was handed out as; also where there is none.
+/// True if the answer is still as it was handed out, or missing.
 bool is_untouched(const Paths& paths, const Exercise& exercise);
 
 /// Fingerprints of what a verdict is about.
@@ -37,8 +37,8 @@ class Inputs {
   /// Reads the suite: all that answers and tests are compiled from, and the build's options.
   explicit Inputs(const Paths& paths);
 
-  /// Of the tests of `exercise` linked with the learner's answer to it and to the needs in `mine`; the reference's to
-  /// other needs.
+  /// Fingerprints of the tests of `exercise` linked with the learner's answer to it and to the needs in `mine`, and
+  /// with the reference's to other needs.
   Basis of(const Exercise& exercise, const std::set<std::string>& mine) const;
 
  private:
@@ -46,7 +46,7 @@ class Inputs {
   std::uint64_t suite_;
 };
 
-/// What the tests of an exercise found, and in which files: fingerprints of what was linked and run.
+/// Findings of an exercise's tests, with fingerprints of the files that were linked and run.
 struct Tested {
   Judgement whole;
   std::vector<Judgement> parts;
@@ -63,12 +63,12 @@ std::optional<Tested> kept_findings(const Paths& paths, const Exercise& exercise
                                     const std::string& program);
 void keep_verdict(const Paths& paths, const Exercise& exercise, const Tested& tested, const Basis& basis);
 
-/// Whether the learner's answer is in another object than the one that was judged, whatever its text: it may include
-/// files from anywhere.
+/// True if the learner's answer is in another object than the one that was judged, even if its text is the same: it may
+/// include files from anywhere.
 bool was_compiled_anew(const Paths& paths, const Exercise& exercise);
 void forget_verdict(const Paths& paths, const Exercise& exercise);
 
-/// Of a file's bytes; "" where it cannot be read.
+/// Fingerprint of a file's bytes; "" if it cannot be read.
 std::string fingerprint_of_file(const std::filesystem::path& file);
 /// The object that the learner's answer was compiled to; "" where it was not.
 std::filesystem::path answers_object(const Paths& paths, const Exercise& exercise);

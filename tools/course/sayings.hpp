@@ -1,4 +1,4 @@
-// What a test program says of itself (common/testing/watch.hpp), for ./lab check.
+// Messages of a test program about itself (common/testing/watch.hpp), for ./lab check.
 #pragma once
 
 #include <filesystem>

@@ -16,7 +16,7 @@ std::string keep_scores(const Paths& paths, const testing::Judgement& judgement)
 /// One's own scores: the best of each task, and the last. Returns 0.
 int print_scores(const Paths& paths);
 
-/// Who reached how much, best first, from the folder of results that ./lab grade has written. Returns 0; throws
+/// Prints a ranking, best first, from the folder of results that ./lab grade has written. Returns 0; throws
 /// Error(usage) where the folder has no results.
 int print_ranking(const std::string& folder);
 

@@ -36,7 +36,7 @@ Region parse_begin(const std::string& line, std::string_view file, int number) {
   return region;
 }
 
-/// As the inside of a C++ string literal.
+/// Escapes a text for a C++ string literal.
 std::string escaped(std::string_view text) {
   std::string result;
   for (char c : text) {

@@ -62,7 +62,7 @@ std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Ex
 namespace {
 constexpr std::size_t kIdColumns = 9, kStateColumns = 19, kLeastTitle = 10;
 
-/// Of so many columns of a line a title's, which has `others` beside it.
+/// Columns left for a title in a line that has `others` next to it.
 std::size_t title_columns(std::size_t columns, std::size_t others) {
   return std::max(kLeastTitle, std::min(columns, kListColumns) - std::min(columns, others));
 }

@@ -1,4 +1,4 @@
-// Where a learner stands: what became of each exercise, and what comes next.
+// A learner's progress: the state of each exercise, and the next step.
 #pragma once
 
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 namespace lockstep::tools {
 
-/// What is known of an answer without judging it.
+/// State of an answer, without judging it.
 struct State {
   bool passes = false;    ///< as it is now
   bool untouched = true;  ///< as it was handed out
@@ -37,10 +37,10 @@ inline constexpr std::size_t kListColumns = 80;
 std::string row_of_list(const std::string& id, const std::string& title, int minutes, std::optional<int> points,
                         const std::string& state, const std::string& colour,
                         std::size_t columns = terminal_columns(STDOUT_FILENO));
-/// What stands above such rows.
+/// The heading of such rows.
 std::string head_of_list(std::size_t columns = terminal_columns(STDOUT_FILENO));
 
-/// What stands before the verdict in a row of ./lab check: of one width, which leaves room for the verdict.
+/// The text before the verdict in a row of ./lab check, of fixed width, which leaves room for the verdict.
 std::string label_of_check(const std::string& indent, const std::string& id, const std::string& title,
                            std::size_t columns = terminal_columns(STDOUT_FILENO));
 

@@ -27,7 +27,7 @@ std::string in_words(const Count& count) {
   return fmt::format("{} of {} exercises pass, {} of {} points", count.pass, count.all, count.points, count.all_points);
 }
 
-/// Of `exercises`, those of this week.
+/// Counts this week's `exercises`.
 Count count_of(const Paths& paths, const std::vector<Exercise>& exercises, int week) {
   Count count;
   for (const Exercise& exercise : exercises)

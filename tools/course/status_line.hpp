@@ -1,4 +1,4 @@
-// How far something is, on standard error.
+// A progress line on standard error.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace lockstep::tools {
 
-/// Whether what is printed is seen at once. CTest shows what a test printed only when the test has ended.
+/// True if output is seen at once. CTest shows what a test printed only when the test has ended.
 bool seen_at_once();
 
 /// On a terminal one line, overwritten by the next and removed at the end; elsewhere, and with NO_COLOR, lines that are
@@ -17,7 +17,7 @@ class StatusLine {
   ~StatusLine() { erase(); }
   StatusLine(const StatusLine&) = delete;
 
-  /// Whether another line may come already.
+  /// True if it is time for another line.
   bool is_due() const;
   void show(const std::string& text);
   /// Removes the line; somebody else prints.

@@ -27,7 +27,7 @@ case $# in 1 | 2 | 4) ;; *) fail "give at most one version, folder or archive" ;
 
 what=${2:-}
 begun_at=${3:-$(date +%Y-%m-%d.%H%M%S)}
-new=${4:-} # set where the new version's own script goes on
+new=${4:-} # set where the new version's own script takes over
 kept=$root/outputs/updates/$begun_at
 in_git() { git -C "$root" rev-parse --is-inside-work-tree > /dev/null 2>&1 && [ -e "$root/.git" ]; }
 
@@ -37,7 +37,7 @@ newest() {
   echo "${tag:-origin/main}"
 }
 
-# The new version lies in $new, a folder of its own; what goes on is its script, which knows what changed.
+# The new version lies in $new, a folder of its own; its own script takes over, which knows what changed.
 if [ -z "$new" ]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
@@ -171,15 +171,15 @@ replace_by_copy() {
     cp -R "$entry" "$root/"
   done
   [ -d "$kept/replaced" ] || return 0
-  # What is as it was keeps its time, and what was built from it is not built again.
+  # Unchanged files keep their time, so that nothing built from them is built again.
   LC_ALL=C diff -rqs "$kept/replaced" "$root" | sed -n 's/^Files \(.*\) and .* are identical$/\1/p' | while IFS= read -r file; do
     touch -c -r "$file" "$root/${file#"$kept/replaced/"}" || :
   done
 }
 if in_git; then replace_by_merge; else replace_by_copy; fi
 
-# What is kept under an exercise's number moves to its new one: deeds, scores, predictions and verdicts. All at a time,
-# since a number may have gone to another exercise: with an @ in front until the last is done.
+# Deeds, scores, predictions and verdicts move to an exercise's new number. All at the same time, since a number may now
+# belong to another exercise: with an @ in front until the last is done.
 while read -r id path; do
   line=$(same_in "$work/after" "$id" "$path")
   [ -z "$line" ] || [ "${line% *}" = "$id" ] || echo "$id ${line% *}"
@@ -199,7 +199,7 @@ if [ -s "$work/renumbered" ]; then
   done
 fi
 
-# What became of each answer.
+# Reports on each answer.
 while read -r id path; do
   if ! line=$(in_new "$id" "$path"); then
     rm -f "$root/$path.cpp"
@@ -243,7 +243,7 @@ if in_git && git -C "$root" rev-parse -q --verify MERGE_HEAD > /dev/null; then
   git -C "$root" add -A -- 'labs/week*'
   git -C "$root" commit -q -m "Lockstep updated; my answers kept"
 fi
-# Of folders that were replaced: what the new version has not, which may be one's own. Answers were told of above.
+# Files of replaced folders that the new version lacks, which may be one's own. Answers were reported above.
 if [ -d "$kept/replaced" ]; then
   { echo '^prebuilt/'; sed 's/^[^ ]* /^/; s/$/[._]/' "$work/before"; } > "$work/known"
   (cd "$kept/replaced" && find . ! -type d) | sed 's:^\./::' | grep -v -f "$work/known" | while read -r file; do

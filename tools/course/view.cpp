@@ -62,7 +62,7 @@ void refuse_what_cannot_be(const Paths& paths, const std::string& command, const
     throw Error(Verdict::usage, fmt::format("lab view: bench {} {}", arguments[0], why));
 }
 
-/// Runs the command with what makes it record; its exit code. What it records is in `folder`.
+/// Runs the command with recording on, into `folder`. Returns its exit code.
 int record(const Paths& paths, const std::string& command, std::vector<std::string> arguments, const fs::path& folder,
            const CheckInto& check) {
   if (command == "check") return check(folder.string() + "/", arguments);
