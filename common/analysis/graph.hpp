@@ -21,7 +21,7 @@ struct Activity {
   int step = 0;        // counted from 0
   double seconds = 0;  // duration without contention
   double launch = 0;   // part of them: the price of an operation that does nothing
-  double before = 0;   // data: what was already done when the first step of the graph began
+  double before = 0;   // data: part that was done before the first step of the graph began
 };
 
 /// A message between two batches. −1: that end is not part of the graph.

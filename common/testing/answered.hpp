@@ -1,5 +1,5 @@
-// What a test asks of an answer besides its runs. A grade judges results in a process without the answer: there the
-// same test takes those that were handed over for what it would have called (handed_over.hpp).
+// Calls an answer's functions in tests that do not run ranks. Grading judges results in a process without the answer:
+// there the same test takes results that were handed over instead of calling (handed_over.hpp).
 //
 //   constexpr auto speedup = answer<week21::speedup>;  // called as before: speedup(12, 4)
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace lockstep::testing {
 
-/// What `call` returns, or throws as an Error, and what it leaves in `changed`: from here, or as it was handed over.
-/// `what` names the call and its arguments.
+/// Returns the result of `call`, or throws its Error, and fills `changed`: by calling here, or from the results handed
+/// over. `what` names the call and its arguments.
 template <class Call, class... Changed>
 auto answered(const std::string& what, const Call& call, Changed&... changed) {
   using Result = decltype(call());

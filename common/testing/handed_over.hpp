@@ -1,6 +1,6 @@
-// Outcomes on their way from a process that ran an answer (--outcomes-to FILE) to one that never held any and judges
-// them (--outcomes-of FILE): the same tests, in which run_cases takes what was handed over for what it would have run,
-// and answered() for what it would have called.
+// Hands outcomes from a process that ran an answer (--outcomes-to FILE) to one that never held any and judges them
+// (--outcomes-of FILE). Both run the same tests; in the second, run_cases takes outcomes that were handed over instead
+// of running, and answered() takes results instead of calling.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ void hand_over(const Case& the_case, std::optional<std::uint64_t> perturb, const
 /// The outcome of the running test's next run. Throws Error(usage) where none was handed over, or another run's.
 Outcome handed_over(const Case& the_case, std::optional<std::uint64_t> perturb);
 
-/// What belongs to a run or a call: nothing else is handed over, or taken from there, while one of these is alive.
+/// Encloses a run or a call: nothing else is handed over, or taken from there, while one of these is alive.
 class OneOutcome {
  public:
   OneOutcome();
@@ -25,9 +25,9 @@ class OneOutcome {
   OneOutcome(const OneOutcome&) = delete;
 };
 
-/// Whether calls are handed over here, or were, and this is part of no other outcome.
+/// True if calls are handed over, from here or to here, and this is part of no other outcome.
 bool calls_are_handed_over();
-/// Whether they were.
+/// True if this process takes results of calls that were handed over.
 bool calls_were_handed_over();
 
 /// Appends the result of a call, in bytes, or takes the running test's next one. A result that is missing, or another

@@ -82,7 +82,7 @@ std::string_view raw_text_in(std::string_view message);
 /// and skipped tests (1), and PASS (0).
 int severity(const std::string& verdict);
 
-/// Whether a test failed because it wanted more memory than there is, of which an algorithm's hint says nothing.
+/// True if a test failed for lack of memory, on which an algorithm's hint says nothing.
 bool out_of_memory(std::string_view verdict, std::string_view message);
 
 /// Returns a row for each part and, after them, one for each exercise: the total of its own tests and its parts. Tests

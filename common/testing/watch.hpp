@@ -1,4 +1,4 @@
-// What a test program says while it runs, and when it dies of a signal, for ./lab check.
+// Messages of a test program while it runs, and when it dies of a signal, for ./lab check.
 #pragma once
 
 #include <cstddef>

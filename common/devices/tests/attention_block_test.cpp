@@ -110,8 +110,8 @@ struct BlockRun {
   }
 };
 
-// As in Attention.ForwardAndBackward. For 16-bit types, y and the gradients are rounded once more per block of keys,
-// when they are no larger than the terms of their sum.
+// Same tolerance as Attention.ForwardAndBackward. For 16-bit types, y and the gradients are rounded once more per block
+// of keys, when they are no larger than the terms of their sum.
 TEST(AttentionBlocks, AreTheWholeAttention) {
   Bench bench(2);
   for (DType dtype : kFloating)
@@ -260,7 +260,7 @@ TEST(AttentionBlocks, LargeScoresDoNotOverflow) {
     BlockRun run(bench, blocks, dtype, 30);
     run.forward();
     const Values y = reference::attention(run.qkv, blocks.shape).y;
-    // As in Attention.LargeScoresDoNotOverflow, with one rounding per block.
+    // Bound of Attention.LargeScoresDoNotOverflow, with one rounding per block.
     const double bound = 0.05 + 4 * rounding(dtype) * largest(run.qkv);
     for (std::size_t i = 0; i < 3; ++i) {
       const Values is = bench.read(run.y[i]), exact = run.exact_cut(y, 1, 0, 1, blocks.queries, i);

@@ -87,8 +87,8 @@ TEST(LayerNorm, Backward) {
         exact.dbias = plus(exact.dbias, bench.read(dbias));
         layer_norm(bench.me, y, statistics, x, weight, bench.normal(columns, dtype));
         layer_norm_backward(bench.me, dx, dweight, dbias, dy, x, weight, statistics, into);
-        // As forward, with products of dy, weight and the normalised x. A row of equal numbers (columns = 1) is divided
-        // by √ε, so the deviation counts.
+        // Bound of the forward pass, with products of dy, weight and the normalised x. A row of equal numbers (columns
+        // = 1) is divided by √ε, so the deviation counts.
         const double terms = (1 + largest(bench.read(dy))) * (1 + largest(bench.read(weight))) *
                              (1 + largest(bench.read(x))) * (2 + largest(norm.reciprocal_deviation));
         const double roundings = static_cast<double>(columns) / 8 + 30;
@@ -161,7 +161,7 @@ TEST(Attention, MaterialisedForwardAndBackward) {
         // t probabilities of at most 1, each rounded once.
         ASSERT_NEAR(sum, 1, 2 * static_cast<double>(t) * (rounding(dtype) + smallest(dtype)) + 1e-5);
       }
-      // As above; a stored probability is off by one rounding, and a row of them sums to 1.
+      // The bound above; a stored probability is off by one rounding, and a row of them sums to 1.
       const double d = static_cast<double>(shape.head_size), v = largest(bench.read(qkv));
       const double score = (d + 4) * v * v * std::sqrt(d), terms = largest(bench.read(dy)) * v * std::sqrt(d);
       const double stored_rounding = dtype == DType::f32 ? 1 : rounding(dtype) / rounding(DType::f32);

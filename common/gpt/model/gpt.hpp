@@ -33,7 +33,7 @@ struct Batch {
 
 class Gpt;
 
-/// As BlockDropout, of a microbatch of a training step; the embedding's layer is 0.
+/// BlockDropout for a microbatch of a training step; the embedding's layer is 0.
 using Dropout = std::function<void(Rank me, int microbatch, std::size_t layer, Dropped output, Slice y, Slice x)>;
 
 /// Memory that one microbatch needs between forward and backward, and the scratch of the backward: activation_bytes(…)
@@ -98,7 +98,7 @@ class Gpt {
   // block's input, or saved.output. All backward pieces update saved.residual_gradient in place.
   void embed(Rank me, const Batch& batch, Activations& saved) const;
   void forward_block(Rank me, std::size_t layer, Activations& saved) const;
-  /// As forward_block, but ends when saved.blocks[layer] is filled: without the last product, whose result no backward
+  /// Does forward_block's work until saved.blocks[layer] is filled: without the last product, whose result no backward
   /// reads. This is where PyTorch's torch.utils.checkpoint stops (use_reentrant=False, from 2.1 on).
   void rebuild_block(Rank me, std::size_t layer, Activations& saved) const;
   void forward_head(Rank me, Activations& saved) const;

@@ -49,7 +49,7 @@ TEST(Bytes, DamagedOnesAreRefused) {
   EXPECT_EQ(words(endless), "what was sent ends too early");
 }
 
-/// What a rank in a process of its own has recorded of a run that stopped.
+/// The trace of a stopped run, recorded by a rank in a process of its own.
 TEST(Bytes, ATraceHasItsQueuesAndSaysWhatWasCut) {
   Trace all, mine;
   all.queues = {"main", "backward"};

@@ -1,4 +1,4 @@
-// Whether a computer was quiet while emulated times were measured: they are slept through, and so the same each time.
+// Tells if a computer was quiet during an emulated run, whose delays are the same each time.
 #pragma once
 
 #include "common/support/json/results.hpp"

@@ -65,7 +65,7 @@ std::string words_of_values(const T&... values) {
   return words;
 }
 
-/// "{4, 8, 1, 0}", "[0.5, 2]"; "…" for what is neither a number, text, a list nor a small aggregate of these.
+/// "{4, 8, 1, 0}", "[0.5, 2]"; "…" for other types than numbers, texts, lists and small aggregates of these.
 template <class T>
 std::string words_of_value(const T& value) {
   if constexpr (std::is_enum_v<T>) {

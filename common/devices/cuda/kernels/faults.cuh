@@ -5,7 +5,7 @@
 
 namespace lockstep::kernels {
 
-/// Where to record an index outside its table. `record` is the queue's; `message` is a literal, as in Fault.
+/// Checks an index, and records one outside its table. `record` is the queue's; `message` is a literal, as in Fault.
 struct IndexCheck {
   Fault* record;
   const char* message;

@@ -67,7 +67,7 @@ struct Columns {
   float g[kPack];  // dy · weight
 };
 
-/// What a thread reads of a row.
+/// A thread's elements of a row.
 template <class T>
 struct Loaded {
   Pack<T> x, dy, dx;  // dx: if accumulating
@@ -197,7 +197,7 @@ void layer_norm_backward(const Queue& queue, Array dx, Array dweight, Array dbia
   if (x.size == 0) return;
   const Index columns = size_of(weight), rows = size_of(x) / columns;
   const dim3 block = block_for(divide_up(columns, kPack), kBackwardThreads);
-  // As many blocks as a GPU holds at once: other blocks' rows hide a row's latency.
+  // Number of blocks that a GPU holds at once: other blocks' rows hide a row's latency.
   const Index at_once = kProcessors * max(Index{2}, kBackwardAtOnce / static_cast<Index>(block.x));
   const Index rows_of_block = max(divide_up(rows, at_once), min(rows, kFewestRows));
   const Index blocks = divide_up(rows, rows_of_block);
