@@ -9,8 +9,8 @@
 
 namespace lockstep::week25 {
 
-/// Why a strategy cannot work: the kind of reason, for counting, a sentence with the numbers, and how the sentence may
-/// go on with what to do instead.
+/// Why a strategy cannot work: the kind of reason, for counting, a sentence with the numbers, and optionally what to do
+/// instead, which continues the sentence.
 struct Refusal {
   std::string reason;
   std::string sentence;

@@ -142,7 +142,7 @@ TEST(Lab21_6, TheGapIsRelativeToTheSecondGradient) {
       {.ranks = {1}, .sizes = sizes_of({1, 4, 101})});
 }
 
-/// Exact in double; no two elements alike, and neither parallel nor of equal length.
+/// Exact in double; no two elements are equal, and neither parallel nor of equal length.
 std::vector<float> gap_input(int which, std::size_t size) {
   std::vector<float> values(size);
   for (std::size_t i = 0; i < size; ++i)

@@ -186,7 +186,7 @@ TEST(Lab21_9b, WhatIsOwedLongestIsSent) {
   run_cases(
       remembered,
       [](const Case& c, const Outcome& outcome) -> std::string {
-        // On one rank the sum is what was sent: never smaller than what is left.
+        // On one rank the sum equals the message: never smaller than the elements that are left.
         for (int step = 0; step < kMemorySteps; ++step) {
           const auto at = static_cast<std::ptrdiff_t>(2 * c.size * static_cast<std::size_t>(step));
           const auto sums = outcome.values[0].begin() + at, errors = sums + static_cast<std::ptrdiff_t>(c.size);

@@ -16,7 +16,7 @@
 namespace lockstep::week21::compression_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto bytes_sent = testing::answer<week21::bytes_sent>;
 constexpr auto ranks_to_break_even = testing::answer<week21::ranks_to_break_even>;
 

@@ -1,5 +1,5 @@
-// Tests of exercise 21.5: the α-β-γ cost model against what it must count, to the ninth digit, and against what the
-// simulator measures.
+// Tests of exercise 21.5: the α-β-γ cost model against exact counts, to the ninth digit, and against measurements on
+// the simulator.
 #include "labs/week21_data_parallel/cost_model.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace lockstep::week21::cost_model_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto naive_all_reduce_seconds = testing::answer<week21::naive_all_reduce_seconds>;
 constexpr auto ring_all_reduce_seconds = testing::answer<week21::ring_all_reduce_seconds>;
 constexpr auto overhead_chart = testing::answer<week21::overhead_chart>;

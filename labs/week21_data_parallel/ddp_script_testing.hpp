@@ -1,4 +1,4 @@
-// For the tests of 21.7: a run of the scripted model under DDP, and the judges of what it leaves behind.
+// For the tests of 21.7: a run of the scripted model under DDP, and the judges of its results.
 #pragma once
 
 #include <fmt/format.h>

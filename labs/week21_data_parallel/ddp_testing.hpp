@@ -16,7 +16,7 @@ using testing::run_cases;
 using testing::scripted_parameters;
 using testing::sizes_of;
 
-/// For tests of later parts: what is wrong with average(), part a, which every bucket goes through; "" if it averages.
+/// For tests of later parts: the mistake in average(), part a, which every bucket goes through; "" if it averages.
 inline std::string wrong_average() {
   if (!testing::has_ranks(2)) return "";
   const Outcome outcome = run({.ranks = 2}, Program([](Rank me) {

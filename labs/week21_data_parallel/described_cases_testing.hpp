@@ -11,8 +11,8 @@ namespace lockstep::testing {
 /// Describes a case, in a sentence with its full stop.
 using CaseWords = std::function<std::string(const Case&)>;
 
-/// As run_cases. `words` stand at the end of what the judge says; and where there is nothing to judge, as in a
-/// deadlock, before what has happened, unless an earlier part is the cause.
+/// Calls run_cases. `words` stand at the end of the judge's message; and where there is nothing to judge, as in a
+/// deadlock, before the description of the failure, unless an earlier part is the cause.
 inline void run_described(const CaseProgram& program, const CaseJudge& judge, CasePlan plan, const CaseWords& words,
                           Location where = Location::current()) {
   Case runs;

@@ -40,7 +40,7 @@ std::string not_a_butterfly(const Case& c, const Outcome& outcome) {
   return "";
 }
 
-/// As many exchanges as `expected` says of each rank?
+/// Checks the number of exchanges: `expected` says how many each rank makes.
 std::string wrong_steps(const Case& c, const Outcome& outcome, const std::function<int(int rank)>& expected,
                         const char* words) {
   for (int rank = 0; rank < c.ranks; ++rank)

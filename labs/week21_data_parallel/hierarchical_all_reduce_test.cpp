@@ -14,7 +14,7 @@
 namespace lockstep::week21::hierarchical_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto hierarchical_seconds = testing::answer<week21::hierarchical_seconds>;
 constexpr auto slow_link_bytes_of_hierarchy = testing::answer<week21::slow_link_bytes_of_hierarchy>;
 

@@ -1,4 +1,4 @@
-// Tests of exercise 21.8: the schedule's values, and what it is for: a GPT trained by plain gradient descent on batches
+// Tests of exercise 21.8: the schedule's values, and its purpose: a GPT trained by plain gradient descent on batches
 // k times as large follows the curve of the small ones, sample for sample.
 #include "labs/week21_data_parallel/large_batch.hpp"
 
@@ -15,7 +15,7 @@
 namespace lockstep::week21::large_batch_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto scaled_rate = testing::answer<week21::scaled_rate>;
 constexpr auto rate_at = testing::answer<week21::rate_at>;
 constexpr auto schedule_for_batch = testing::answer<week21::schedule_for_batch>;
@@ -107,7 +107,7 @@ TEST(Lab21_8, TheScheduleSeesTheSameSamples) {
     }
 }
 
-// What it is for
+// The purpose of the schedule
 // --------------------------------------------------------------------------------------------------------
 
 constexpr std::size_t kBatch = 2, kTimes = 4;  // batches of B = 2, and of kB = 8

@@ -7,7 +7,7 @@
 namespace lockstep::week21::launch_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto place_of = testing::answer<week21::place_of>;
 constexpr auto numbers_in = testing::answer<week21::numbers_in>;
 constexpr auto hosts_in = testing::answer<week21::hosts_in>;

@@ -113,7 +113,7 @@ auto unless_refused(const std::string& what, const F& f) -> std::optional<declty
   }
 }
 
-/// `f` must throw an Error of `verdict` whose words contain `word`; what is not written yet is no refusal.
+/// `f` must throw an Error of `verdict` whose words contain `word`; an answer that is not written yet is no refusal.
 template <class F>
 void expect_error(Verdict verdict, const std::string& word, const std::string& what, const F& f) {
   try {

@@ -1,4 +1,4 @@
-// Tests of exercise 21.12 as a whole: a GPT trained with local SGD and DiLoCo, beside DDP.
+// Tests of exercise 21.12 as a whole: a GPT trained with local SGD and DiLoCo, compared with DDP.
 #include "labs/week21_data_parallel/ddp_gpt_testing.hpp"
 #include "labs/week21_data_parallel/local_sgd_testing.hpp"
 

@@ -1,11 +1,11 @@
-// Tests of exercise 21.12, parts c and d: when outer steps come, and what they cost.
+// Tests of exercise 21.12, parts c and d: the steps at which outer steps come, and their cost.
 #include "common/testing/answered.hpp"
 #include "labs/week21_data_parallel/local_sgd_testing.hpp"
 
 namespace lockstep::week21::local_sgd_testing {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto local_sgd_bytes = testing::answer<week21::local_sgd_bytes>;
 
 // Part c --------------------------------------------------------------------------------------------------------------

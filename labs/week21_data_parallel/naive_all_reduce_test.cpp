@@ -1,4 +1,4 @@
-// Tests of exercise 21.1: exact sums, and what they cost rank 0: traffic, memory and time.
+// Tests of exercise 21.1: exact sums, and their cost to rank 0: traffic, memory and time.
 #include "labs/week21_data_parallel/naive_all_reduce.hpp"
 
 #include "labs/week21_data_parallel/all_reduce_testing.hpp"

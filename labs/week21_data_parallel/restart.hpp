@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "labs/week21_data_parallel/launch.hpp"  // Place, and what is given: refuse, digits
+#include "labs/week21_data_parallel/launch.hpp"  // Place, and given functions: refuse, digits
 
 namespace lockstep::week21 {
 

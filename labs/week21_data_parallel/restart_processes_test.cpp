@@ -131,8 +131,8 @@ int join(int rank, int restarts, bool complete, Shared& shared) {
   return step;
 }
 
-/// Within a job of MPI's, whose processes shall start no others, and where a grader forbids it, the made-up processes
-/// have to do.
+/// Within an MPI job, whose processes must start no others, and where a grader forbids it, the made-up processes have
+/// to do.
 bool within_a_job() {
   week21::newest_complete({});  // not written yet: said so on every computer
   return std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMIX_RANK") || std::getenv("PMI_RANK");

@@ -9,7 +9,7 @@
 namespace lockstep::week21::restart_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto newest_complete = testing::answer<week21::newest_complete>;
 
 // Part a --------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ std::string chunk_words(const Case& c, std::size_t element) {
   return fmt::format("chunk {}", chunk_of(c.size, element, c.ranks));
 }
 
-// What a ring never does
+// Mistakes that break the ring
 // -----------------------------------------------------------------------------------------------
 
 /// The direction of a ring: 1 to the next rank, −1 to the previous one. Either will do, so the first message decides.
@@ -53,7 +53,7 @@ std::string not_a_ring(const Case& c, const Outcome& outcome, int trips) {
   return "";
 }
 
-/// As many exchanges as there are steps? Fewer are allowed where some chunks are empty and an answer leaves them out.
+/// Checks the number of exchanges: one per step, or fewer where some chunks are empty and an answer leaves them out.
 std::string wrong_steps(const Case& c, const Outcome& outcome, int trips) {
   const auto expected = static_cast<std::uint64_t>(trips * (c.ranks - 1));
   for (int rank = 0; rank < c.ranks; ++rank) {

@@ -17,7 +17,7 @@
 namespace lockstep::week21::scaling_laws_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto speedup = testing::answer<week21::speedup>;
 constexpr auto efficiency = testing::answer<week21::efficiency>;
 constexpr auto weak_efficiency = testing::answer<week21::weak_efficiency>;
@@ -28,7 +28,7 @@ constexpr auto fit_amdahl = testing::answer<week21::fit_amdahl>;
 
 constexpr int kRanks[] = {1, 2, 3, 4, 8, 16, 64, 1024};
 
-/// Fails with what was found, what was expected, and why that. Formulas are compared to the ninth digit.
+/// Fails with the value found, the value expected, and why. Formulas are compared to the ninth digit.
 void expect_value(const std::string& what, double seen, double expected, const std::string& why,
                   double tolerance = 1e-9) {
   if (!(std::abs(seen - expected) <= tolerance * std::max(1.0, std::abs(expected))))

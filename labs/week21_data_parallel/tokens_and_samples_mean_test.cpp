@@ -74,7 +74,7 @@ Values of_known_losses(Rank me, const Case& c) {
   return seen;
 }
 
-/// A mean over all tokens of all ranks, and what it is not.
+/// A mean over all tokens of all ranks, and the wrong means that it can be mistaken for.
 struct Means {
   double tokens = 0, sum = 0, size = 0;  // size: the sum without signs
   double of_microbatches = 0, of_ranks = 0, ranks_summed = 0;

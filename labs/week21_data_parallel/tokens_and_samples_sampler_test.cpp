@@ -14,7 +14,7 @@
 namespace lockstep::week21::sampler_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto samples_per_rank = testing::answer<week21::samples_per_rank>;
 constexpr auto samples_of = testing::answer<week21::samples_of>;
 constexpr auto position_after = testing::answer<week21::position_after>;

@@ -15,7 +15,7 @@ using testing::CasePlan;
 using testing::run_cases;
 using testing::sizes_of;
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto block_activation_bytes = testing::answer<week22::block_activation_bytes>;
 constexpr auto recomputed_flop = testing::answer<week22::recomputed_flop>;
 

@@ -32,7 +32,7 @@ std::string group_name(int group) {
   return group == kPadding ? std::string("no interval") : fmt::format("an interval of group {}", group);
 }
 
-/// Says what is wrong with the intervals themselves, whatever is in the array.
+/// Describes an error in the intervals themselves, whatever is in the array.
 std::string wrong_order(const std::vector<Interval>& intervals, int rank, ChunkRange shard) {
   std::size_t end = 0;
   for (std::size_t n = 0; n < intervals.size(); ++n) {

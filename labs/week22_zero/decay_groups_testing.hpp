@@ -26,7 +26,7 @@ using testing::sizes_of;
 using Groups = std::vector<DecayGroup>;
 using Tensors = std::vector<GroupedTensor>;
 
-/// Matrices; gains and biases; embeddings that learn at half the rate; what is frozen.
+/// Matrices; gains and biases; embeddings that learn at half the rate; frozen parameters.
 inline const Groups kGroups{{0.1f, 1}, {0, 1}, {0.05f, 0.5f}, {0.1f, 0}};
 constexpr int kPadding = -1;
 

@@ -43,7 +43,7 @@ struct FsdpPolicies {
   /// gathered, and gather(unit) starts to gather another. Returns how many were gathered then.
   using GatherAhead = std::size_t (*)(const std::vector<std::size_t>& order, std::size_t used, std::size_t gathered,
                                       int prefetch, const std::function<void(std::size_t unit)>& gather);
-  /// Returns `values` if they are of this type, else what they are in it.
+  /// Returns `values` if they are of this type, else a copy converted to it.
   using InType = Slice (*)(Rank queue, const Slice& values, DType type);
 
   GatherAhead gather_ahead = [](const auto&, std::size_t, std::size_t gathered, int, const auto&) { return gathered; };

@@ -43,7 +43,7 @@ void values_are_there(FsdpOptions options) {
 
 TEST(Lab22_4a, ValuesAreThereWhenTheyAreUsed) { values_are_there(kOnMain); }
 
-// A queue runs beside main, which waits for the ticket.
+// A queue runs concurrently with main, which waits for the ticket.
 TEST(Lab22_4a, AGatherOnAQueueIsWaitedFor) { values_are_there(kPrefetch); }
 
 TEST(Lab22_4a, AtRestThereIsAShareAndInAPassOneUnitMore) {
@@ -231,7 +231,7 @@ TEST(Lab22_4b, TheWeightsAreThoseOfDdpBitForBit) {
   if (!HasFailure()) equals_ddp(kOnMain, 2);
 }
 
-/// As with prefetch, but for what is gathered ahead: collectives run beside main, on the queue "comm".
+/// Gathers are prefetched, but no unit is gathered ahead: collectives overlap with main, on the queue "comm".
 TEST(Lab22_4b, OnAQueueOfItsOwn) { shares_are_averages(kPrefetch); }
 
 /// Turning types into each other is not 22.4's: here it makes zeros, which are added to the share all the same.

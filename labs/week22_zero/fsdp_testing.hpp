@@ -137,7 +137,7 @@ inline std::string wrong_fsdp_windows(const Case& c, const Outcome& outcome) {
   return "";
 }
 
-/// For tests of 22.4b: what is wrong with a forward pass on main, part a; "" if its values are right.
+/// For tests of 22.4b: the mistake in a forward pass on main, part a; "" if its values are right.
 inline std::string wrong_fsdp_a() {
   if (!testing::has_ranks(2)) return "";
   const Outcome outcome = run({.ranks = 2}, Program([](Rank dp) {

@@ -74,8 +74,8 @@ class FsdpUnits : public Fsdp {
 
   // Errors in these two are reported at `where`, the line that calls them.
 
-  /// Runs work(queue) in a region of this name: on comm_, beside main, or with prefetch = 0 at once. `work` captures by
-  /// value.
+  /// Runs work(queue) in a region of this name: on comm_, concurrently with main, or with prefetch = 0 at once. `work`
+  /// captures by value.
   Ticket communicate(const char* region, std::size_t bytes, const std::function<void(Rank)>& work,
                      Location where = Location::current()) {
     const auto in_region = [region, bytes, work, where](Rank queue) {

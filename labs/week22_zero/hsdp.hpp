@@ -64,7 +64,7 @@ class Hsdp : public FsdpUnits {
 std::unique_ptr<Hsdp> make_hsdp(const week21::Hierarchy& groups, ShardedModel model, FsdpOptions options,
                                 BindTensor bind);
 
-// Parts b and c: what it costs ----------------------------------------------------------------------------------------
+// Parts b and c: costs ------------------------------------------------------------------------------------------------
 
 /// A model's sharding, and how often it is used between two steps.
 struct Hybrid {

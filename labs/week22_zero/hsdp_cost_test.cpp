@@ -7,7 +7,7 @@
 namespace lockstep::week22::hsdp_testing {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto hybrid_bytes = testing::answer<week22::hybrid_bytes>;
 constexpr auto hybrid_seconds = testing::answer<week22::hybrid_seconds>;
 

@@ -15,7 +15,7 @@
 namespace lockstep::week22::memory_calculator_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto model_state = testing::answer<week22::model_state>;
 constexpr auto fewest_ranks = testing::answer<week22::fewest_ranks>;
 constexpr auto bytes_sent = testing::answer<week22::bytes_sent>;

@@ -24,7 +24,7 @@ namespace lockstep::week22 {
 
 using week21::AllReduce;
 
-/// Types and what they are used for.
+/// Types and their uses.
 struct Precision {
   DType parameter = DType::f32;  ///< what AdamW adds to and keeps: the master weights
   DType compute = DType::f32;    ///< values and activations of forward and backward, and so the gradients

@@ -1,4 +1,4 @@
-// Tests of exercise 22.5, part d and the whole: steps under a loss scale, and what it is for.
+// Tests of exercise 22.5, part d and the whole: steps under a loss scale, and its purpose.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST(Lab22_5d, AScaledStepIsTheStepWithoutScaling) {
       {.ranks = {1}, .sizes = sizes_of({0, 1, 2}), .which = "norm"});
 }
 
-// Steps 0 and 2 of five overflow: what is left are three steps, bit for bit.
+// Steps 0 and 2 of five overflow: the other three steps are left, bit for bit.
 TEST(Lab22_5d, ASkippedStepLeavesNoTrace) {
   run_cases(
       [](Rank me, const Case&) {

@@ -24,9 +24,9 @@ struct ShardedStep {
   std::size_t used_at(std::size_t moment) const { return moment < units() ? moment : moments() - 1 - moment; }
 };
 
-/// Messages around the arithmetic of one moment. Gathers run one after the other on the queue "comm", beside main,
-/// which waits only for the unit that it is about to use. After each moment of the backward pass the unit's gradients
-/// are reduced there too, after the gathers that have been started.
+/// Messages around the arithmetic of one moment. Gathers run one after the other on the queue "comm", concurrently with
+/// main, which waits only for the unit that it is about to use. After each moment of the backward pass the unit's
+/// gradients are reduced there too, after the gathers that have been started.
 struct Moment {
   std::vector<std::size_t> gather;  ///< units, in this order, started before the arithmetic
   std::vector<std::size_t> free;    ///< units that are freed after it

@@ -13,7 +13,7 @@
 namespace lockstep::week22::open_gathers_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto open_gathers = testing::answer<week22::open_gathers>;
 
 using testing::note_score;
@@ -24,7 +24,7 @@ std::string plural(std::size_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-/// Follows a plan without running it: what is there, and what that is for.
+/// Follows a plan without running it: which units are there, and for which moment.
 class Follower {
  public:
   explicit Follower(const ShardedStep& step) : step_(step), there_(step.units(), false), used_(step.units(), false) {}
@@ -113,7 +113,7 @@ TEST(Lab22_7, PlansCanBeRun) {
     }
 }
 
-/// As little room as there can be: two neighbours. Sizes of no pattern; with --seed others, and of more units.
+/// The least memory that can do: two neighbours. Sizes without a pattern; with --seed others, and of more units.
 TEST(Lab22_7, PlansNeedNoMoreThanTwoNeighbours) {
   const std::size_t drawn = testing::drawn({22, 12}, 1000);
   for (std::size_t units = 1; units <= 9 + drawn % 8; ++units)

@@ -18,7 +18,7 @@
 namespace lockstep::week22::sharding_policy_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto wrap = testing::answer<week22::wrap>;
 
 // Part a -------------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ TEST(Lab22_9a, EveryPolicyTrainsTheSame) {
 
 // Part b -------------------------------------------------------------------------------------------------------------
 
-/// Without a wrapper: what is gathered, in which order, and the number that comes back.
+/// Without a wrapper: the gathered units, their order, and the number that is returned.
 TEST(Lab22_9b, UnitsFollowTheOrderOfUse) {
   const std::vector<std::size_t> order = {4, 0, 3, 1, 2, 5};
   for (std::size_t used = 0; used <= order.size(); ++used)

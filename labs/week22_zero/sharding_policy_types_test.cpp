@@ -1,4 +1,4 @@
-// Tests of exercise 22.9, part c: what is kept, computed and reduced in which type.
+// Tests of exercise 22.9, part c: the types of stored values, of computation and of reduction.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -41,8 +41,8 @@ class Zero2 {
   /// uses have gradients. All calls are made on the main queue.
   virtual void before_backward(std::size_t piece) = 0;
 
-  /// After the last piece: what is left is reduced, and the shares are complete when it returns (in main's order of
-  /// work). Every backward pass of a window adds its average to them.
+  /// After the last piece: the rest is reduced, and the shares are complete when it returns (in main's order of work).
+  /// Every backward pass of a window adds its average to them.
   virtual void end_backward() = 0;
 
   /// This rank's chunk of each unit's gradients: the sum over the passes of the window of the averages over the ranks,

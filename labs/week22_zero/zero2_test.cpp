@@ -93,7 +93,7 @@ std::string wrong_zero2_windows(const Case& c, const Outcome& outcome, const std
   return "";
 }
 
-/// For tests of parts b and c: what is wrong with a window on main, part a; "" if its shares are averages.
+/// For tests of parts b and c: the mistake in a window on main, part a; "" if its shares are averages.
 std::string wrong_zero2_a() {
   const Case c{2, 5};
   if (!testing::has_ranks(c.ranks)) return "";

@@ -68,8 +68,8 @@ struct Bound {
   explicit Bound(std::size_t tensors) : values(tensors), gradients(tensors) {}
 };
 
-/// The backward pass of one piece: adds this rank's scripted gradient to what is bound. A tensor that two pieces use
-/// gets twice the gradient in the one that comes first, and minus once in the other.
+/// The backward pass of one piece: adds this rank's scripted gradient to the bound tensors. A tensor that two pieces
+/// use gets twice the gradient in the one that comes first, and minus once in the other.
 inline void add_scripted_piece(Rank me, const std::vector<Parameter>& table, const UsageOrder& usage_order,
                                std::size_t piece, const Bound& bound, int window, int pass) {
   for (std::size_t tensor : usage_order[piece]) {

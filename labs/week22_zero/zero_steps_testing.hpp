@@ -46,7 +46,7 @@ inline const std::vector<StepArguments> kArgumentsOfSteps = {
     {},
 };
 
-/// The gradient of one element in one step: no two alike, positive and negative.
+/// The gradient of one element in one step: no two are equal, positive and negative.
 inline float gradient_of(std::size_t step, std::size_t element) {
   const auto mixed = static_cast<unsigned>(element * 2654435761u + step * 40503u + 977u);
   return static_cast<float>((mixed >> 8) % 20011) / 9973.0f - 1.0f;

@@ -50,7 +50,7 @@ Piece piece_of(const Activation& all, const Layout& layout, const Position& here
 /// and none for an empty piece.
 void drop_piece(Rank me, Slice y, Slice x, const Activation& all, const Piece& piece, Random key, float p);
 
-// Part b: keys, and what is replicated --------------------------------------------------------------------------------
+// Part b: keys, and replicated activations ----------------------------------------------------------------------------
 
 /// The dropouts of a GPT: of the embedding (layer 0); in each layer of attention's probabilities, of its output after
 /// the projection, of the MLP's hidden units and of its output.

@@ -281,7 +281,7 @@ std::vector<Use> uses() {
   for (const std::uint64_t seed : {0, 1, 2, 5, 1234})
     for (const std::uint64_t step : {0, 1, 2, 5, 6, 100'000})
       for (const std::size_t layer : {0, 1, 2, 5, 6, 95}) add(seed, step, layer);
-  // Whoever leaves room for so many layers in front of each place or step repeats the keys of layer 0.
+  // An answer that leaves room for so many layers in front of each place or step repeats the keys of layer 0.
   for (const std::uint64_t step : {0, 1, 2, 100'000})
     for (const std::size_t layer : {96, 100, 127, 128, 200, 255, 256, 512, 1000, 1024, 4096, 10'000, 65'535})
       add(2, step, layer);

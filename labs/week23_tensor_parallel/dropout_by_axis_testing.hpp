@@ -21,7 +21,7 @@ using testing::CasePlan;
 using testing::run_cases;
 using testing::sizes_of;
 
-inline constexpr float kP = 0.5f;  // so that the factor is 2, and what is whole remains so
+inline constexpr float kP = 0.5f;  // so that the factor is 2, and whole numbers remain whole
 
 /// Every layout of so many ranks: with tp = 1, …, p where that divides p, and with one microbatch and with two.
 inline std::vector<Layout> layouts_of(int ranks) {

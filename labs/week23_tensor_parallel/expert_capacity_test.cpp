@@ -7,7 +7,7 @@
 namespace lockstep::week23::experts_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto keep_within = testing::answer<week23::keep_within>;
 constexpr auto balance_loss = testing::answer<week23::balance_loss>;
 constexpr auto balance_gradient = testing::answer<week23::balance_gradient>;
@@ -25,7 +25,7 @@ std::string slots_text(const std::vector<std::int32_t>& numbers) {
   return text;
 }
 
-/// Says what is wrong with a slot.
+/// Describes an error in a slot.
 std::string wrong_slot(const Slots& slots, const std::vector<std::int32_t>& is, std::size_t slot,
                        std::size_t capacity) {
   const auto dropped = static_cast<std::int32_t>(slots.experts), expert = slots.expert_of[slot];

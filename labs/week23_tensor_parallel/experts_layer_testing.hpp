@@ -1,5 +1,5 @@
-// Shared by tests of a layer of experts (23.7, 23.10): the layer's program, with its gradients and with what it sends,
-// against one rank that holds all experts.
+// Shared by tests of a layer of experts (23.7, 23.10): the layer's program, with its gradients and messages, against
+// one rank that holds all experts.
 #pragma once
 
 #include "common/support/text/counted.hpp"

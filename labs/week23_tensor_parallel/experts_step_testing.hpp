@@ -1,5 +1,5 @@
-// Shared by tests of experts (23.7, 23.10): a data-parallel training step, whoever shares the experts, against the loss
-// of all tokens on one rank.
+// Shared by tests of experts (23.7, 23.10): a data-parallel training step, for any number of ranks that share the
+// experts, against the loss of all tokens on one rank.
 #pragma once
 
 #include "labs/week23_tensor_parallel/experts_layer_testing.hpp"

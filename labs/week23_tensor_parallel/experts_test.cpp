@@ -6,7 +6,7 @@
 namespace lockstep::week23::experts_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto route = testing::answer<week23::route>;
 constexpr auto group_by_expert = testing::answer<week23::group_by_expert>;
 constexpr auto router_gradient = testing::answer<week23::router_gradient>;

@@ -41,7 +41,7 @@ class TensorRuns {
   std::size_t next_ = 0;
 };
 
-/// As CutTensor: `own` is a tensor of gpt_parameter_table(config) that is sharded over the ranks.
+/// Shards like CutTensor: `own` is a tensor of gpt_parameter_table(config) that is sharded over the ranks.
 inline std::vector<TensorRun> cut_tensor(const GptConfig& config, const Parameter& own) {
   const int r = config.tensor.rank, p = config.tensor.ranks;
   const std::size_t c = config.d_model;

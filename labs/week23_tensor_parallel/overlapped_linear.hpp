@@ -29,7 +29,7 @@ void row_forward_ring(const TensorParallel& tp, Slice y, Slice x, const LinearTe
 
 enum class Half : std::uint8_t { gather, scatter };
 
-/// One rank's product, `rows` × in → rows × out, and what is sent for it: x is gathered, or y scattered.
+/// One rank's product, `rows` × in → rows × out, and its collective: x is gathered, or y scattered.
 struct RankProduct {
   Half half = Half::gather;
   std::size_t rows = 1;         ///< N

@@ -17,7 +17,7 @@
 namespace lockstep::week23::overlapped_linear_pays_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto in_turn_seconds = testing::answer<week23::in_turn_seconds>;
 constexpr auto ring_seconds = testing::answer<week23::ring_seconds>;
 constexpr auto rows_to_pay = testing::answer<week23::rows_to_pay>;

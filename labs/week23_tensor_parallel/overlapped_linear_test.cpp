@@ -1,5 +1,5 @@
-// Tests of exercise 23.9, parts a and b: both layers against the serial one, what they send and hold, and what runs
-// beside what. overlapped_linear_pays_test.cpp has part c.
+// Tests of exercise 23.9, parts a and b: both layers against the serial one, their messages and memory, and their
+// overlap. overlapped_linear_pays_test.cpp has part c.
 #include "labs/week23_tensor_parallel/overlapped_linear.hpp"
 
 #include <fmt/format.h>
@@ -199,7 +199,7 @@ TEST(Lab23_9b, HoldsThreeBlocksMore) {
   expect_little_memory(Half::scatter, 3, "one sum arrives, one is in flight, and one is being computed");
 }
 
-// What runs beside what, in virtual time ------------------------------------------------------------------------------
+// Overlap of messages and arithmetic, in virtual time -----------------------------------------------------------------
 
 constexpr std::size_t kRows = 64, kWidth = 64;  // N/p, and both sides of a rank's weight
 

@@ -14,7 +14,7 @@
 namespace lockstep::week23::parallel_linear_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto column_part = testing::answer<week23::column_part>;
 constexpr auto row_part = testing::answer<week23::row_part>;
 

@@ -1,5 +1,5 @@
-// Tests of exercise 23.6: partial results merged, both passes round the ring against attention on one rank, what they
-// send and hold, what lies beside the messages, and the cut that gives every rank the same work.
+// Tests of exercise 23.6: partial results merged, both passes round the ring against attention on one rank, messages,
+// memory, overlap, and the cut that gives every rank the same work.
 #include "labs/week23_tensor_parallel/ring_attention.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace lockstep::week23::ring_attention_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto merge = testing::answer<week23::merge>;
 constexpr auto zigzag_chunks = testing::answer<week23::zigzag_chunks>;
 constexpr auto visible_pairs = testing::answer<week23::visible_pairs>;
@@ -37,7 +37,7 @@ PartialRow row_of(const Values& scores, double first, double lift = 0) {
   return row;
 }
 
-/// "" where `is`, of a and b, is `exact`; else what is wrong, and why where that can be told.
+/// "" where `is`, of a and b, is `exact`; else the mistake, and its cause where that can be told.
 std::string wrong_merge(const PartialRow& is, const PartialRow& a, const PartialRow& b, const PartialRow& exact) {
   const auto near = [](double x, double y) { return x == y || std::abs(x - y) <= 1e-9 * (1 + std::abs(y)); };
   if (is.y.size() != 2) return fmt::format("y has {}, expected 2, as both have", counted(is.y.size(), "element"));

@@ -15,7 +15,7 @@ namespace lockstep::week23 {
 
 enum class SequenceCut : std::uint8_t { contiguous, zigzag };
 
-/// The ranks, and what they share. `shape` is that of the whole sequences: shape.positions = T, a multiple of 2p.
+/// The ranks, and their common settings. `shape` is that of the whole sequences: shape.positions = T, a multiple of 2p.
 struct RingAttention {
   Rank group;
   AttentionShape shape;

@@ -149,7 +149,7 @@ TEST(Lab23_5b, ForwardTheBytesOfSumsAndBackwardHalfAsMuchAgain) {
     // Forward: a gather and a scatter for each sum of the blocks; the embedding scatters, and the head gathers.
     EXPECT_EQ(sent(ranks, false, false), (4 * layers + 2) * unit) << "the sums of 23.4, forward";
     EXPECT_EQ(sent(ranks, true, false), (4 * layers + 2) * unit) << "forward must send what all-reduces send";
-    // Backward: three where a sum is two; the head's two and the embedding's gather beside the head's sum.
+    // Backward: three where a sum is two; the head's two and the embedding's gather in addition to the head's sum.
     EXPECT_EQ(sent(ranks, false, true), (4 * layers + 2) * unit) << "the sums of 23.4, backward";
     EXPECT_EQ(sent(ranks, true, true), (6 * layers + 3) * unit)
         << "backward must send 1.5 times that: x is gathered again";

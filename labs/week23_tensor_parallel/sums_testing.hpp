@@ -1,5 +1,5 @@
-// Shared by the tests of this week about what is sent and held: sums of the right size at the right place and no
-// others, memory that is not asked for, and sums that arithmetic hides.
+// Shared by the tests of this week about messages and memory: sums of the right size at the right place and no others,
+// memory that is not asked for, and sums that arithmetic hides.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace lockstep::week23 {
 
 inline std::string messages(std::uint64_t count) { return fmt::format("{} message{}", count, count == 1 ? "" : "s"); }
 
-/// Sums of `place` on every rank: how often, of how many bytes. "" when that is what is expected.
+/// Sums of `place` on every rank: how often, of how many bytes. "" when that is as expected.
 inline std::string wrong_sums(const Outcome& outcome, const std::string& place, std::uint64_t count,
                               std::uint64_t bytes) {
   for (std::size_t rank = 0; rank < outcome.ledgers.size(); ++rank) {
@@ -121,7 +121,7 @@ Values exposed_by(Rank me, const Work& work) {
   return {after[0] - before[0], after[1] - before[1]};
 }
 
-/// "" where main waits for less than `share` of the messages' time; `hidden` says what should lie beside what.
+/// "" where main waits for less than `share` of the messages' time; `hidden` says what should overlap with what.
 inline std::string too_exposed(const Outcome& outcome, double share, const std::string& hidden) {
   if (outcome.values.size() == 1) return "";
   for (std::size_t rank = 0; rank < outcome.values.size(); ++rank) {

@@ -29,8 +29,8 @@ void parallel_attention_forward(const TensorParallel& tp, AttentionShape shape, 
 
 /// dx (N × C, whole) from dy (N × C, whole), which is not changed, nor is `saved`; gradients of parameters accumulate.
 /// Scratch: `dattention` N × C/p, `dqkv` N × 3C/p; nothing else is allocated, in either direction, except by an
-/// all-reduce. One all-reduce, in the region "attention backward"; with tp.overlap it runs beside the gradient of qkv's
-/// weight.
+/// all-reduce. One all-reduce, in the region "attention backward"; with tp.overlap it overlaps with the gradient of
+/// qkv's weight.
 void parallel_attention_backward(const TensorParallel& tp, AttentionShape shape, const AttentionTensors& values,
                                  const AttentionTensors& gradients, const AttentionSaved& saved, Slice dattention,
                                  Slice dqkv, Slice dx, Slice dy);

@@ -184,7 +184,7 @@ TEST(Lab23_3, NeedsNoMemoryButItsScratch) {
   run_cases(parallel_attention(false), judge, plan());
 }
 
-/// As in 23.1d: the gradient of the weight of qkv hides the sum of dx.
+/// Like 23.1d: the gradient of the weight of qkv hides the sum of dx.
 TEST(Lab23_3, TheWeightsGradientHidesTheSum) {
   constexpr std::size_t batch = 4, positions = 32, rows = batch * positions, heads = 4, head = 32, own = heads * head,
                         channels = 128;

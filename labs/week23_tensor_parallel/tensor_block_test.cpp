@@ -102,7 +102,7 @@ TEST(Lab23_4c, TheHeadIsAColumnParallelLayer) {
   run_cases(program, judge, plan());
 }
 
-/// As in 23.1d.
+/// Like 23.1d, for the head.
 TEST(Lab23_4c, TheHeadsGradientHidesTheSum) {
   constexpr std::size_t rows = 512, width = 256, own = 256;
   const auto program = [](Rank me, const Case& c) {

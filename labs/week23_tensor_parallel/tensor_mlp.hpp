@@ -32,7 +32,7 @@ void parallel_mlp_forward(const TensorParallel& tp, const MlpTensors& values, Ml
 
 /// dx (N × C, whole) from dy (N × C, whole), which is not changed, nor is `saved`; gradients of parameters accumulate.
 /// `wide` is scratch, N × H/p: nothing else is allocated, in either direction, except by an all-reduce. One all-reduce,
-/// in the region "mlp backward"; with tp.overlap it runs beside the gradient of up's weight.
+/// in the region "mlp backward"; with tp.overlap it overlaps with the gradient of up's weight.
 void parallel_mlp_backward(const TensorParallel& tp, const MlpTensors& values, const MlpTensors& gradients,
                            const MlpSaved& saved, Slice wide, Slice dx, Slice dy, std::size_t rows);
 

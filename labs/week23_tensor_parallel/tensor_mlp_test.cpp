@@ -14,7 +14,7 @@
 namespace lockstep::week23::tensor_mlp_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto qkv_rows = testing::answer<week23::qkv_rows>;
 
 using testing::Case;
@@ -138,7 +138,7 @@ TEST(Lab23_2a, NeedsNoMemoryButItsScratch) {
   run_cases(parallel_mlp(false), judge, plan());
 }
 
-/// As in 23.1d: the gradient of up's weight hides the sum of dx.
+/// Like 23.1d: the gradient of up's weight hides the sum of dx.
 TEST(Lab23_2a, TheWeightsGradientHidesTheSum) {
   constexpr std::size_t rows = 512, channels = 256, own = 256;
   const auto program = [](Rank me, const Case&) {
@@ -168,7 +168,7 @@ struct Heads {
   int ranks;
 };
 
-/// Says what is wrong with a rank's rows; "" when they are its heads' q, k and v, in this order.
+/// Describes the mistake in a rank's rows; "" when they are its heads' q, k and v, in this order.
 std::string wrong_rows(const Heads& all, int rank) {
   const std::array<RowRange, 3> rows = qkv_rows(all.heads, all.head_size, rank, all.ranks);
   const std::size_t third = all.heads * all.head_size, own = third / static_cast<std::size_t>(all.ranks);

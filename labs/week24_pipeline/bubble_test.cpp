@@ -17,12 +17,12 @@
 namespace lockstep::week24::bubble_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto measured_bubble = testing::answer<week24::measured_bubble>;
 
 using testing::expect_seconds, testing::ExpectNear;
 
-/// None begins at 0; the busiest, the one with the longest span and the one that ends last are three.
+/// No stage begins at 0; the busiest, the one with the longest span and the one that ends last are three.
 TEST(Lab24_6, TheMostIsNotAlwaysOfTheSameStage) {
   const std::vector<StageUse> stages = {{.begin = 2, .end = 12, .busy = 4, .waiting = 3, .transferring = 1},
                                         {.begin = 5, .end = 13, .busy = 5, .waiting = 1, .transferring = 2},

@@ -1,6 +1,6 @@
 // Exercise 24.2: GPipe: all forwards, then all backwards. m microbatches fill a pipeline that one batch leaves idle,
-// and what they leave idle is its bubble, of which texts mix up two conventions: idle time over the ideal time, and
-// idle time over the total.
+// and the idle time that remains is the bubble, of which texts mix up two conventions: idle time over the ideal time,
+// and idle time over the total.
 //
 // Huang et al., "GPipe" (arXiv 1811.06965), section 2; Narayanan et al. (arXiv 2104.04473), section 2.2.
 #pragma once
@@ -24,7 +24,7 @@ StageSchedule gpipe(const PipelineShape& shape, int stage);
 
 /// Idle / ideal: (p − 1)/(v·m).
 double bubble_of_ideal(const PipelineShape& shape);
-/// Idle / total: (p − 1)/(v·m + p − 1). What is left is the utilisation.
+/// Idle / total: (p − 1)/(v·m + p − 1). The rest is the utilisation.
 double bubble_of_total(const PipelineShape& shape);
 
 }  // namespace lockstep::week24

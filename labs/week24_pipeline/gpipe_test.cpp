@@ -11,7 +11,7 @@ namespace lockstep::week24::gpipe_test {
 namespace {
 
 using testing::ExpectNear;
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto gpipe = testing::answer<week24::gpipe>;
 constexpr auto bubble_of_ideal = testing::answer<week24::bubble_of_ideal>;
 constexpr auto bubble_of_total = testing::answer<week24::bubble_of_total>;

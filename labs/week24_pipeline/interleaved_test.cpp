@@ -13,7 +13,7 @@
 namespace lockstep::week24::interleaved_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto forward_number = testing::answer<week24::forward_number>;
 constexpr auto backward_number = testing::answer<week24::backward_number>;
 constexpr auto interleaved = testing::answer<week24::interleaved>;
@@ -28,7 +28,7 @@ StageSchedule in_groups(const PipelineShape& shape, Work work) {
   return steps;
 }
 
-/// Says what is wrong with the order of forwards, or of backwards; "" when nothing is.
+/// Describes the mistake in the order of forwards, or of backwards; "" when there is none.
 std::string wrong_order(const PipelineShape& shape, Work work) {
   const auto number = work == Work::forward ? forward_number : backward_number;
   const StageSchedule exact = in_groups(shape, work);

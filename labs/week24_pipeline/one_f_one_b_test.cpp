@@ -11,7 +11,7 @@
 namespace lockstep::week24::one_f_one_b_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto one_f_one_b = testing::answer<week24::one_f_one_b>;
 
 TEST(Lab24_3, WarmsUpByTheStagesBehindIt) {

@@ -12,10 +12,10 @@
 namespace lockstep::week24::open_schedule_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto open_schedule = testing::answer<week24::open_schedule>;
 
-/// The answer's schedule; one that cannot be run ends the test with what is wrong with it.
+/// The answer's schedule; one that cannot be run ends the test with its mistake.
 Schedule scheduled(const OpenPipeline& pipeline) {
   const auto refuse = [&](const std::string& wrong) { throw Error(Verdict::fail, pipeline.name + ": " + wrong); };
   ShapedSchedule read;

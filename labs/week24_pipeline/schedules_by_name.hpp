@@ -28,7 +28,7 @@ inline bool in_a_vee(const std::string& name) { return name == "zb-v" || name ==
 /// True if its backwards are in halves, all or some.
 inline bool splits_backwards(const std::string& name) { return name.starts_with("zb-") || name == "dualpipev"; }
 
-/// The shape of a schedule with these numbers, `chunks` of 0 being what it has where nothing is said: a V has two.
+/// The shape of a schedule with these numbers; `chunks` of 0 is the schedule's default: a V has two.
 inline PipelineShape shape_of(const std::string& name, int stages, int microbatches, int chunks = 0) {
   if (in_a_vee(name)) return {stages, microbatches, chunks == 0 ? 2 : chunks, Placement::vee};
   const bool several = name == "interleaved" && stages > 1;

@@ -26,7 +26,7 @@ inline std::string where(const PipelineShape& shape) {
   return text + (shape.chunks == 1 ? ": " : fmt::format(", {} chunks a stage: ", shape.chunks));
 }
 
-/// The same, of a schedule that can be run: one that cannot ends the test with what is wrong with it.
+/// The same, of a schedule that can be run: one that cannot ends the test with its mistake.
 inline Schedule runnable(MakeStage make, const PipelineShape& shape) {
   Schedule schedule = all_stages(make, shape);
   if (const std::string wrong = check_schedule(schedule, shape); !wrong.empty())
@@ -65,8 +65,8 @@ inline std::string counted(int count, const char* noun) {
 
 inline std::string microbatches(int count) { return fmt::format("{} microbatch{}", count, count == 1 ? "" : "es"); }
 
-/// Says what is wrong with the order of a stage's forwards among its backwards: microbatches in order, and `before(i)`
-/// forwards before the i-th step of kind `back`. "" when nothing is.
+/// Describes the mistake in the order of a stage's forwards among its backwards: microbatches in order, and `before(i)`
+/// forwards before the i-th step of kind `back`. "" when there is none.
 inline std::string wrong_turns(const StageSchedule& steps, Work back, const std::function<int(int i)>& before) {
   int forwards = 0, backwards = 0;
   for (const Step& step : steps) {

@@ -18,7 +18,7 @@
 namespace lockstep::week24::stages_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto partition = testing::answer<week24::partition>;
 
 using testing::Case;

@@ -17,7 +17,7 @@
 namespace lockstep::week24::zb_v_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto zb_v = testing::answer<week24::zb_v>;
 
 using testing::Case;

@@ -13,7 +13,7 @@
 namespace lockstep::week24::zero_bubble_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto zb_h1 = testing::answer<week24::zb_h1>;
 constexpr auto zb_h2 = testing::answer<week24::zb_h2>;
 

@@ -11,7 +11,7 @@
 namespace lockstep::week25::budget_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto training_flop = testing::answer<week25::training_flop>;
 constexpr auto training_for = testing::answer<week25::training_for>;
 constexpr auto effective_tokens = testing::answer<week25::effective_tokens>;

@@ -12,7 +12,7 @@
 namespace lockstep::week25::diagnosis_laws_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto fit_strong = testing::answer<week25::fit_strong>;
 constexpr auto fit_weak = testing::answer<week25::fit_weak>;
 constexpr auto most_ranks = testing::answer<week25::most_ranks>;

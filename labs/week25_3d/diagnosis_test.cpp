@@ -11,7 +11,7 @@
 namespace lockstep::week25::diagnosis_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto decompose = testing::answer<week25::decompose>;
 constexpr auto name_limit = testing::answer<week25::name_limit>;
 
@@ -223,7 +223,7 @@ TEST(Lab25_4b, LittleLossIsNoLimit) {
                "1.1 s of 20 are more than 5%");
 }
 
-/// T(p) beside T(1): for weak scaling the serial step is what one rank does of the parallel one.
+/// T(p) next to T(1): for weak scaling the serial step is one rank's part of the parallel one.
 Diagnosis diagnosed(const Plant& plant, Scaling scaling) {
   Plant alone = plant;
   if (scaling == Scaling::weak) {

@@ -21,7 +21,7 @@ struct Plant {
   int operations = 24;
   double launch = 0;    // seconds of each
   double repeated = 0;  // seconds of arithmetic that every rank does, and the serial step once
-  double wire = 0;      // seconds of messages: a ring after (or, overlapped, beside) the arithmetic
+  double wire = 0;      // seconds of messages: a ring after (or, overlapped, during) the arithmetic
   bool overlap = false;
   int slow_rank = 0;
   double slow = 1;       // times the arithmetic of the others

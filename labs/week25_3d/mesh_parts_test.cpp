@@ -15,7 +15,7 @@
 namespace lockstep::week25::mesh_parts_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto slowest_level = testing::answer<week25::slowest_level>;
 constexpr auto slowest_level_inside = testing::answer<week25::slowest_level_inside>;
 

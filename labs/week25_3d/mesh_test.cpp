@@ -17,7 +17,7 @@
 namespace lockstep::week25::mesh_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto rank_of = testing::answer<week25::rank_of>;
 constexpr auto coordinate_of = testing::answer<week25::coordinate_of>;
 constexpr auto slowest_level = testing::answer<week25::slowest_level>;

@@ -13,7 +13,7 @@
 namespace lockstep::week25::planner_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto in_flight = testing::answer<week25::in_flight>;
 constexpr auto stage_memory = testing::answer<week25::stage_memory>;
 constexpr auto pipeline = testing::answer<week25::pipeline>;

@@ -32,7 +32,7 @@ Intervals best_intervals(const SavingCosts& costs);
 
 // Part b: by simulation -----------------------------------------------------------------------------------------------
 
-/// A run's time by what it went to, in seconds: these add up to it.
+/// A run's time by use, in seconds: these add up to it.
 struct TimeSpent {
   double work = 0;      ///< lasting: contained in a complete checkpoint
   double saves = 0;     ///< also those that a failure interrupted

@@ -12,7 +12,7 @@
 namespace lockstep::week25::save_interval_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto expected_waste = testing::answer<week25::expected_waste>;
 constexpr auto best_intervals = testing::answer<week25::best_intervals>;
 constexpr auto advance = testing::answer<week25::advance>;
@@ -200,7 +200,7 @@ std::string words(const MeasuredSaves& s, double mtbf) {
                      s.stopped, s.complete, mtbf);
 }
 
-/// As few steps as are allowed, and the least waste of `steps`, which is looked for among 4 times as many as Young's.
+/// Expects the least waste of `steps`, at least the fewest allowed, searched among up to 4 times as many as Young's.
 void expect_best(const MeasuredSaves& saves, double mtbf, const char* what) {
   constexpr double kRestart = 30;
   const SavingCosts costs{.save = saves.stopped, .restart = kRestart, .mtbf = mtbf};

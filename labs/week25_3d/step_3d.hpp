@@ -51,7 +51,7 @@ OnAxes on_axes(Gradient gradient);
 void accumulate_gradients(Worker& worker);
 
 /// Part c. squares[0] = Σ g² over the whole model, on every rank: every parameter counts once, however many ranks hold
-/// its gradient. Tensor-parallel ranks all hold what is not sharded; the last stage also holds the first one's
+/// its gradient. Tensor-parallel ranks all hold replicated tensors; the last stage also holds the first one's
 /// embedding; all replicas hold everything, unless worker.sharded.
 void sum_of_squares(const Worker& worker, Slice squares);
 

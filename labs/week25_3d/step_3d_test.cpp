@@ -14,7 +14,7 @@
 namespace lockstep::week25::step_3d_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto on_axes = testing::answer<week25::on_axes>;
 
 using testing::Case;
@@ -253,7 +253,7 @@ TEST(Lab25_2c, EveryParameterCountsOnce) {
           what);
     }
 }
-/// A scale that overflows at first: all ranks skip the same steps, and stay alike. One rank alone sees the overflow.
+/// A scale that overflows at first: all ranks skip the same steps, and stay equal. One rank alone sees the overflow.
 TEST(Lab25_2d, AnOverflowAnywhereSkipsTheStepEverywhere) {
   Compared what{.norm = false, .values = false, .steps = 4, .spoil = true};
   equals_the_serial_run(
@@ -280,7 +280,7 @@ TEST(Lab25_2d, ClippingIsGlobal) {
   equals_the_serial_run(plan_of({2}), [](Options3d&) {}, {.max_norm = 0});
 }
 
-// What makes no sense -------------------------------------------------------------------------------------------------
+// Options that make no sense ------------------------------------------------------------------------------------------
 
 TEST(Lab25_2, RefusalsGiveTheirReason) {
   struct Row {

@@ -34,7 +34,7 @@ double exposed_data(const Strategy& strategy, const Workload& work, const StageW
 
 // Part b: the step ----------------------------------------------------------------------------------------------------
 
-/// The seconds of a step by what they are for; their sum is the step.
+/// The seconds of a step by use; their sum is the step.
 struct StepTime {
   double compute = 0;     ///< of the busiest stage (largest F + B), without what follows
   double recomputed = 0;  ///< by it, to save memory

@@ -1,4 +1,4 @@
-// Tests of exercise 25.6: what is exposed against week 21's rings, the step against the pipeline's own clock.
+// Tests of exercise 25.6: exposed time against week 21's rings, the step against the pipeline's own clock.
 #include "labs/week25_3d/step_time.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace lockstep::week25::step_time_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto exposed_data = testing::answer<week25::exposed_data>;
 constexpr auto step_time = testing::answer<week25::step_time>;
 constexpr auto choose = testing::answer<week25::choose>;

@@ -1,4 +1,4 @@
-// Tests of exercises 25.3 and 25.6 together: plans for GPT-3, and predictions beside the simulator.
+// Tests of exercises 25.3 and 25.6 together: plans for GPT-3, and predictions compared with the simulator.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Tests of exercise 25.8, part c and all parts together: what snapshots hold, what new shards hold, what is sent, and a
-// GPT whose losses do not show that a rank died and another one joined.
+// Tests of exercise 25.8, part c and all parts together: contents of snapshots and of new shards, messages, and a GPT
+// whose losses do not show that a rank died and another one joined.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f32};
 constexpr std::size_t kArrays = std::size(kTypes);
 constexpr std::size_t kBytes = 4 + 2 + 4;  // of an element, in all arrays
 
-/// What training writes into the shards after a snapshot.
+/// Value that training writes into the shards after a snapshot.
 constexpr int kTrained = -1;
 
 /// A whole number that bf16 has: no two arrays have the same, and neighbours differ.

@@ -17,7 +17,7 @@
 namespace lockstep::week25::survivors_test {
 namespace {
 
-// As in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+// Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
 constexpr auto newest_whole = testing::answer<week25::newest_whole>;
 constexpr auto moves_of = testing::answer<week25::moves_of>;
 constexpr auto goodput = testing::answer<week25::goodput>;

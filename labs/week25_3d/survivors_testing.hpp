@@ -83,7 +83,7 @@ inline std::string words(const Move& x) {
                      x.previous ? "'s copy of its neighbour's shard" : "");
 }
 
-/// Says what is wrong with a move that begins where it should.
+/// Describes the error in a move that begins where it should.
 inline std::string wrong_move(const Change& change, std::size_t n, const Move& x) {
   const int members = static_cast<int>(change.was.size());
   if (x.size == 0 || x.offset + x.size > n) return "it is empty, or reaches beyond the array";

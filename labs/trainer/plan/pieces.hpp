@@ -40,7 +40,7 @@ struct Pieces {
   double boundary_bytes = 0;             // one message between stages, and one block's input
   double block_bytes = 0;                // activations that a block keeps for its backward
   double probabilities_bytes = 0;        // the part of them that is probabilities
-  double kept_bytes = 0;                 // kept beside the input of a block that is recomputed
+  double kept_bytes = 0;                 // kept in addition to the input of a block that is recomputed
   double head_bytes = 0;                 // norm, logits and loss
   double scratch_bytes = 0;              // scratch of a backward, once per rank
   double later_bytes = 0;                // kept by a block between the halves of its backward

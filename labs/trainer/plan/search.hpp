@@ -37,7 +37,7 @@ struct Task {
   double imbalance = 1;     ///< of experts: the rows of the busiest rank / the average
   bool keeps_products = false;  ///< as PriceOptions': PyTorch's selective checkpointing of operations
   bool one_pool = false;        ///< a stage's chunks share memory, as with PyTorch's allocator, and never in the labs
-  Offload offload = Offload::none;  ///< what is on the hosts, which the machine file must describe
+  Offload offload = Offload::none;  ///< the states on the hosts, which the machine file must describe
   double load_rate = 0;  ///< tokens per second that each rank's loader delivers, ahead of use; 0: as many as are needed
 };
 
@@ -76,7 +76,7 @@ inline int holders(const Task& task, const week25::Strategy& strategy) {
 /// parallelism".
 std::string format_strategy(const week25::Strategy& strategy);
 
-/// Predicts strategies of one task; prices what they share only once.
+/// Predicts strategies of one task; prices their common parts only once.
 class Predictor {
  public:
   explicit Predictor(const Task& task)
@@ -89,7 +89,7 @@ class Predictor {
   week25::Rated rate(const week25::Strategy& asked, bool hops_apart = true);
   /// Returns the reason if the strategy needs too much memory.
   std::optional<Refusal> too_large(const week25::Rated& rated);
-  /// What offloading adds to a valid strategy's step.
+  /// Cost of offloading, on top of a valid strategy's step.
   HostCost on_host(const week25::Strategy& strategy);
   const Task& task() const { return task_; }
   Pricer& pricer() { return pricer_; }
