@@ -55,7 +55,7 @@ def line(name, points, unit):
     return text
 
 
-STEMS = {"all_reduce_mpi": "all_reduce", "ddp_mpi": "ddp", "tp_mpi": "tp"}  # of a report, and what they are
+STEMS = {"all_reduce_mpi": "all_reduce", "ddp_mpi": "ddp", "tp_mpi": "tp"}  # files of a report: benchmarks
 
 
 def predicted(data, load):

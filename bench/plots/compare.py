@@ -20,7 +20,7 @@ from row_words import duration, machine, ranks, what_and_mesh
 from sources import kind_of, place
 
 TIMES = ("seconds", "step_seconds", "makespan_seconds")
-# Numbers that say what was run; all others are results.
+# Fields that describe the run; all others are results.
 SHAPE = (
     "ranks gpus bytes bucket_bytes microbatches microbatch accumulate stages stage chunks d_model layers "
     "tokens_per_rank parameters dp tp pp replicas tensor_parallel zero transfer_seconds last_stage "

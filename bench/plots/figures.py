@@ -76,7 +76,7 @@ class Job(NamedTuple):
             Drawing.layout = self.layout
             figure = DRAW[self.drawn.kind](*self.drawn.data)
             if figure:
-                if not self.name.startswith("finding_"):  # beside which stands how it came about
+                if not self.name.startswith("finding_"):  # these have their method next to them
                     stamp(figure, self.drawn.source_line() or trained(self.options.out / "data"))
                 save(figure, self.options.out, self.name)
             return ""

@@ -16,7 +16,7 @@ from style import (
     subplots,
 )
 
-WIDE, TALL = 3.9, 2.5  # inches: on paper two stand beside each other
+WIDE, TALL = 3.9, 2.5  # inches: on paper two stand side by side
 
 
 def finding_scaling(machines):

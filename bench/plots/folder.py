@@ -32,7 +32,7 @@ class Kind:
     holds: str = ""  # what a figure has room for so many of: "bars", one for each row, or what is found in its rows
     find: Callable = None  # {label: rows}, a curve or a panel each
     nothing: str = ""  # said where it finds none
-    # Of rows from somebody's file: how their numbers came about, and what the figure shows.
+    # Says, for rows from somebody's file, how their numbers came about, and what the figure shows.
     reported: tuple = ("as in the file, which does not say how it was measured.", "")
 
 

@@ -237,7 +237,7 @@ def bars_figure(chart, rows):
 
 
 DIRECT = 9  # curves that have room for their names at their ends
-FEW = 4  # curves beside which others can be told apart
+FEW = 4  # curves next to which others can be told apart
 
 
 def overlap(a, b):
@@ -371,7 +371,7 @@ def timeline(chart, _):
     return timeline_figure(chart.files[0].trace)
 
 
-# Of a Chart, and of what its figure has room for.
+# Figures by kind. Each draws a Chart, with only as much as its figure has room for.
 DRAW = (bandwidth, bubble, compression, losses, memory_by_stage, roofline, speedup, throughput, timeline)
 OF_KIND = {draw.__name__: draw for draw in DRAW} | dict.fromkeys(BARS, bars_figure)
 

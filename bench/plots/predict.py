@@ -89,7 +89,7 @@ def ratio(row, other, name="seconds"):
     return row[f"predicted_{name}"] / other[f"predicted_{name}"], row[name] / other[name]
 
 
-# A week's questions: what is asked, unit, by formula, as it ran, and how that is known.
+# A week's questions: text, unit, formula's value, measured value, and how that is known.
 
 
 def crossovers(data):

@@ -647,7 +647,7 @@ class Charts(unittest.TestCase):
             self.assertIn(("speedup", ["4.json"]), apart, differs)
 
     def test_one_file_a_number_of_ranks_is_one_curve(self):
-        # As a job of many ranks writes them: the binding differs with the ranks, and each has its own T(1).
+        # Files as a job of many ranks writes them: the binding differs with the ranks, and each has its own T(1).
         files = [
             results(
                 f"ranks-{p}.json",

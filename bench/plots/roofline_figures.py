@@ -7,7 +7,7 @@ import matplotlib
 from roofline import ROOFS, decimal, drawn, intensity, ridge, said
 from style import COLOURS, SOFT, subplots, title
 
-NAMED = 10  # operations with a name beside them, those that take longest
+NAMED = 10  # labelled operations, those that take longest
 MOST_AREA = 260  # points², of an operation that takes all the time
 
 

@@ -26,10 +26,10 @@ class Results:
     name: str  # of the file, its folder in front
     context: dict
     rows: list
-    trace: pathlib.Path = None  # of the same run, beside the file
+    trace: pathlib.Path = None  # of the same run, next to the file
     fits: dict = dataclasses.field(default_factory=dict)  # {model: [laws.Fit]} of rows that are not ours
     remarks: list = dataclasses.field(default_factory=list)  # what a reader of a file that is not ours took for granted
-    kept: str = ""  # what of the file is kept beside the page, where that is not the file itself
+    kept: str = ""  # the part of the file that is kept next to the page, if not all of it
 
     def kept_as(self):
         """The file beside the page."""

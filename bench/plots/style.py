@@ -76,7 +76,7 @@ class Layout:
     least: float = 10.0  # points of the smallest letters
     stacked: bool = False  # panels one under the other
     wide: bool = False  # 16:9
-    titled: bool = True  # else the caption below says what is seen, and whose numbers they are
+    titled: bool = True  # else the caption below describes the figure, and the source of its numbers
 
 
 LAYOUTS = {
@@ -225,7 +225,7 @@ def label_ends(axis, ends):
             (x, y),
             xytext=(1.0, place),
             textcoords=matplotlib.transforms.offset_copy(axis.transAxes, axis.figure, 0.17, 0),
-            # to the first letter, not to the middle: else it would cross the names beside
+            # to the first letter, not to the middle: else it would cross the names next to it
             arrowprops={
                 "arrowstyle": "-",
                 "color": colour,
@@ -452,7 +452,7 @@ def save(figure, out, name):
     layout = Drawing.layout
     for text in figure.findobj(matplotlib.text.Text):
         text.set_fontsize(max(layout.least, layout.text * text.get_fontsize()))
-    if layout.stacked:  # panels that shared a label beside each other need one each
+    if layout.stacked:  # panels side by side that shared a label need one each
         first = figure.axes[0]
         for axis in figure.axes[1:]:
             if first.get_shared_y_axes().joined(first, axis):

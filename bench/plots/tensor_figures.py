@@ -22,7 +22,7 @@ VARIANTS = {
     "overlap": "all-reduces beside dW",
     "sequence_parallel": "rows sharded too",
 }
-WHITE = {"marker": ".", "size": 3, "color": "white"}  # what was predicted, as dots in a curve's points
+WHITE = {"marker": ".", "size": 3, "color": "white"}  # predictions, as dots in a curve's points
 
 
 def steps(results, **wanted):

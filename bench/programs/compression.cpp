@@ -204,8 +204,8 @@ void compute_largest(Rank me, const Compression& how, Slice data, int ranks) {
   add(me, data, sums);
 }
 
-/// The arithmetic beside the messages of an array that is rounded to bf16; of the ring, without its additions, which
-/// the ring's formula has.
+/// Arithmetic, apart from the messages, of summing an array that is rounded to bf16; for the ring without its
+/// additions, which the ring's formula has.
 void compute_rounded(Rank me, Rounded rounded, Slice data, int ranks) {
   const auto buffer = [&](std::size_t count, DType dtype) { return me.allocate(count, dtype, Category::buffer); };
   const Slice in_bf16 = buffer(data.size(), DType::bf16);
@@ -280,7 +280,7 @@ double predicted_error(const Named& method, const std::vector<std::vector<float>
   return method.rounded == Rounded::ring ? errors.ring : errors.once;
 }
 
-/// `lines`: what is printed below the table.
+/// `lines`: printed below the table.
 void add_size(Bench& bench, const std::vector<Named>& methods, int ranks, std::uint64_t bytes,
               std::vector<std::string>& lines) {
   if (ranks == 1)

@@ -5,9 +5,9 @@
 //   ./lab bench experts --machine dgx-a100 --ranks 8 --channels 4096 --skew 0.5 --capacity-factor 1.25 --phantom
 //   ./lab bench experts --backend mpi --ranks 2 --experts 8 --skew 0,0.25,0.5
 //
-// Every rank routes alike: expert 0 gets the share S of its slots, and the others the rest in equal parts. With a
-// capacity factor (23.10), what an expert does not keep stays where it is. Results are checked row by row before they
-// are timed.
+// Every rank routes in the same way: expert 0 gets the share S of its slots, and the others the rest in equal parts.
+// With a capacity factor (23.10), rows that an expert does not keep stay where they are. Results are checked row by row
+// before they are timed.
 #include <fmt/format.h>
 
 #include <algorithm>

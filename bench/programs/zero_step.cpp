@@ -177,7 +177,7 @@ Explained explain(const ZeroShape& shape, int stage, int ranks, Category kind, b
     return element * static_cast<double>(week22::most_elements(layout.units, layout.usage_order, pass, ahead, behind));
   };
   const std::size_t ahead = o.overlap ? static_cast<std::size_t>(o.prefetch) : 0;
-  const bool behind = o.overlap && (stage == 2 || ahead > 0);  // a reduction runs beside main
+  const bool behind = o.overlap && (stage == 2 || ahead > 0);  // a reduction overlaps with main
   if (kind == Category::gradient && stage >= 2)
     explained.add(stage == 2 ? whole(Pass::backward, 0, behind)
                              : element * static_cast<double>(most_gradients(layout, ahead, behind)),

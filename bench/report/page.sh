@@ -39,7 +39,7 @@ data=$folder/data
 
 if [ "$command" = plan ]; then
   name=${cluster##*/}
-  # Whoever rents trains with the vendor's libraries, not with this suite's kernels.
+  # A renter trains with the vendor's libraries, not with this suite's kernels.
   # shellcheck disable=SC2086  # two words or none
   "$root/lab" plan "$@" $prices --json "$data/plan_${name%.json}.json" || exit
   "$root/lab" validate --json "$data/validate.json" > /dev/null || exit

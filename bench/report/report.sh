@@ -1,5 +1,5 @@
 #!/bin/sh
-# ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html, and methods.md beside it.
+# ./lab report: runs the reference benchmarks, draws the figures and writes outputs/report/index.html and methods.md.
 #
 #   ./lab report [--week N] [--mine [--no-borrow]] [--full] [--style paper|slides] [--output DIRECTORY] [--build DIRECTORY]
 #   ./lab report --from DIRECTORY|FILE [--machine NAME] [--full] [--style paper|slides] [--output DIRECTORY]
@@ -15,13 +15,13 @@
 # --full: every benchmark, with all its sizes and samples; and the page prints all it has, with every table and the predict
 # sheets. Without it every week has its main figures, and the page prints on about 26 sheets.
 #
-# --week N: that week's benchmarks alone, into outputs/report_week21 (report_mine_week21 with --mine), and beside the page writeup.md
+# --week N: that week's benchmarks alone, into outputs/report_week21 (report_mine_week21 with --mine). Also writes writeup.md
 # and writeup.html: predictions, figures, the handout's questions, room for answers.
 #
 # --from: runs nothing and needs no build; plots a file, or those of a directory and below it: JSON that any of our commands
 # wrote anywhere with --json, your own CSV (ranks,samples_per_s), logs of torchrun, output of nccl-tests (--machine NAME:
-# beside what that machine file predicts). By default into outputs/report_from_NAME. --compare: two such directories, or two
-# reports, row by row, into outputs/report_compared. --run and --plan: the page again that ./lab train or plan --page
+# compared with the predictions of that machine file). By default into outputs/report_from_NAME. --compare: two such directories,
+# or two reports, row by row, into outputs/report_compared. --run and --plan: the page again that ./lab train or plan --page
 # DIRECTORY made, from the files in it; what you wrote into its words.md stays; --price, of a rank for an hour, says what a
 # billion tokens cost. --style (may be given twice): paper, figures as PDF of 3.3 and 7 inches with captions and tables for
 # LaTeX; slides, PNG of 1920 × 1080. docs/use/report.md says more.

@@ -88,7 +88,7 @@ says 'of another week failed'
 says '1 step failed; its log is in out/data'
 [ -s "$folder/out/data/other.failed" ] || fail 'the page should learn of it'
 
-# Two that measure nothing run beside each other: each waits for the other. What measures begins once both have ended.
+# Two that measure nothing run at the same time: each waits for the other. Measurements begin once both have ended.
 made_up build/default/programs/meets "touch $folder/met.\$1 $folder/busy.\$1
 for try in \$(seq 3000); do
   [ ! -e $folder/met.\$2 ] || { /bin/sleep 0.2; rm $folder/busy.\$1; exit; }
@@ -115,8 +115,8 @@ for bad in "--run $folder/out --price two" "--run $folder/out --price" '--price 
   says '^report: --price'
 done
 
-# The suite's own steps, with programs that do nothing. Each week runs by itself; what --full alone runs is named to the page; and
-# by the costs that stand beside the steps the default takes at most four minutes.
+# The suite's own steps, with programs that do nothing. Each week runs by itself; steps that only --full runs are named to the page;
+# and by the costs that are written next to the steps the default takes at most four minutes.
 cp "$source"/bench/report/week2*.sh "$folder/bench/report/"
 mkdir -p "$folder/launch"
 made_up launch/mpirun.sh 'while [ $# -gt 0 ]; do case $1 in -n | --timeout) shift 2 ;; *) exec "$@" ;; esac; done'

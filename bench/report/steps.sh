@@ -24,7 +24,7 @@ begin_step() {
 alone() { "$@"; }
 beside=1
 [ "$(nproc)" -lt 2 ] || beside=2
-running='' # PID:NAME of each step that runs beside others
+running='' # PID:NAME of each step that runs concurrently
 
 # ended NAME CODE: until a step has ended well it counts as failed, in a file of which the page knows.
 ended() {
@@ -33,7 +33,7 @@ ended() {
   say "$(cat "$data/$1.failed") failed: $why"
   printf '%s\n' "$why" >> "$data/$1.failed"
 }
-# wait_for_first: of the steps that run beside each other.
+# wait_for_first: of the steps that run concurrently.
 wait_for_first() {
   first_of_them=${running%% *}
   running=${running#"$first_of_them"} running=${running# }

@@ -109,7 +109,7 @@ for machine in pcie-box-10gbe:2,4,8,16,32,64 dgx-a100:2,4,8; do
   step "compression_sim_$name" "sums of compressed gradients, simulated on $name" "$programs/bench_compression_sim" --machine "$name" \
     --ranks "${machine#*:}" --density 0.01,0.001 --phantom --json "$data/compression_sim_$name.json" --csv "$data/compression_sim_$name.csv"
 done
-if has bench_local_sgd_sim; then # the same methods beside local SGD and DiLoCo (21.12)
+if has bench_local_sgd_sim; then # the same methods compared with local SGD and DiLoCo (21.12)
   for ranks in 2 4; do
     extra "local_sgd_$ranks:18" "local SGD and DiLoCo beside compressed gradients: $ranks ranks" "$programs/bench_local_sgd_sim" \
       --ranks "$ranks" --steps 400 --json "$data/local_sgd_$ranks.json" --csv "$data/local_sgd_$ranks.csv"

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kNoticed = 1.02;  // busbw over the links' bandwidth
 
-/// The program's name, and what it prints in its columns redop and root.
+/// The program's name, and its values for the columns redop and root.
 struct Program {
   const char *name, *redop;
   bool whole = true;  // its count is of the whole array, not of a rank's part

@@ -1,6 +1,6 @@
 // --columns nccl: the columns of nccl-tests (github.com/NVIDIA/nccl-tests) with the times that a machine file predicts
 // for NCCL, for comparing with what all_reduce_perf printed on a cluster. The simulator has nothing to run then; with
-// --backend nccl, what NCCL takes here is measured and printed beside them.
+// --backend nccl, NCCL's times on this machine are measured and printed next to them.
 #pragma once
 
 #include <cstdint>

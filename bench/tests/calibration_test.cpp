@@ -1,4 +1,4 @@
-// Calibration: the fit, ./lab bench calibrate from outside, and what is predicted from its machine.
+// Calibration: the fit, ./lab bench calibrate from outside, and predictions from its machine.
 #include "bench/support/calibration.hpp"
 
 #include <cmath>

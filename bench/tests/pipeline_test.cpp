@@ -71,7 +71,7 @@ TEST_F(BenchProgram, APipelineIsPlottedFromItsTrace) {
   ASSERT_EQ(code, 0) << err_;
   const std::string svg = read(file("v.svg"));
   for (const char* part : {"stage 2", "forward", "backward, weight gradients", "waiting", "bytes moving", "down", "up"})
-    EXPECT_NE(svg.find(fmt::format("<!-- {} -->", part)), std::string::npos) << part;  // beside each text's outlines
+    EXPECT_NE(svg.find(fmt::format("<!-- {} -->", part)), std::string::npos) << part;  // next to each text's outlines
 }
 
 TEST_F(BenchProgram, AScheduleFileIsCheckedBeforeItRuns) {
@@ -236,7 +236,7 @@ TEST_F(BenchProgram, EveryBubbleIsThatOfItsFormula) {
       ASSERT_EQ(stages.size(), row.at("stages"));
       ASSERT_NEAR(std::accumulate(stages.begin(), stages.end(), 0.0) / stages.size(), row.at(mean), 1e-9) << row;
     }
-    // Boundaries on their way, of one element, come on top of what microbatches leave.
+    // Boundaries in flight, of one element, come on top of what microbatches leave.
     ASSERT_NEAR(row.at("activation_bytes_peak"), row.at("predicted_activation_bytes"), 64) << row;
     const int p = row.at("stages"), m = row.at("microbatches");
     if (row.at("schedule") == "gpipe" || row.at("schedule") == "1f1b") {

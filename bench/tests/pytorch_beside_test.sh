@@ -1,6 +1,6 @@
 #!/bin/sh
-# PyTorch beside our own step on MPI: a stand-in for the interpreter says what PyTorch would, so that it is known what
-# must come of it; and PyTorch itself where it is installed.
+# PyTorch compared with our own step on MPI: a fake interpreter says what PyTorch would, so that the expected result is known;
+# and PyTorch itself where it is installed.
 #   pytorch_beside_test.sh LAUNCHER BENCH_GPT_MPI
 set -eu
 launcher=$1 program=$2
