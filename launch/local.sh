@@ -52,7 +52,7 @@ while [ "$rank" -lt "$ranks" ]; do
   rank=$((rank + 1))
 done
 
-# A process that has ended is a zombie until it is waited for; sh cannot wait for whoever ends first.
+# A process that has ended is a zombie until it is waited for; sh cannot wait for the first one that ends.
 ended() {
   read -r line 2> /dev/null < "/proc/$1/stat" || return 0
   set -- ${line##*)}

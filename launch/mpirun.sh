@@ -79,7 +79,7 @@ case $version in
   *"Open MPI"* | *OpenRTE* | *PRRTE* | *prterun*)
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    # What concerns processes is called OMPI_MCA_* in version 4 and PRTE_MCA_* in version 5.
+    # Parameters for processes are called OMPI_MCA_* in version 4 and PRTE_MCA_* in version 5.
     export OMPI_MCA_rmaps_base_oversubscribe=1
     export PRTE_MCA_rmaps_default_mapping_policy="${PRTE_MCA_rmaps_default_mapping_policy:-:OVERSUBSCRIBE}"
     # A rank that waits yields its core; Open MPI would not, since it takes the slots it was given for cores.
@@ -184,7 +184,7 @@ after() { # SECONDS SIGNAL WHAT-TO-SAY
     passed=0 # thousandths of seconds
     while [ "$passed" -lt "${1}000" ]; do
       sleep 1
-      kill -0 "$launcher" 2>/dev/null || exit 0 # it was killed; do not signal whoever has its number next
+      kill -0 "$launcher" 2>/dev/null || exit 0 # it was killed; do not signal the process that has its number next
       passed=$((passed + $(second)))
     done
     echo "$0: the job did not end within $1 s$3; it is stopped" >&2

@@ -73,7 +73,7 @@ case $(ldd "$program") in *libmpi.so.40*) ;; *) exit $failed ;; esac # the rest 
 
 run -n 3 --timeout 30 sh -c '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec "$0" good' "$program"
 [ $? -eq 1 ] || fail "a rank that ends before MPI has started leaves the others waiting"
-says "rank 1 .*ended before"  # by whoever noticed first: a rank that waits for it, or the launcher
+says "rank 1 .*ended before"  # by the first that notices: a rank that waits for it, or the launcher
 [ "$(wc -l <"$work/out")" -eq 1 ] || fail "this is said more than once"
 
 run -n 3 --timeout 30 "$program" killed

@@ -1,6 +1,6 @@
 #!/bin/sh
-# One job on two hosts of this computer: who runs where, what goes over the cable, how jobs end badly, and what is said
-# when the cable is cut. Exits with 77, and the reason, where launch/two_hosts.sh cannot make hosts.
+# One job on two hosts of this computer: placement of ranks, traffic over the cable, how jobs end badly, and messages when
+# the cable is cut. Exits with 77, and the reason, where launch/two_hosts.sh cannot make hosts.
 #   two_hosts_test.sh SOURCE PROGRAM         PROGRAM: mpi_failure_program
 source=$1
 program=$2
