@@ -35,7 +35,7 @@ inline void ring(Rank me, Slice data, Slice scratch, int late = 0) {
 inline Outcome ring_run(int ranks, std::size_t size, int late = 0, int traced = 0) {
   RunOptions options{.ranks = ranks, .check_races = ranks < 100, .trace = true, .traced_ranks = traced};
   options.machine.eager_bytes = 0;
-  options.machine.launch = 5e-7;  // arithmetic that is long beside a nanosecond
+  options.machine.launch = 5e-7;  // arithmetic that is long compared with a nanosecond
   return run(options, [=](Rank me) {
     Slice data = me.allocate(size, DType::f32, Category::gradient);
     upload(me, data, std::vector<float>(size, static_cast<float>(me.rank() + 1)));

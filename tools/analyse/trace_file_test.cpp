@@ -1,5 +1,5 @@
-// Traces that were written to a file: read back as they were; damaged ones are refused in a sentence, by whoever uses
-// them.
+// Traces that were written to a file: read back unchanged; damaged ones are refused in a sentence, by every command
+// that uses them.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -16,7 +16,7 @@
 namespace lockstep::analysis {
 namespace {
 
-/// A trace that goes through a file loses what is below a nanosecond.
+/// A trace that goes through a file loses anything below a nanosecond.
 class TraceFile : public TestFolder {
  protected:
   void write(const std::string& text) const { std::ofstream(path_) << text; }

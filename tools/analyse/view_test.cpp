@@ -1,5 +1,5 @@
 // Tests ./lab view: its sums are those of the ledgers, its names and partial sums those of the run. With
-// LOCKSTEP_VIEW_PAGES=FOLDER the runs' pages are kept there, each beside a file with what the ledgers say, for
+// LOCKSTEP_VIEW_PAGES=FOLDER the runs' pages are kept there, each with a file of the ledgers' figures, for
 // browser_test.sh.
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using analysis::TimeShare;
 Outcome deadlock(int ranks) {
   RunOptions options{.ranks = ranks, .trace = true};
   options.machine.eager_bytes = 0;
-  options.machine.launch = 5e-7;  // arithmetic that is long beside a nanosecond
+  options.machine.launch = 5e-7;  // arithmetic that is long compared with a nanosecond
   return run(options, [](Rank me) {
     Slice data = me.allocate(4, DType::f32, Category::buffer);
     fill(me, data, 1);

@@ -104,7 +104,7 @@ Row row_of(const SavingCosts& costs, const Contender& contender, const SavingOpt
   return row;
 }
 
-/// Restarting from a file, beside continuing from copies in memory, each with its best interval.
+/// Restarting from a file, compared with continuing from copies in memory, each with its best interval.
 Row goodput_row(SavingCosts costs, week25::SurvivorCosts survivors) {
   const double restarted = least_waste(costs);
   const auto lost = [&](double interval) {

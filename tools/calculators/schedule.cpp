@@ -55,7 +55,7 @@ struct Pipe {
   bool unequal = false;      // its stages
 };
 
-/// Reads a schedule's file. One of several that cannot be read is refused, and the others go on.
+/// Reads a schedule's file. One of several that cannot be read is refused, and the others continue.
 Pipe pipe_of(const PipelineOptions& o, const std::string& file) {
   try {
     ShapedSchedule read = parse_schedule(read_file(file), file);
@@ -184,7 +184,7 @@ void write_files(const PipelineOptions& o, const Trace& trace, const std::string
   if (!o.plot.empty()) plot("timeline_figures.py", o.plot, write);
 }
 
-/// Runs one schedule, prints what is to be seen of it, and adds its row.
+/// Runs one schedule, prints its charts, and adds its row.
 Entry show(const PipelineOptions& o, const Contest& contest, StepTimes times, const Pipe& pipe,
            std::vector<Row>& rows) {
   const PipelineShape& shape = pipe.shape;
@@ -221,7 +221,7 @@ Contest contest_for(const PipelineOptions& o, const std::vector<Pipe>& pipes, co
   return contest_of(o.contest, stages, times);
 }
 
-/// Refuses schedules that cannot be run: a single one is an error, of several the others go on.
+/// Refuses schedules that cannot be run: a single one is an error, of several the others continue.
 void judge(std::vector<Pipe>& pipes, const Contest& contest) {
   for (Pipe& pipe : pipes) {
     pipe.unequal = !contest.times.empty();

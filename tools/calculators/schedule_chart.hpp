@@ -11,7 +11,7 @@ namespace lockstep::bench {
 /// The whole run as it was traced. Main's work is named as the steps: F3, B3, I3, W3.
 Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape);
 
-/// Of each stage, seconds in which at least one message from it was on its way, beside the work or not. The run was
+/// Seconds, for each stage, in which at least one of its messages was in flight, overlapping work or not. The run was
 /// traced.
 std::vector<double> wire_seconds(const week24::TimedRun& run);
 

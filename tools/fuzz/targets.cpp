@@ -215,7 +215,7 @@ void read_config(const std::string& text) {
   line.given("--word");
 }
 
-/// Words after ./lab. What they ask for is not done.
+/// Words after ./lab. The command is not run.
 void read_lab(const std::string& text) {
   std::vector<std::string> words{"lab"};
   std::istringstream in(text);

@@ -7,7 +7,7 @@
 
 namespace lockstep::fuzz {
 
-/// A parser, and what is done with what it reads.
+/// A parser, and the use made of its result.
 struct Target {
   std::string_view name;
   /// Returns, or throws Error(usage) with one sentence; whatever else happens is a fault.

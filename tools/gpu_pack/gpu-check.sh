@@ -16,7 +16,7 @@
 #
 # Needs nvcc, cuBLASLt and the CUDA runtime (the toolkit's, or those that PyTorch brought), CMake 3.25, a C++20 compiler,
 # and Ninja or make. Nothing is installed, and nothing is written outside this folder, the results (default: results/
-# beside this script) and their archive (default: DIR.tar.gz).
+# next to this script) and their archive (default: DIR.tar.gz).
 # Exit code 0: everything that ran passed; 1: something did not; 2: nothing could be done. Without a GPU it builds, and
 # measures nothing.
 set -u

@@ -5,7 +5,7 @@ failed=0
 left_over=''  # stages that did not fit
 launcher=''   # of a benchmark's processes, where it has several
 
-# Whoever stops the check stops its stage, which `timeout` keeps out of the terminal's reach, and gets what there is.
+# An interrupted check stops its stage, which `timeout` keeps out of the terminal's reach, and keeps the results so far.
 stopped='' running=''
 trap 'stopped=yes; [ -z "$running" ] || kill "$running" 2> /dev/null' INT TERM
 vocabulary=50304  # GPT-2's 50257 rounded up to a multiple of 64, as is usual: rows of an odd length are slow everywhere

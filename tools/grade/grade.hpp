@@ -33,7 +33,7 @@ std::string first_sentence(const GradedRow& row);
 /// The same, with the values behind a sentence that ends its line: "found 0.444, expected 0.5556".
 std::string sentence_with_values(const GradedRow& row);
 
-/// How a remark begins that names a submission's own tests and headers.
+/// Beginning of a remark that names a submission's own tests and headers.
 inline constexpr const char* kIgnored = "Ignored, differs from ours: ";
 
 /// A message to several parts, such as those of one file that is rejected.
@@ -52,7 +52,7 @@ struct Grading {
   double seconds = 0;                               ///< without the build of the suite
   std::uint64_t seed = 0;                           ///< of the tests' inputs; for instructors only
   std::map<std::string, std::string> fingerprints;  ///< of the answers, by exercise (similar.hpp)
-  std::map<std::string, std::string> files;         ///< by exercise: "ddp.cpp HASH" of what is not the skeleton
+  std::map<std::string, std::string> files;         ///< by exercise: "ddp.cpp HASH" of files that are not the skeleton
 
   int points() const;
   int most() const;
@@ -61,7 +61,7 @@ struct Grading {
 struct GradeOptions;
 struct Paths;
 
-/// Differences of this repository from its commit, beside the answers in labs/: grades are then nobody else's.
+/// Differences of this repository from its commit, apart from the answers in labs/: grades are then nobody else's.
 std::string uncommitted(const Paths& paths);
 
 /// Configures the build with the tests of `options.tests`, or without any. Throws Error(usage) where they are not what

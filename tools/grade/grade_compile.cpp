@@ -29,7 +29,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The headers that an answer may include, each by its name: what else lies beside them is not to be read.
+/// The headers that an answer may include, each by its name: other files in their folders must not be read.
 std::vector<fs::path> headers_for_answers(const Paths& paths) {
   std::vector<fs::path> headers{LOCKSTEP_LIBRARY_HEADERS};
   for (const char* top : {"common", "labs"})

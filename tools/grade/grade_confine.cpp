@@ -1,4 +1,4 @@
-// Landlock: docs.kernel.org/userspace-api/landlock.html. seccomp filters: seccomp(2), and seccomp_filter.rst beside it.
+// Landlock: docs.kernel.org/userspace-api/landlock.html. seccomp filters: seccomp(2), and seccomp_filter.rst there.
 #include "tools/grade/grade_confine.hpp"
 
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 
 namespace lockstep::tools {
 
-/// Limits of one process (setrlimit), beside its time by the clock, which its parent watches.
+/// Limits of one process (setrlimit), in addition to its time by the clock, which its parent watches.
 struct Limits {
   double wall_seconds = 60;
   std::uint64_t cpu_seconds = 60;
@@ -28,7 +28,7 @@ void limit(const Limits& limits);
 /// Permissions of a process that is confined.
 struct Confinement {
   std::filesystem::path scratch;  ///< it writes, makes and removes files below this folder only
-  /// Files and folders that it can read, beside `scratch` and system_files().
+  /// Files and folders that it can read, in addition to `scratch` and system_files().
   std::vector<std::filesystem::path> may_read;
   bool may_start_processes = false;  ///< a compiler starts its parts; they are confined like itself
 };

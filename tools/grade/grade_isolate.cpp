@@ -76,7 +76,7 @@ std::string linker() {
   throw Error(Verdict::usage, "there is no linker (ld) to inspect answers with");
 }
 
-/// Fails closed: what is still shared after all that is refused.
+/// Fails closed: symbols that are still shared after all that are refused.
 std::string still_shared(const fs::path& object, const std::vector<std::string>& names) {
   for (const auto& [name, type] : definitions(object))
     if (std::find(names.begin(), names.end(), name) == names.end())

@@ -21,7 +21,7 @@ struct Offered {
 Offered offered_by(const std::filesystem::path& reference);
 
 struct Isolated {
-  std::filesystem::path object;  ///< beside the one it was made of
+  std::filesystem::path object;  ///< next to the one it was made of
   std::string missing;           ///< the first function that it should define and does not, as a person writes it
   std::string refused;           ///< why it cannot be taken apart
 };

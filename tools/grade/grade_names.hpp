@@ -24,7 +24,7 @@ std::optional<Downloaded> read_download(const std::filesystem::path& submission)
 struct HandedIn {
   std::string newest;              ///< which counts
   std::vector<std::string> older;  ///< earlier ones of the same student
-  std::string typed = {};          ///< what the student typed into Moodle beside the files; "": nothing
+  std::string typed = {};          ///< text that the student typed into Moodle in addition to the files; "": nothing
 };
 /// Canvas's archives of one student together, where the first of them stands, and Moodle's text with the files;
 /// everything else on its own.

@@ -10,7 +10,7 @@
 
 namespace lockstep::tools {
 
-/// The rules that a program runs under, beside its limits.
+/// The rules that a program runs under, apart from its limits.
 enum class Rules : std::uint8_t {
   limits_only,  ///< our own build, which holds nothing that was not looked at
   reader,       ///< reads what a student wrote: confined to `folder`, with a small environment
@@ -23,7 +23,7 @@ struct Confined {
   std::filesystem::path folder;        ///< where it runs, and the only one it can write to; empty: here
   Limits limits;
   Rules rules = Rules::sealed;
-  std::vector<std::filesystem::path> may_read;  ///< beside `folder` and system_files()
+  std::vector<std::filesystem::path> may_read;  ///< in addition to `folder` and system_files()
   const char* locale = "C.UTF-8";
   std::size_t kept_bytes = 16 * 1024;  ///< of what it prints
 };

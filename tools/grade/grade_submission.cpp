@@ -66,7 +66,7 @@ bool is_archive(const fs::path& file) {
   return std::find(kinds.begin(), kinds.end(), file.extension()) != kinds.end();
 }
 
-/// True for what macOS puts beside files in a folder or archive: of no interest to anybody.
+/// True for files that macOS adds to a folder or archive: of no interest to anybody.
 bool is_of_macos(const fs::path& inside) {
   return inside.filename().string().starts_with("._") || inside.filename() == ".DS_Store" ||
          std::find(inside.begin(), inside.end(), "__MACOSX") != inside.end();
@@ -337,7 +337,7 @@ std::string named(const std::vector<std::string>& names, std::size_t all) {
   return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-/// Those whose names are nearest to the exercise's file.
+/// The files whose names are nearest to the exercise's.
 std::vector<std::string> near_names(const std::vector<std::string>& files, const Exercise& e) {
   std::vector<std::pair<std::size_t, std::string>> sorted;
   for (const std::string& file : files)
@@ -496,7 +496,7 @@ Submission read_submission(const fs::path& submission, const std::vector<Exercis
   need_submission(submission);
   if (submission.extension() == ".cpp") return read_files({submission}, course, submission.parent_path());
   Submission found = read_archive(submission, course, scratch, tar);
-  // A folder that was packed again, with what was packed before in it.
+  // A folder that was packed again, including its old archive.
   if (found.empty() && found.archives.size() == 1)
     (void)tar({"xf", fs::absolute(submission).string(), "--", found.archives.front()}, scratch);
   const std::optional<fs::path> archive = lone_archive(found, scratch);

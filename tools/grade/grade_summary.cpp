@@ -210,7 +210,7 @@ std::string name_for(const fs::path& submission, const std::vector<std::string>&
   for (char& c : stem)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '_';
   stem = beginning(stem, kLongestName);
-  if (stem != whole) {  // two names that begin alike are two submissions
+  if (stem != whole) {  // two names with the same beginning are two submissions
     Fnv1a number;
     number.add(whole);
     stem += fmt::format("-{:08x}", static_cast<std::uint32_t>(number.value() ^ (number.value() >> 32)));

@@ -1,4 +1,4 @@
-// Ranks that share sequences (23.6) in ./lab plan: what is refused, the predictions against the simulator's steps, and
+// Ranks that share sequences (23.6) in ./lab plan: refusals, the predictions against the simulator's steps, and
 // sequences that no GPU has room for alone.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests of mixtures of experts in ./lab plan: what their pieces cost, who holds them, and what is refused.
+// Tests of mixtures of experts in ./lab plan: prices of their pieces, ranks that hold them, and refusals.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep::plan {
 namespace {
 
-/// As many bytes from each rank to each, started at once.
+/// Sends equally many bytes from each rank to each, started at once.
 double simulated_all_to_all(const Machine& machine, int ranks, std::size_t bytes) {
   const Outcome outcome = run({.ranks = ranks, .machine = machine, .phantom = true}, Program([&](Rank me) -> Values {
                                 const std::size_t part = bytes / static_cast<std::size_t>(ranks);

@@ -1,4 +1,4 @@
-// Tests prices by the vendor's libraries: products, collectives and blocks, beside what was measured.
+// Tests prices by the vendor's libraries: products, collectives and blocks, compared with measurements.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,8 +45,8 @@ TEST(Library, IsOnlyForThoseWhoAsk) {
 }
 
 TEST(Library, ProductsPayForWhatTheyWrite) {
-  // OpenXLA's table was measured in short runs, whose clock is higher than under a long load: what is compared is how
-  // the rate falls with k, beside that of k = 4096.
+  // OpenXLA's table was measured in short runs, whose clock is higher than under a long load: compared is how the rate
+  // falls with k, relative to that of k = 4096.
   const Machine machine = find_machine("dgx-h100", kMachines).as_library();
   const auto rate = [&](double batch, double m, double n, double k) {
     const auto size = [](double x) { return static_cast<std::size_t>(x); };
@@ -250,8 +250,8 @@ TEST(Library, HalvesOfABackwardAreTheWhole) {
   EXPECT_NEAR(apart / together, 1, 0.05);
 }
 
-/// Seconds of forward and backward of the published layer, whose scatters go on behind products for weights, with the
-/// passes that Megatron-LM makes.
+/// Seconds of forward and backward of the published layer, whose scatters continue behind products for weights, with
+/// the passes that Megatron-LM makes.
 std::array<double, 2> layer(const Machine& machine, bool sequence_parallel) {
   DryRun dry_run(machine, {.ranks = 8, .alpha = machine.alpha(0), .beta = machine.beta(0)});
   Rank me = dry_run.rank();

@@ -3,7 +3,7 @@
 //   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536
 //   ./lab plan --model gpt3-175b --cluster dgx-a100x128 --global-batch 1536 --explain dp=8,tp=8,pp=16
 //   ./lab plan --model gpt3-13b --cluster dgx-h100x8 --global-batch 512 --score mine.json
-//   ./lab validate                               all published measurements beside the predictions (plan --validate)
+//   ./lab validate                               all published measurements and their predictions (plan --validate)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 using week25::Rated;
 using week25::Strategy;
 
-/// Nothing can be done: one sentence that says what would be needed.
+/// Ends with one sentence that says what would be needed for any strategy to work.
 [[noreturn]] void refuse_all(const Task& task, const Search& found) {
   for (const char* reason : {kHostMemory, kNotOffloaded})
     if (const auto why = found.refused.find(reason);
@@ -45,7 +45,7 @@ using week25::Strategy;
         task.memory_bytes / 1e9, found.rated, least.memory.total_bytes() / 1e9, format_strategy(least.strategy),
         long_ones ? ", or split sequences over ranks (--cp 1,2,4,8), since most of it is activations" : ""));
   }
-  // Which replicas could there be, whatever the batch?
+  // Largest number of replicas that is possible, whatever the batch.
   int replicas = 0;
   Task any = task;
   for (int dp = 1; dp <= task.cluster.gpus && replicas == 0; ++dp) {
@@ -64,8 +64,8 @@ using week25::Strategy;
                      task.model_name, task.cluster.gpus, task.model.heads, task.model.layers));
 }
 
-/// The simulator's seconds beside the formulas', which say where they go: the two differ by a few per cent, on slow
-/// shared links by more.
+/// The simulator's seconds and the formulas', which say where they go: the two differ by a few per cent, on slow shared
+/// links by more.
 void print_account(const Task& task, const Refined& refined) {
   print_account(task, refined.rated, refined.played ? std::optional(refined.seconds()) : std::nullopt);
 }
@@ -108,7 +108,7 @@ std::optional<Refined> explain(Predictor& predictor, const std::string& text, co
   return here;
 }
 
-/// --score: a written strategy beside the best one.
+/// --score: a written strategy compared with the best one.
 void score(Predictor& predictor, const std::string& path, const Strategy& mine, const Rated& best) {
   const Task& task = predictor.task();
   fmt::print("\n{}: {}\n", path, format_strategy(mine));
@@ -140,7 +140,7 @@ week25::PhantomStep check_in_simulator(const Task& task, const Rated& rated, int
   return step;
 }
 
-/// --offload: what it gives and costs, beside the same strategy without it and the best one without it.
+/// --offload: its benefits and costs, compared with the same strategy without it and the best one without it.
 void compare_offload(Predictor& predictor, const Rated& best) {
   Task task = predictor.task();
   task.offload = Offload::none;
@@ -159,7 +159,7 @@ int explain_on_card(const Task& task, const std::string& fields) {
   return found.best ? 0 : 1;
 }
 
-/// --card: what it asks; with --explain what a strategy takes; or with an answer what is right of that.
+/// --card: prints its task; with --explain explains a strategy; with an answer says which of it is right.
 int play_card(const PlanOptions& o) {
   const Card card = find_card(read_cards(LOCKSTEP_SOURCE_DIR "/labs/week25_3d/cards.json"), o.card);
   const Task task = task_of(card, kMachines);

@@ -1,4 +1,4 @@
-// Tests of ./lab plan --offload: its price by hand and by its papers, what it does to a plan, and what is refused.
+// Tests of ./lab plan --offload: its price by hand and by its papers, its effect on a plan, and refusals.
 #include "labs/trainer/plan/offload.hpp"
 
 #include <fmt/format.h>

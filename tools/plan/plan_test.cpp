@@ -1,4 +1,4 @@
-// Tests of ./lab plan: what is refused and in which words, and the predictions against simulated steps.
+// Tests of ./lab plan: refusals and their words, and the predictions against simulated steps.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using week25::Rated;
 using week25::Strategy;
 
-// What cannot be ------------------------------------------------------------------------------------------------------
+// Impossible strategies -----------------------------------------------------------------------------------------------
 
 TEST(WhyNot, NamesTheNumbers) {
   const Task task = task_of("gpt3-175b", "dgx-a100x128", 1536);

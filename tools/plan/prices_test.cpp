@@ -43,12 +43,12 @@ TEST(DryRun, TakesAsLongAsInTheSimulator) {
       DryRun dry_run(machine, {.ranks = ranks, .alpha = machine.alpha(0), .beta = machine.beta(0)});
       const double dry = block_seconds(dry_run.rank(), config, sequence_parallel);
       EXPECT_NEAR(dry / outcome.values[0][0], 1,
-                  2e-3)  // ranks begin additions beside main at slightly different moments
+                  2e-3)  // ranks begin additions that overlap main at slightly different moments
           << ranks << " ranks" << (sequence_parallel ? ", sequence parallelism" : "");
     }
 }
 
-/// Main multiplies `rows` × 2,048 by 2,048 × 2,048, `products` times, beside a ring's all-gather: when main's products
+/// Main multiplies `rows` × 2,048 by 2,048 × 2,048, `products` times, during a ring's all-gather: when main's products
 /// end, and the gather's seconds.
 Values products_beside_a_gather(Rank me, int products, std::size_t rows = 2048) {
   const Rank side = me.stream("side");

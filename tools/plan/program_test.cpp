@@ -1,4 +1,4 @@
-// ./lab plan as it is called: what it writes is documented, bad input is answered in one sentence, strategies are
+// ./lab plan from the command line: its output is documented, bad input is answered in one sentence, strategies are
 // scored.
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST(Program, EveryFieldItWritesIsDocumented) {
   std::remove(path.c_str());
 }
 
-/// The table, the best and what is explained are compared in one kind of seconds: the simulator's, or the formulas'.
+/// The table, the best and the explained strategy have one kind of seconds: the simulator's, or the formulas'.
 TEST(Program, WhatIsExplainedIsComparedWithTheFirstOfTheTable) {
   const std::string task = "--model gpt2-124m --cluster dgx-a100x1 --global-batch 64 --prices library --top 4";
   const std::string best = said(task + " --explain dp=8,tp=1,pp=1");

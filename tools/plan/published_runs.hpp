@@ -31,7 +31,7 @@ struct PublishedRun {
   bool overlap = true, overlap_tensor = true;            ///< as Task's
   bool overlap_scatter = false, overlap_gather = false;  ///< as week25::Options3d's
   int node_ports = 0;                                    ///< ports of a node, where they are fewer than the file's
-  bool two_gradients = false;                            ///< fp32 sums stay beside the 16-bit gradients they sum
+  bool two_gradients = false;                            ///< fp32 sums in addition to the 16-bit gradients they sum
   bool copied_gradients = false;                         ///< the update copies its part of the 16-bit gradients to fp32
   bool fp32_reduction = false;                           ///< as Task's
   double copied_bytes = 0;                               ///< as Task's

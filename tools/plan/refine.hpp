@@ -15,7 +15,7 @@ namespace lockstep::plan {
 
 struct Refined {
   week25::Rated rated;                        ///< by formula
-  std::optional<week25::PhantomStep> played;  ///< nothing where stages do not lie in nodes alike
+  std::optional<week25::PhantomStep> played;  ///< nothing where stages are placed differently in their nodes
   double seconds() const { return played ? played->seconds : rated.time.total(); }
 };
 

@@ -26,7 +26,7 @@ void print_task(const Task& task);
 void print_plans(const Task& task, const std::vector<week25::Rated>& plans, const std::vector<double>& played = {});
 /// Accounts for one strategy's seconds and bytes, by formula. `played`: the step's seconds in the simulator.
 void print_account(const Task& task, const week25::Rated& rated, std::optional<double> played = {});
-/// Seconds of a step beside another's, kind by kind.
+/// Seconds of a step compared with another's, kind by kind.
 void print_difference(const week25::Rated& mine, const week25::Rated& best);
 /// Says what offloading gains and costs: `with` it, the same strategy `without` it, and the `best` without it, if any
 /// fits.

@@ -1,5 +1,5 @@
 // Tests what published software changes in ./lab plan: fp32 gradients, recomputation that stops early, and hosts that
-// issue operations one by one. By formula beside the simulator's step.
+// issue operations one by one. Formulas are compared with the simulator's step.
 #include "tools/plan/software.hpp"
 
 #include <fmt/format.h>
@@ -177,7 +177,7 @@ TEST(Unfused, AnOptimizerThatIsNotFusedMovesMore) {
   EXPECT_EQ(update_bytes("torchtitan-compiled"), 52);
 }
 
-/// The values that a block's backward reads beside its input: after a forward and, from nothing, after rebuild_block.
+/// The values that a block's backward reads, except its input: after a forward and, from nothing, after rebuild_block.
 std::vector<std::vector<float>> rebuilt(Rank me, const Architecture& architecture, bool sequence_parallel) {
   GptConfig config{.layers = 2, .heads = 4, .d_model = 32, .vocabulary = 64, .context = 8};
   config.architecture = architecture;

@@ -10,7 +10,7 @@
 namespace lockstep::plan {
 
 /// {"dp": 8, "tp": 8, "pp": 16, "microbatch": 1, "schedule": "interleaved", "chunks": 3, "zero": 1, "recompute": true,
-/// "sequence_parallel": true}, and "cp"; dp counts replicas. What is missing is as in Strategy. Throws Error(usage)
+/// "sequence_parallel": true}, and "cp"; dp counts replicas. Missing fields are as in Strategy. Throws Error(usage)
 /// that names file and field.
 week25::Strategy read_strategy(const std::string& path);
 /// The same of a file's text; `name` is what messages call it.

@@ -1,4 +1,4 @@
-// Terms of the predictions of published runs, each of which ./lab validate --without leaves out, to show what it does.
+// Terms of the predictions of published runs. ./lab validate --without leaves one out, to show its effect.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace lockstep::plan {
 
 struct Term {
   const char* name;
-  const char* words;                        ///< what is predicted instead
+  const char* words;                        ///< the prediction made instead
   void (*of_run)(PublishedRun&) = nullptr;  ///< the run without it; nullptr: nothing changes there
   void (*of_machine)(Machine&) = nullptr;   ///< the machine's library without it; nullptr: likewise
 };

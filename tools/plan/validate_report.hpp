@@ -1,4 +1,4 @@
-// ./lab validate: every published point beside its predictions, and what each source's errors are.
+// ./lab validate: every published point with its predictions, and the errors of each source.
 #pragma once
 
 #include <string>

@@ -188,7 +188,7 @@ TEST(Validate, PublishedRatesBecomeSeconds) {
 }
 
 TEST(Validate, MediansDoNotWorsen) {
-  // In %: what they are, rounded up. Goals: 10 of every table, and 3.65 on average of megatron-recomputation (missed).
+  // Errors in %, rounded up. Goals: 10 of every table, and 3.65 on average of megatron-recomputation (missed).
   const std::map<std::string, double> most{{"bloom-february", 10},
                                            {"bloom-fp32-gradients", 6.5},
                                            {"bloom-numa", 8},

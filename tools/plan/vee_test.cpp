@@ -1,4 +1,4 @@
-// ZB-V (24.8) in ./lab plan: what is refused, and the predictions against the simulator's steps.
+// ZB-V (24.8) in ./lab plan: refusals, and the predictions against the simulator's steps.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ Strategy strategy_of(const Row& row, const std::string& schedule = "zb-v") {
   return s;
 }
 
-/// By formula beside the simulator's, of time and of memory; prints a line of a table.
+/// Ratios of formula to simulator, for time and memory; prints a line of a table.
 struct Ratios {
   double time = 0, memory = 0;
 };

@@ -1,4 +1,4 @@
-// Tests how ./lab class reads a folder of results, and its page and table, whoever wrote the names and messages.
+// Tests how ./lab class reads a folder of results, and its page and table, with any names and messages.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

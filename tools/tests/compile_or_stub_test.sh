@@ -1,6 +1,6 @@
 #!/bin/sh
-# cmake/compile_or_stub.sh: what is saved while a file is compiled is compiled by the next build, and so is a file whose
-# error was in a header, once the header is mended.
+# cmake/compile_or_stub.sh: a file that is saved while it is compiled is compiled again by the next build, and so is one whose
+# error was in a header, once the header is fixed.
 #   compile_or_stub_test.sh COMPILER SOURCE
 set -eu
 compiler=$1 source=$2

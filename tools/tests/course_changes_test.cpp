@@ -1,4 +1,4 @@
-// Tests what an instructor's file changes in the course, and what it must not.
+// Tests an instructor's changes to the course: allowed ones, and those that are refused.
 #include <gtest/gtest.h>
 
 #include "common/support/tests/refusal_testing.hpp"

@@ -1,8 +1,7 @@
 #!/bin/sh
 # Answers to 21.2 that attack their judge: they replace its code, read files while they are compiled, never stop being
-# compiled, pass data from rank to rank beside the messages, reach for memory, prices and names of the runtime, or hide
-# what they say from those who look at their text. None of it gains a point, and honest answers that look alike keep
-# theirs.
+# compiled, pass data from rank to rank outside the messages, reach for memory, prices and names of the runtime, or hide
+# their constructs from readers of their text. None of it gains a point, and honest answers that look similar keep theirs.
 #   grade_attack_test.sh LAB SOURCE
 set -u
 lab=$1 source=$2

@@ -282,7 +282,7 @@ grep -q '^building the suite, 1[0-9] s so far$' "$work/out" && ! grep -q '^\[.*:
   fail "$name: how far the suite is, is not said once"
 grep -q 'nothing was graded\|bob.zip (2 of 2)' "$work/out" && fail "$name: it went on"
 [ "$(wc -l < "$work/stopped/summary.csv")" = 1 ] || fail "$name: it has a row"
-# And while an answer is judged: it is said how to go on, and nothing stays in TMPDIR. (A job in the background would
+# Also while an answer is judged: the output says how to continue, and nothing stays in TMPDIR. (A job in the background would
 # ignore Ctrl-C.)
 mkdir "$work/endless" "$work/tmp"
 reference naive_all_reduce | sed 's|^void naive_all_reduce.*|&\n  while (me.world_rank() >= 0) {}|' > "$work/endless/naive_all_reduce.cpp"
@@ -299,7 +299,7 @@ wait $! || code=$?
 grep -q '^1 of 3 graded; --resume continues$' "$work/out" || fail "$name: it is not said how to go on"
 [ -z "$(ls -A "$work/tmp")" ] || fail "$name: $(ls "$work/tmp") stays in TMPDIR"
 [ "$(wc -l < "$work/stopped/summary.csv")" = 2 ] || fail "$name: not one row"
-# Who waits for another one that grades here says so, and does not say that it builds.
+# A grading that waits for another one says so, and does not say that it builds.
 name=waiting
 flock "${lab%/*}/../grade/lock" sleep 15 &
 sleep 1
@@ -513,7 +513,7 @@ if [ -e "${lab%/*}/../backends/mpi" ]; then
   row 21.1 0/5 FAIL
 fi
 
-# Nothing to grade is a result too.
+# A submission without anything to grade has a result too.
 name=nothing
 mkdir "$work/nothing"
 "$lab" grade "$work/nothing" --out "$work/results.json" > "$work/out" 2>&1 && fail 'nothing: the exit code is 0'

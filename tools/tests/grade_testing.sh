@@ -9,7 +9,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-# grade NAME ARGUMENTS…: its report in $work/out, results.json and junit.xml beside it
+# grade NAME ARGUMENTS…: its report in $work/out, with results.json and junit.xml
 grade() {
   name=$1
   shift

@@ -1,4 +1,4 @@
-// Tests what a submission has beside its answers, and what answers have in common.
+// Tests the other files in a submission, and what answers have in common.
 #include <gtest/gtest.h>
 
 #include "common/support/tests/folder_testing.hpp"

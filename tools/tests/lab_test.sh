@@ -1,6 +1,6 @@
 #!/bin/sh
-# lab_test.sh SOURCE: what ./lab says while it builds, and what it does where that fails, in a tree that is made up, with a
-# cmake that prints what it is told. Its clock goes on by six seconds whenever somebody looks.
+# lab_test.sh SOURCE: messages of ./lab while it builds, and its behaviour where that fails, in a made-up tree with a fake
+# cmake that prints its instructions. The clock advances by six seconds whenever it is read.
 set -eu
 source=$1
 # shellcheck source=tools/tests/testing.sh

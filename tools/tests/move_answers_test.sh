@@ -183,7 +183,7 @@ std::unique_ptr<Fsdp> make_fsdp(Rank dp) { return given; }
 }  // namespace lockstep::week22
 END
 printf 'std::vector<Unit> wrap(const std::vector<Parameter>& table, Wrapping wrapping) {\n}\nclass Mine;\n' > "$folder/max/fsdp.cpp"
-# The formulas of 24.6 are 24.2's now: an answer beside another, beside a skeleton, and beside one that has begun both.
+# The formulas of 24.6 are 24.2's now: an answer next to another, to a skeleton, and to one that has begun both.
 cat > "$folder/anna/bubble.cpp" << 'END'
 #include "labs/week24_pipeline/bubble.hpp"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# update_test.sh SOURCE: ./lab update, in a git clone (answers committed and not) and in a handout: what was begun stays,
-# what was not begun is today's, and what cannot be done changes nothing.
+# update_test.sh SOURCE: ./lab update, in a git clone (answers committed and not) and in a handout: answers that were
+# begun stay, others become today's skeletons, and an update that fails changes nothing.
 set -eu
 source=$1
 work=$(mktemp -d)

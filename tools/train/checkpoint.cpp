@@ -162,7 +162,7 @@ class Checkpoints::Impl {
     return steps.empty() ? "none" : checkpoint::step_path(plan_.checkpoint, steps.front());
   }
 
-  // What ranks tell each other -------------------------------------------------------------------------------------
+  // Messages between ranks -----------------------------------------------------------------------------------------
 
   bool anybody(bool mine) { return sum({mine ? 1.0f : 0.0f})[0] > 0; }
   /// A whole number from −2^31 on, in halves that fp32 holds exactly.

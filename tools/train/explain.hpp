@@ -15,14 +15,14 @@ struct Explanation {
   };
   std::vector<File> files;           // complete: they run as they are
   std::string launch;                // the command that starts them
-  std::vector<std::string> differs;  // sentences: what is not the same there, or is missing
+  std::vector<std::string> differs;  // sentences: differences there, and missing features
 };
 
 /// `program`: torchrun, accelerate, deepspeed or megatron. Throws Error(usage) for another, with one sentence for
 /// programs that have the idea and are no longer a place to start.
 Explanation explain_as(const std::string& program, const TrainPlan& plan);
 
-/// As it is printed: a shell script that writes the files and starts them.
+/// The explanation as a shell script that writes the files and starts them.
 std::string explanation_text(const Explanation& explanation);
 
 }  // namespace lockstep::train

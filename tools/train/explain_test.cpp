@@ -1,4 +1,4 @@
-// ./lab train --explain-as: what is printed for other software says the same run, and what it cannot say.
+// ./lab train --explain-as: the printed commands for other software describe the same run, and list the differences.
 #include "tools/train/explain.hpp"
 
 #include <gtest/gtest.h>

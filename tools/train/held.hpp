@@ -28,10 +28,10 @@ struct HeldTensors {
   std::vector<std::size_t> in_model;  // the place of each in the whole model's table
   std::vector<Unit> units;            // with ZeRO: an optimizer has this rank's chunk of each; else empty
   bool writes = true;                 // false where another stage has the same and writes it
-  bool alone = false;                 // no other rank of dp has what is cut of them: experts
+  bool alone = false;                 // no other rank of dp has these shards: experts
 };
-/// One Held for each optimizer. What ranks of `dp` hold alike, each writes a share of; what tensor-parallel ranks hold
-/// alike, the first writes.
+/// One Held for each optimizer. Of replicated state, each rank of `dp` writes a share; of what tensor-parallel ranks
+/// replicate, the first writes all.
 std::vector<Held> held_by(const std::vector<Optimizer*>& optimizers, const HeldTensors& tensors, Rank dp);
 /// For replicas that step on their own. A checkpoint then holds p + 1 models one after the other. The first is that of
 /// the last outer step, with the velocity in place of m, of which each rank writes a share. Then comes each replica's

@@ -74,7 +74,7 @@ while [ $done -lt "$kills" ] && read -r seconds which; do
   status=$?
   until_none
   grep -q 'trying the checkpoint before' "$folder/said" && fail "a kill damaged a checkpoint"
-  if [ -d "$folder/disturbed/$last" ]; then # the run was over; a rank may have been killed on its way out
+  if [ -d "$folder/disturbed/$last" ]; then # the run was over; a rank may have been killed while it exited
     compare
   elif [ -z "$killed" ]; then
     fail "the run ended with $status, though nobody was killed"

@@ -1,6 +1,5 @@
-// Every layout that ./lab train accepts has the serial run's losses, and sends and holds what it predicts. Layouts are
-// drawn from a seed: LAYOUTS=3000 LAYOUTS_SEED=2 programs/train_test --gtest_filter='*Layout*' tries more, and
-// others.
+// Every layout that ./lab train accepts has the serial run's losses, and the predicted traffic and memory. Layouts are
+// drawn from a seed: LAYOUTS=3000 LAYOUTS_SEED=2 programs/train_test --gtest_filter='*Layout*' tries more, and others.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

@@ -66,7 +66,7 @@ TEST(Train, LearnsMoreThanHowOftenEachByteOccurs) {
   EXPECT_LT(got.validation, plan.corpus->unigram_entropy() - 0.3);
 }
 
-// As 21.12 shows for plain gradient descent: more than 80 % of what the loss falls by when gradients are summed in
+// Same claim as 21.12 for plain gradient descent: more than 80 % of the loss reduction of a run that sums gradients in
 // every step.
 TEST(Train, OuterStepsLearnWithAFractionOfTheBytes) {
   TrainRequest options = small_run();

@@ -23,7 +23,7 @@ class Loader {
 
   /// Brings the batch of `step` into the trainer's. Steps come in order.
   void bring(std::size_t step);
-  /// Waits for what is still being loaded. Call it before the run ends.
+  /// Waits for loads in progress. Call it before the run ends.
   void finish();
   /// Bytes of this rank's rows of a batch at their source.
   std::size_t bytes() const { return source_.bytes; }

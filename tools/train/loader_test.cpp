@@ -30,7 +30,7 @@ struct Timed {
   Memory predicted;
 };
 
-/// `late_rank` loads ten times as long as the others; −1: all alike.
+/// `late_rank` loads ten times as long as the others; −1: none.
 Timed timed(const TrainRequest& options, int late_rank = -1) {
   TrainPlan plan = make_plan(options, 0);
   plan.run.trace = true;
@@ -50,7 +50,7 @@ Timed timed(const TrainRequest& options, int late_rank = -1) {
   return result;
 }
 
-/// Seconds from the beginning of a step in the middle of the run to that of the next; all there are alike.
+/// Seconds from the beginning of a step in the middle of the run to that of the next; all steps there are equal.
 double middle_step(const Timed& run) {
   const analysis::Steps steps = analysis::steps_of(run.outcome.trace);
   std::vector<double> begins;

@@ -44,7 +44,7 @@ class TrainLog {
   /// Prints to `out`; a null one prints nothing.
   explicit TrainLog(const TrainPlan& plan, std::FILE* out = stdout);
 
-  /// Before the first step, when rank 0 has sent `bytes_sent`: what is going to be trained.
+  /// Before the first step, when rank 0 has sent `bytes_sent`: describes the training to come.
   void begin(int first_step, std::uint64_t bytes_sent);
   /// Steps since the last call, after `seconds` on the run's clock, with rank 0's ledger.
   void steps(std::vector<StepRecord> records, const RankLedger& ledger, double seconds);
@@ -70,7 +70,7 @@ class TrainLog {
   int stop_code() const { return stop_code_; }
   bool saved() const { return saved_; }  ///< false where the run's end is in no checkpoint, though it should be
 
-  /// After the run: what it came to, beside what formulas predict.
+  /// After the run: results, next to the predictions of formulas.
   void summary(const Outcome& outcome) const;
   const std::vector<StepRecord>& records() const { return records_; }
   const std::vector<Validation>& validations() const { return validations_; }

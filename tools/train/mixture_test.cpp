@@ -68,7 +68,7 @@ void expect_gradients_of_the_loss(float balance) {
              static_cast<double>(balance) * balances.of(me, config, all, saved);
     };
     std::vector<float> values = to_host(me, all.values);
-    for (float& value : values) value *= 2;  // far from where all rows are alike
+    for (float& value : values) value *= 2;  // far from where all rows are equal
     upload(me, all.values, values);
     forward();
     gpt.backward(me, batch, saved);

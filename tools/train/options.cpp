@@ -1,5 +1,5 @@
 // The options of ./lab train: one row for each, from which come the command line, --help, --config, and the fields of
-// results that say what was asked for.
+// results that record the options.
 #include <fmt/core.h>
 
 #include <cmath>

@@ -179,7 +179,7 @@ week21::MakeAllReduce maker_of(const week21::Compression& compression) {
 /// Refuses a --wrap whose largest unit does not fit.
 void check_zero(const TrainPlan& plan) {
   if (plan.step.zero < 3) return;
-  // The largest unit, gathered, with its gradients, must fit beside nothing else.
+  // The largest unit, gathered, with its gradients, must fit on its own.
   const bool modelled = plan.request.phantom || plan.run.emulate;
   const double memory = modelled ? plan.run.machine.memory_bytes : read_host().memory_bytes;
   for (const Unit& unit : week22::wrap(gpt_parameter_table(plan.step.part(0)), plan.step.wrapping)) {
@@ -211,13 +211,13 @@ void predict_memory(TrainPlan& plan) {
     peak = std::max<std::uint64_t>(peak, bytes);
   };
   const std::size_t element = bytes_of(plan.step.model.storage);
-  if (plan.step.zero == 3)  // all gathered, beside the shards
+  if (plan.step.zero == 3)  // all gathered, in addition to the shards
     at_least(Category::parameter, most.live_of(Category::parameter) + plan.own_parameters() * element);
   at_least(Category::parameter, plan.step.model.parameters() * element);
   at_least(Category::activation, activation_bytes(plan.step.model, 1, plan.step.sequence));
 }
 
-/// GPUs have memory of their own, and say what is too much.
+/// GPUs have memory of their own, and report when it runs out.
 void check_memory(const TrainPlan& plan) {
   const std::string_view backend = backend_name();
   if (backend == "cuda" || backend == "nccl") return;

@@ -84,7 +84,7 @@ class TrainingLoop {
   }
 
  private:
-  /// False where there is nothing to go on from yet.
+  /// False if there is no checkpoint to resume from yet.
   bool resume() {
     const bool resumed = checkpoints_.resume();
     if (judge() && !resumed)

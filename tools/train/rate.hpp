@@ -22,8 +22,8 @@ struct Baseline {
   double product = NAN;  ///< FLOP a second of the fastest product, measured
 };
 
-/// The machine's of a run that is priced or emulated; of real GPUs that of their model; else what is in the file that
-/// ./lab calibrate has left for this computer. `backend` is that of the run, `modelled` whether its time is a
+/// The machine's for a run that is priced or emulated; on real GPUs that of their model; otherwise that of the file
+/// that ./lab calibrate has left for this computer. `backend` is that of the run, `modelled` whether its time is a
 /// machine's. `root` is put before /proc, for tests.
 Baseline baseline_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root = "");
 

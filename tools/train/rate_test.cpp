@@ -16,7 +16,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Tokens on a disk that takes its time, in virtual seconds of whoever reads.
+/// Tokens on a slow disk, in virtual seconds of the reader.
 class SlowTokens : public TokenSource {
  public:
   SlowTokens(Rank reader, double seconds_per_byte) : reader_(reader), seconds_per_byte_(seconds_per_byte) {}

@@ -44,7 +44,7 @@ TEST_F(Saved, OnTheSameRanksAResumedRunIsTheUninterruptedOneToTheBit) {
       options.loss_scale_interval = 3;  // it doubles before and after the interruption
       compare(options, layout.name() + ", " + precision);
     }
-  for (const char* compress : {"int8", "int8-two-step"}) {  // random rounding goes on where it was
+  for (const char* compress : {"int8", "int8-two-step"}) {  // random rounding continues where it was
     TrainRequest options = run_in({3}, 8);
     options.compress = compress;
     compare(options, compress);

@@ -1,4 +1,4 @@
-// ./lab train --checkpoint: saves beside the training, signals, and no error of a file costs more than the last save.
+// ./lab train --checkpoint: saves during training, signals, and no error of a file costs more than the last save.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Nothing of step 2 is written before the run has told of step 3.
+/// Holds back all writes of step 2 until the run has told of step 3.
 class Slow final : public checkpoint::FilesAround {
  public:
   Slow(Files& files, std::string log) : FilesAround(files), log_(std::move(log)) {}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A rank dies, on MPI (25.8): one of four processes is killed, and what it had in memory is gone. Three continue from what
-# they remember, and later a fourth joins. The losses are those of a run that nobody disturbed.
+# A rank dies, on MPI (25.8): one of four processes is killed, and its memory is gone. Three continue from their own memory,
+# and later a fourth joins. The losses are those of a run that nobody disturbed.
 #   survivors_test.sh LAUNCHER PROGRAM
 set -u
 launcher=$1 program=$2 steps=40 rank=1

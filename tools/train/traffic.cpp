@@ -67,7 +67,7 @@ double gradient_bytes(const TrainPlan& plan) { return static_cast<double>(bytes_
 
 /// Bytes that tensor parallelism sends (week 23): N × C elements for each half of a sum. A block has two sums forward,
 /// again where it is recomputed, and two backward. With sharded rows each begins with a gather, and backward rows are
-/// gathered once more. The embedding and the head are alike. The loss takes two numbers per row and rank.
+/// gathered once more. The embedding and the head do the same. The loss takes two numbers per row and rank.
 double tensor_bytes(const TrainPlan& plan, const StageParts& stage) {
   const week25::Options3d& o = plan.step;
   if (o.mesh.tp == 1) return 0;

@@ -227,7 +227,7 @@ class Meshed final : public Trainer {
 
   Rank me_;
   const TrainPlan& plan_;
-  std::map<Step, std::string> step_names_;  // outlive what is recorded
+  std::map<Step, std::string> step_names_;  // outlive the recorded events
   std::optional<Scope> named_;              // the step that runs
   std::optional<Rank> alone_;               // with experts: a group of this rank
   week25::Worker worker_;

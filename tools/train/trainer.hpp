@@ -43,7 +43,7 @@ class Trainer {
   virtual std::vector<Held> held() = 0;
   /// After the state of the optimizers, and the outer one's, was read from a checkpoint.
   virtual void restored() {}
-  /// Before the end of a run that has stepped, or where something else is sent: nothing is on its way any more.
+  /// Before the end of a run that has stepped, or where something else is sent: waits until nothing is in flight.
   virtual void finish() {}
   /// By this rank so far; while values are gathered behind the next forward, until those gathers began.
   virtual std::uint64_t bytes_sent() = 0;

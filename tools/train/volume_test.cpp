@@ -1,4 +1,4 @@
-// ./lab volume: what is counted along each axis is what the formulas say, to the byte.
+// ./lab volume: traffic counted along each axis equals the formulas, to the byte.
 #include "tools/train/volume.hpp"
 
 #include <gtest/gtest.h>

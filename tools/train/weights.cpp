@@ -43,7 +43,7 @@ std::string full_name(const GptConfig& model, const std::string& name) {
   return name.starts_with(prefix_of(model)) || name == "lm_head.weight" ? name : prefix_of(model) + name;
 }
 
-/// transformers keeps the causal mask beside the weights (h.0.attn.bias, 1 × 1 × T × T, and a number), or the speeds at
+/// transformers stores the causal mask with the weights (h.0.attn.bias, 1 × 1 × T × T, and a number), or the speeds at
 /// which positions turn.
 bool is_constant(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
@@ -160,7 +160,7 @@ namespace {
 
 using Given = std::map<std::string, const checkpoint::NamedTensor*>;
 
-/// Takes `theirs` out of what is given, to `to`.
+/// Takes `theirs` out of the given tensors and writes it to `to`.
 void take_tensor(Given& given, const GptConfig& model, const Parameter& tensor, const Theirs& theirs,
                  const std::string& path, float* to) {
   const auto found = given.find(theirs.name);

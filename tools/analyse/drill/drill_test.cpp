@@ -153,7 +153,7 @@ TEST_P(Drills, TheFormNamesEveryKindAndIsNotAnAnswer) {
 INSTANTIATE_TEST_SUITE_P(All, Drills, testing::ValuesIn(drill_ids()),
                          [](const auto& info) { return "Drill" + info.param; });
 
-// What each kind does ------------------------------------------------------------------------------------------------
+// Effects of each kind ------------------------------------------------------------------------------------------------
 
 struct Effect {
   const Runs& runs;

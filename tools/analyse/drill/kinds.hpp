@@ -1,4 +1,4 @@
-// The kinds of faults: how an answer calls them, what it says of them, and what each is in the field.
+// The kinds of faults: their names in an answer, their descriptions, and their counterparts in the field.
 #pragma once
 
 #include <string_view>

@@ -7,7 +7,7 @@
 
 namespace lockstep::drill {
 
-/// `rank` of the world has `backend` and `worker`. What is wrong with data, buckets and the mesh, play.cpp plants.
+/// `rank` of the world has `backend` and `worker`. Faults in data, buckets and the mesh are planted by play.cpp.
 void plant(const Fault& fault, int rank, FaultyBackend& backend, week25::Worker& worker);
 
 /// A stage's steps with the fault of that kind: an earlier or a later first backward, two forwards that have changed

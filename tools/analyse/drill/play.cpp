@@ -17,7 +17,7 @@
 namespace lockstep::drill {
 namespace {
 
-/// Outside ledgers and virtual time: whoever looks changes nothing.
+/// Reads outside ledgers and virtual time, so that looking changes nothing.
 std::vector<char> bytes_of_slice(const Rank& me, const Slice& slice) {
   std::vector<char> bytes(slice.bytes());
   if (!bytes.empty()) me.backend().peek({me.group(), me.queue()}, slice, bytes.data());

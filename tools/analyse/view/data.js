@@ -1,4 +1,4 @@
-// What the page draws, from the JSON that C++ wrote: nothing is measured or summed up here.
+// Data of the page, from the JSON that C++ wrote: nothing is measured or summed up here.
 'use strict';
 
 const page = JSON.parse(document.getElementById('data').textContent);

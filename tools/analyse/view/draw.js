@@ -1,4 +1,4 @@
-// The lanes on their canvas. Only what is in sight is drawn, and of what is narrower than a pixel one in each.
+// The lanes on their canvas. Only the visible part is drawn, and of blocks narrower than a pixel one in each.
 'use strict';
 
 const canvas = document.getElementById('lanes'), frame = document.getElementById('frame');
@@ -189,7 +189,7 @@ function drawShares(lanes, row, top) {
     }
   }
   const heights = c => share.map(column => Math.round(4 * Math.min(1, column[c]) * row.height) / 4);
-  for (let c = 0, next; c < columns; c = next) {  // columns that are alike are one
+  for (let c = 0, next; c < columns; c = next) {  // equal columns are drawn as one
     const alike = heights(c);
     for (next = c + 1; next < columns && heights(next).every((height, kind) => height === alike[kind]);) ++next;
     let y = top + row.height;
@@ -326,7 +326,7 @@ function drawArrows(run, scroll) {
   ink.stroke();
   ink.globalAlpha = 1;
   arrows = arrows.concat(faint, lit);
-  const dense = lit.length > plotWidth() / 8;  // they would hide what is behind them
+  const dense = lit.length > plotWidth() / 8;  // they would hide the blocks behind them
   for (const a of lit) {
     ink.globalAlpha = dense && !a.moving ? .3 : 1;
     ink.lineWidth = dense && !a.moving ? 1 : 2;

@@ -12,7 +12,7 @@
   const run = runs[look.shown[0]];
 
   try {
-    // The legend, for the shell to hold beside the ledgers; and what is drawn adds up to it.
+    // The legend, for the shell to compare with the ledgers; and the drawn blocks add up to it.
     const sums = document.querySelector('tr[data-sums]').dataset.sums.split(' ');
     const ledgers = run.ledger.filter(row => run.recorded === run.ranks || run.legend.ranks.some(r => r[0] === row[0]));
     seen.textContent += `legend ${part('computing')} ${part('exposed') + part('bubble')} ${sums[3]} ${sums[4]}\n`;
@@ -164,7 +164,7 @@
     at(middle - 80, 60, 'pointerup', 1, 'touch');
     at(middle + 80, 60, 'pointerup', 2, 'touch');
 
-    // The address keeps what is in sight.
+    // The address keeps the visible part.
     const state = () => [look.now, look.begin, look.end].map(Math.round).concat(look.detail, look.rank, JSON.stringify(look.picked)).join(), kept = state();
     await new Promise(done => setTimeout(done, 400));
     const address = location.hash;

@@ -1,4 +1,4 @@
-// One HTML file that plays runs: no network, no server, nothing beside it.
+// One HTML file that plays runs: no network, no server, no other file.
 #pragma once
 
 #include <string>

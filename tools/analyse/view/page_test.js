@@ -1,5 +1,5 @@
-// node page_test.js PAGE.html CHECKS…: runs a page's script beside a document that is made up, and checks what it makes
-// of its data. What is drawn is browser_test.sh's.
+// node page_test.js PAGE.html CHECKS…: runs a page's script with a made-up document, and checks what it makes of its
+// data. Drawing is tested in browser_test.sh.
 'use strict';
 
 const fs = require('fs'), vm = require('vm');

@@ -1,4 +1,4 @@
-// The panels beside the lanes: each function writes members of the scene's object, "name":value, and the next.
+// The panels next to the lanes: each function writes members of the scene's object, "name":value, and the next.
 #pragma once
 
 #include <string>

@@ -140,9 +140,9 @@ function choose(shown) {
   const events = shown.reduce((sum, r) => sum + runs[r].lanes.reduce((all, l) => all + l.count, 0), 0);
   const ranks = shown.reduce((sum, r) => sum + runs[r].recorded, 0);
   look.picked = look.rank = null;
-  look.begin = start();  // what is before it, and after the steps, 0 shows
+  look.begin = start();  // 0 shows what is before it, and after the steps
   look.end = shown.some(r => runs[r].steps.length > 0) ? Math.min(axisEnd(), 1.02 * endOfSteps()) : axisEnd();
-  // What went wrong is at the end; what went well is watched from its begin.
+  // A failure is at the end; a run that went well plays from its begin.
   look.now = shown.some(r => runs[r].stopped || runs[r].race) ? endOfSteps() : start();
   look.ghost = page.ghost && shown.length === 2;
   $('ghost').hidden = shown.length < 2;

@@ -1,4 +1,4 @@
-// Pictures of what is in sight: the lanes drawn once more, on a sheet of SVG instead of the canvas.
+// Pictures of the visible part: the lanes drawn once more, on a sheet of SVG instead of the canvas.
 'use strict';
 
 /** Takes what a canvas's context is asked to draw, as far as draw.js asks for it. */

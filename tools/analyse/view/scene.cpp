@@ -146,7 +146,7 @@ class Scene {
     int rank;
     int queue;
     char kind;  // r region, w work, t transfers
-    int row;    // of several alike
+    int row;    // of several equal ones
   };
 
   /// "in step 3: DEADLOCK: …"; "" where the run did not stop.
@@ -403,7 +403,7 @@ class Scene {
     });
   }
 
-  /// Places in the source of what is drawn, and of what the panels tell.
+  /// Places in the source of everything drawn, and of the panels' texts.
   std::set<std::string> places() const {
     std::set<std::string> places;
     for (const TraceEvent& e : trace_.events)
@@ -416,7 +416,7 @@ class Scene {
   const Trace& whole_;     // as recorded
   analysis::Steps steps_;  // of it
   double origin_;
-  const Trace trace_;  // from the first step on: what was before it has negative times
+  const Trace trace_;  // from the first step on: earlier events have negative times
   const SceneOptions& options_;
   std::vector<analysis::Flight> flights_;
   analysis::Labels labels_;

@@ -17,7 +17,7 @@
 namespace lockstep::tools {
 
 struct ClassRow {
-  std::string name;  ///< of the submission; whoever handed it in chose it
+  std::string name;  ///< of the submission; chosen by its author
   std::string file;  ///< that was graded, without its ending; "": the name
   bool graded = true;
   std::string remarks;                       ///< on the whole, and why it was not graded
@@ -25,7 +25,7 @@ struct ClassRow {
   std::vector<std::string> look_at;          ///< in its answers, for a person: "21.2: line 3 …"
   std::string seed;                          ///< of its tests' inputs: not for students
   Answers answers;                           ///< their fingerprints
-  std::map<std::string, std::string> files;  ///< by exercise: "ddp.cpp HASH" of what is not the skeleton
+  std::map<std::string, std::string> files;  ///< by exercise: "ddp.cpp HASH" of files that are not the skeleton
   std::optional<std::int64_t> submitted;
   double extension_days = 0;
   std::int64_t late = 0;  ///< seconds after the deadline, or after the student's own

@@ -12,8 +12,8 @@
 namespace lockstep::tools {
 
 /// The file of each submission's page, "anna.html", by which a course system knows whose it is; in the order of
-/// `data.rows`. Whatever submissions are called, these are names in a folder, and no two of them are alike, capital
-/// letters aside.
+/// `data.rows`. Whatever submissions are called, these are names in a folder, and no two of them are equal, even
+/// ignoring case.
 std::vector<std::string> feedback_files(const ClassData& data);
 
 /// HTML.

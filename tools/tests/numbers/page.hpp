@@ -18,8 +18,8 @@ class Page {
   /// `path` from the root of the suite. Throws where there is no such file.
   explicit Page(const std::string& path);
 
-  /// `words` are in the page, blanks and line breaks alike, with these numbers in place of its {}. Fails the test
-  /// where they are not, or other numbers are in their place, which it names, with the line.
+  /// The page contains `words`, with any white space between them and these numbers in place of each {}. Fails the test
+  /// where it does not, or has other numbers in their place, which it names, with the line.
   void says(const std::string& words, std::initializer_list<std::string> numbers);
   /// These words are in the page; their numbers are somebody else's, or given, as `source` says.
   void cites(const std::string& source, std::initializer_list<std::string> words);
