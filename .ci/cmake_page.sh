@@ -1,6 +1,6 @@
 #!/bin/sh
-# The commands of docs/use/cmake.md, unchanged, in a clone in which ./lab has not run before: what is configured and built for
-# one exercise is, and its output is what the page shows; of tests that take longer, the page's command lists them.
+# The commands of docs/use/cmake.md, unchanged, in a clone in which ./lab has not run before: one exercise is configured
+# and built, and its output is what the page shows; tests that take longer are listed by the page's command.
 set -eu
 page=docs/use/cmake.md
 folder=$(mktemp -d)

@@ -2,7 +2,7 @@
 # .ci/fuzz.sh [TARGET…]: fuzzes what reads files (tools/fuzz/targets.cpp), each target from the inputs in
 # tools/fuzz/corpus (files, and words that are typed), until FUZZ_RUNS inputs (100000) or FUZZ_SECONDS (300). Says how
 # many lines of each parser were reached, and fails where an input ends in anything but a result or a sentence; that
-# input is kept in FUZZ_OUT (build/fuzz/out), beside this report, to be fixed and added to the corpus. Wants Clang 16
+# input is kept in FUZZ_OUT (build/fuzz/out), next to this report, to be fixed and added to the corpus. Wants Clang 16
 # or newer with its runtime and llvm-cov: apt-get install clang-16 libclang-rt-16-dev llvm-16.
 set -eu
 cd "$(dirname "$0")/.."

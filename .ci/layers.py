@@ -32,7 +32,7 @@ LAYERS = [
     "common/support",
     "common",
 ]
-SAME_LAYER = {"solutions": "labs"}  # the answers, beside the exercises
+SAME_LAYER = {"solutions": "labs"}  # the answers, next to the exercises
 # Layers above them that tests may include, in common and in labs: week 25's answers are tested in the trainer.
 TESTS_MAY = {False: ["common/testing"], True: ["labs/trainer"]}
 MOST_SUBFOLDERS = 12

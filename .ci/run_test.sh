@@ -57,7 +57,7 @@ says '^== outputs: FAILED'
 [ ! -e "$folder/at.cmake_page" ] || fail 'nothing begins after a failure'
 ! grep -q 'all stages passed' "$folder/said" || fail 'they did not'
 
-# Two cores: what runs beside it ends, and the third does not begin. Whatever is left in a clone is found.
+# Two cores: the stage that runs next to it ends, and the third does not begin. Anything left in a clone is found.
 stages << S
 handout $(echo "$meets" | sed 's/OTHER/cmake_page/g'); exit 3
 cmake_page sleep 1; echo beside
