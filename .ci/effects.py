@@ -28,7 +28,7 @@ def after(line, more):
     return line, f"{line}\n{more}"
 
 
-# By exercise: file, and what is replaced in it.
+# By exercise: file, and the replacements in it.
 VARIANTS = {
     "21.0": ("first_messages", [after("void broadcast(Rank me, Slice data, int root) {", waste("me"))]),
     "21.1": ("naive_all_reduce", [after("void naive_all_reduce(Rank me, Slice data) {", waste("me"))]),
@@ -279,7 +279,7 @@ VARIANTS = {
 
 # Programs whose figures nobody may know beforehand: the faults are drawn.
 NO_FIGURES = {"drill"}
-# Linked, since what is linked names it, and never called there.
+# Linked, since another linked file names it, and never called there.
 UNREACHED = {
     ("21.2", "bench_activations_sim"),  # one rank
     ("23.6", "scale_sim"),

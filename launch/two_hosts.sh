@@ -112,7 +112,7 @@ exec nsenter --target "$(cat "/run/lockstep/$host")" --mount --net --uts --ipc -
 AGENT
 chmod +x $shared/agent
 export LOCKSTEP_HOSTFILE=$shared/hosts
-# Open MPI 4, Open MPI 5, and what is derived from MPICH.
+# Open MPI 4, Open MPI 5, and implementations derived from MPICH.
 export OMPI_MCA_plm_rsh_agent=$shared/agent PRTE_MCA_plm_ssh_agent=$shared/agent
 export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$shared/agent
 # Folders that each host keeps for itself. /tmp itself stays: the program may be there.

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What is on this machine, whoever installed it. Sourced by setup.sh and doctor.sh.
+# Probes of this machine's software, from any source. Sourced by setup.sh and doctor.sh.
 
 has_program() { command -v "$1" > /dev/null 2>&1; }
 

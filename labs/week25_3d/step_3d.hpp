@@ -1,7 +1,7 @@
 // Exercise 25.2: the 3D training step, built from the parts that you have. On any mesh it equals the serial step: the
 // same losses, the same gradient norm, the same new values, up to rounding.
 //
-// Narayanan et al. (arXiv 2104.04473), section 3; Rajbhandari et al. (arXiv 1910.02054), section 8 (ZeRO beside tensor
+// Narayanan et al. (arXiv 2104.04473), section 3; Rajbhandari et al. (arXiv 1910.02054), section 8 (ZeRO with tensor
 // parallelism); Korthikanti et al. (arXiv 2205.05198), section 4.2.
 //
 //   Worker worker = make_worker(make_mesh(me, options.mesh), options);  // labs/trainer/worker.hpp

@@ -84,7 +84,7 @@ TEST(Replay, LaunchesAreTakenAwayExactlyWhereNoPortIsBusy) {
   }
 }
 
-// A measured run: what is not recorded between two operations is the host's time, or loading data.
+// A measured run: unrecorded time between two operations is the host's, or loading data.
 TEST(Why, HostTimeAndLoadingDataAreSeenInMeasuredRuns) {
   for (const bool loads : {true, false}) {
     Trace trace{.queues = {"main"}};

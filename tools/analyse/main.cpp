@@ -137,7 +137,7 @@ void want_phase(const Trace& trace, const std::string& name) {
                 fmt::format("--step {}: the ranks do not all have the same number of these phases", name));
 }
 
-/// Says what is known of the steps before a run stopped.
+/// Describes the steps before a run stopped.
 std::string before_the_stop(const analysis::Stop& stop, const std::string& phase) {
   if (stop.finished == 0)
     return fmt::format("          {}: what limits the run is not known\n",

@@ -183,7 +183,7 @@ TEST(Page, ADeadlockKeepsItsCycle) {
   keep_page("deadlock", outcome);
 }
 
-/// Rank 1 scales what is still being received, before it waits.
+/// Rank 1 scales a slice that is still being received, before it waits.
 Outcome race() {
   RunOptions options{.ranks = 2, .trace = true};
   options.machine.launch = 5e-7;

@@ -88,7 +88,7 @@ Why why_of_pipeline(int stages, int microbatches, int slow_stage = -1) {
 TEST(Why, APipelineOfFewMicrobatchesIsLimitedByItsBubble) {
   const Why why = why_of_pipeline(4, 2);
   expect_limit(why, Cost::bubble, "bubble");
-  // Formula: a bubble of (p − 1)/(m + p − 1) of the whole is what it would gain.
+  // Formula: the gain is a bubble of (p − 1)/(m + p − 1) of the whole.
   EXPECT_NEAR(why.gain(Cost::bubble).gained, 3.0 / 5, 0.01);
   EXPECT_NEAR(why_of_pipeline(4, 64).gain(Cost::bubble).gained, 3.0 / 67, 0.01);
 }

@@ -33,12 +33,12 @@ const std::vector<ToolRecipe>& tool_recipes();
 /// Throws Error(usage) that suggests the nearest name.
 const ToolRecipe& find_recipe(const std::string& name);
 
-/// Bytes of a model's state on one of `ranks` GPUs, without what is on its host. `largest_layer`: parameters; 0:
+/// Bytes of a model's state on one of `ranks` GPUs, without the state on its host. `largest_layer`: parameters; 0:
 /// unknown, and left out.
 double recipe_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks, double largest_layer);
 /// Bytes on the host for one of `ranks` GPUs.
 double host_bytes(const ToolRecipe& recipe, double parameters, int stage, int ranks);
-/// A table: a line for each kind, a column for each stage; GB. Transfers take what they do on nodes of `machine`, which
+/// A table: a line for each kind, a column for each stage; GB. Transfers take their time on nodes of `machine`, which
 /// has a host.
 std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,
                           double largest_layer, const Machine& machine);

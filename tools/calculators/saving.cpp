@@ -1,6 +1,6 @@
 // ./lab bench saving: how often to save a run that fails at random: the waste of several intervals by the formulas of
-// exercise 25.5, beside a simulation of as many days as are asked for. With --ranks: what it is worth to continue
-// without the dead rank (25.8), for ranks that fail more and less often.
+// exercise 25.5, and by a simulation of as many days as are asked for. With --ranks: the benefit of continuing without
+// the dead rank (25.8), for ranks that fail more and less often.
 //
 //   ./lab bench saving --save 60s --restart 10min --mtbf 3.1h
 //   ./lab bench saving --save 2.5ms --restart 4s --mtbf 10min --step 55ms --complete 40ms       what ./lab train

@@ -247,7 +247,7 @@ std::string construct_of_attribute(const Around& around) {
   return "";
 }
 
-/// The tokens of one text, and what is outside of the language in them.
+/// The tokens of one text, and the constructs outside the language in them.
 class Reading {
  public:
   explicit Reading(bool expanded) : expanded_(expanded) {}

@@ -196,7 +196,7 @@ int check(const Paths& paths, const CheckOptions& options) {
   if (seen_at_once()) judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   Judge judge(paths, judge_options, options.borrow ? Needs::borrow : Needs::mine_only);
   std::vector<Judged> all;
-  std::vector<std::string> later;  // for each: output of tests that explain what is wrong, which comes before it
+  std::vector<std::string> later;  // for each: output of tests that explain the error, which comes before it
   for (const Exercise& exercise : selection.exercises) {
     if (!paths.has(exercise)) {
       fmt::print("{} SKIPPED ({})\n", label_of_check("", exercise.id, exercise.title), why_missing(paths));

@@ -41,7 +41,7 @@ std::string place_in_header(const std::string& position) {
 
 struct Phrase {
   const char* part;   ///< of the compiler's message
-  const char* words;  ///< what it means
+  const char* words;  ///< its meaning
 };
 
 constexpr const char* kSemicolon = "A semicolon is missing, at the end of this line or the one before.";

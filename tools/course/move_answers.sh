@@ -82,7 +82,7 @@ table_first() {
 }
 
 # in_two FILE NEW NAME OTHER ID LETTERS ITS THEIRS: parts of NAME.cpp are exercise ID since, with parts LETTERS ("a b c"), in
-# OTHER.cpp beside it: what begins with a line of the pattern THEIRS, up to one of ITS. What stands above both is for both
+# OTHER.cpp next to it: blocks that begin with a line of the pattern THEIRS, up to one of ITS. Text above both is for both
 # files: includes, and a learner's own helpers. $rules.NAME.sed and $rules.OTHER.sed say what else changes.
 in_two() {
   case $1 in */"$3".cpp) ;; *) return 0 ;; esac
@@ -166,14 +166,14 @@ own() {
     inside && (/^}/ || /^[^ ].*{.*}$/) { inside = 0; if (!kept) print "" }' "$3"
 }
 
-# with_moved FILE: FILE with what is in $rules.moved at the end of its namespace.
+# with_moved FILE: FILE with the contents of $rules.moved at the end of its namespace.
 with_moved() {
   awk -v moved="$rules.moved" '/^}  \/\/ namespace lockstep/ { while ((getline line < moved) > 0) print line }
     { print }' "$1" | cat -s > "$rules.whole"
 }
 
 # to_other FILE NEW NAME OTHER FUNCTIONS: these functions of NAME.cpp, a pattern, belong to OTHER.cpp since, another exercise's
-# answer beside it. They take the place of a skeleton's, which has a todo in each; a learner's own helpers stay where they are.
+# answer next to it. They take the place of a skeleton's, which has a todo in each; a learner's own helpers stay where they are.
 to_other() {
   case $1 in */"$3".cpp) ;; *) return 0 ;; esac
   other=$(dirname "$1")/$4.cpp

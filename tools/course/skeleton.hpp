@@ -1,13 +1,13 @@
-// From a solution to what a student starts from. Regions of a solution look like this:
+// Makes skeletons and stubs from solutions. Regions of a solution look like this:
 //
 //   // lab 21.2a begin: pass chunks round the ring and add what arrives
-//   // (comment lines directly below go on with it)
+//   // (comment lines directly below continue it)
 //   …the answer…
 //   // lab end
 //
-// What a hard skeleton is to lack altogether stands between "// lab omit begin" and "// lab omit end".
+// A hard skeleton also lacks everything between "// lab omit begin" and "// lab omit end".
 //
-// In the skeleton regions become todo("21.2a", "pass chunks …"). In a stub, which stands in for a file that does not
+// In the skeleton regions become todo("21.2a", "pass chunks …"). In a stub, which replaces a file that does not
 // compile, they become a throw that shows why.
 #pragma once
 

@@ -69,7 +69,7 @@ act() {
   judge
   [ -z "$stopped" ] || verdict=TIMEOUT note=stopped
   case $verdict$name in
-    TIMEOUT*check_*) ;;  # what it found counts, how far it came does not
+    TIMEOUT*check_*) ;;  # its findings count, its progress does not
     FAILED* | TIMEOUT*) failed=1 ;;
   esac
   seconds=$(($(date +%s) - begin))

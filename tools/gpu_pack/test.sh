@@ -87,7 +87,7 @@ case $* in
   *) echo '100% tests passed, 0 tests failed out of 9' ;;
 esac
 END
-# A benchmark: small on the fake GPU, and its rows say what was asked for.
+# A benchmark: small on the fake GPU, and its rows have the options.
 double benchmark << 'END'
 name=$(basename "$0") json='' csv='' model='' ranks=''
 operations=0

@@ -12,7 +12,7 @@
 namespace lockstep::train {
 
 /// A model's flat fp32 values (Parameters::values of the serial model) as transformers' tensors, GPT-2's or Llama's,
-/// and back. A file may lack the prefix ("transformer.", "model."), hold masks and rotary speeds beside, and repeat a
+/// and back. A file may lack the prefix ("transformer.", "model."), also hold masks and rotary speeds, and repeat a
 /// tied head. Throws Error(usage) in one sentence that begins with `path` where a tensor is missing, has another shape,
 /// or is of no use here.
 std::vector<checkpoint::NamedTensor> exported_tensors(const GptConfig& model, const std::vector<float>& values);

@@ -11,7 +11,7 @@ struct Answer {
 };
 
 /// Reads lines "kind: straggler"; # begins a comment. Throws Error(usage) that begins with `name` and the line's number
-/// for what is neither, an unknown field, or one that is there twice.
+/// for any other line, an unknown field, or one that is there twice.
 Answer parse_answer(const std::string& text, const std::string& name);
 
 /// The quantity that a number of the evidence counts.

@@ -1,5 +1,5 @@
-// Every variant of every drill can be solved from what its run leaves behind, guesses are refused, and what is planted
-// does what its kind says.
+// Every variant of every drill can be solved from its run's files, guesses are refused, and planted faults do what
+// their kind says.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

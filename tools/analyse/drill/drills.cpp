@@ -113,8 +113,8 @@ void draw_slow_operation(Fault& fault, Draw& draw) {
 
 int stage_of(const Job& job, int rank) { return week25::coordinate_of(job.options.mesh, job.options.order, rank).pp; }
 
-/// −1 for what is wrong on every rank. The last stage sends no activations, has no warm-up, and does each backward
-/// right after its forward.
+/// −1 for a fault on every rank. The last stage sends no activations, has no warm-up, and does each backward right
+/// after its forward.
 void draw_rank(Fault& fault, const Job& job, Draw& draw) {
   if (fault.is("mesh-order") || fault.is("norm-not-summed") || fault.is("sync-in-no-sync")) return;
   const bool not_last = fault.is("short-warm-up") || fault.is("crossed-microbatches") || fault.is("lost-message");

@@ -57,7 +57,7 @@ int run_drill(const Arguments& a) {
   return 0;
 }
 
-/// Says where to look again, and nothing of what is right.
+/// Says where to look again, but gives nothing away.
 const char* advice(const std::string& field) {
   if (field == "kind")
     return "does the run stop, is it wrong, or is it slow? Compare output.txt with good/output.txt, then each table "

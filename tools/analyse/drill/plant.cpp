@@ -51,8 +51,8 @@ StageSchedule with_warm_up(const StageSchedule& steps, int more) {
   return all;
 }
 
-/// Gradients are averaged after every microbatch's backward, and not after the last alone. What is the same on all
-/// ranks stays as it is when it is averaged again: the sums are right.
+/// Gradients are averaged after every microbatch's backward, and not after the last alone. Values that are equal on all
+/// ranks do not change when they are averaged again: the sums are right.
 void average_always(week25::Worker& worker) {
   StageHooks hooks = worker.stage->hooks();
   hooks.end_backward = [rest = hooks.end_backward, dp = worker.mesh.dp, stage = worker.stage.get(),

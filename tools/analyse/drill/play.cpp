@@ -98,7 +98,7 @@ class Trainee {
     }
   }
 
-  /// 21.2's ring, recorded; and what is planted in a bucket.
+  /// 21.2's ring, recorded; and the fault planted in a bucket.
   week21::AllReduce all_reduce(const std::vector<week21::Bucket>& buckets) {
     return [this, buckets](Rank queue, Slice gradients) {
       const int bucket = bucket_++;

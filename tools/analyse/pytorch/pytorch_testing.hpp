@@ -1,4 +1,4 @@
-// Files that PyTorch wrote, and pages that show what is read from them.
+// Files that PyTorch wrote, and pages made from them.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ struct PageOptions {
   std::size_t most_events = SceneOptions{}.most_events;
 };
 
-/// At least one run; what is shown first is the first that did not pass, else the one with the most events.
+/// At least one run; the page opens with the first that did not pass, else with the one that has the most events.
 std::string page(const std::vector<NamedTrace>& runs, const PageOptions& options);
 
 /// "outputs/view/trace-21.2-IsTheRing.json" → "21.2-IsTheRing".

@@ -173,7 +173,8 @@ canvas.addEventListener('wheel', event => {
   else pan((event.deltaY || event.deltaX) / 500 * (look.end - look.begin));
 }, { passive: false });
 
-// One finger or the mouse: a drag pans, a click goes there and tells what it is. Two fingers: what is between them stays there.
+// One finger or the mouse: a drag pans, a click goes there and explains the block. Two fingers keep the part between
+// them in place.
 const touching = new Map();
 let dragged = null;
 const middle = () => [...touching.values()].reduce((sum, at) => sum + at, 0) / touching.size;
