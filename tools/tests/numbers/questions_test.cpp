@@ -75,7 +75,7 @@ TEST_F(Questions, Week21) {
   says("n, {} n, 2n. O(p·n)", fixed(arrays_sent(8), 2));
   const auto steps = [](int ranks) { return fixed(rabenseifner_seconds({.alpha = 1}, ranks, 1)); };
   says("Two more steps ({} instead of {} for Rabenseifner)", steps(1025), steps(1024));
-  says("2·15/16 versus 2·1/2 for k = 2, {} times; 255/256 versus 31/32 for k = 32, {}%",
+  says("2·15/16 versus 2·1/2 is {} times for k = 2. For k = 32, 255/256 versus 31/32 is {}%.",
        fixed(arrays_sent(16) / arrays_sent(2), 1), fixed(100 * (arrays_sent(256) / arrays_sent(32) - 1)));
 
   const CostModel link{.alpha = 5e-6, .beta = 1 / 25e9};
@@ -114,8 +114,8 @@ TEST_F(Questions, Week21) {
 TEST_F(Questions, Week22) {
   const Recipe bf16 = recipe_of(DType::bf16), f32 = recipe_of(DType::f32);
   const auto bytes = [](Recipe r) { return fixed(r.parameter + r.gradient + r.master + r.moments); };
-  says("2 + 2 + 4 + 4 + 4 = {}; fp32 is its own master: 4 + 4 + 4 + 4 = {}.", bytes(bf16), bytes(f32));
-  says("Stage 0 {}, stage 1 {}, stage 2 {}, stage 3 {} GB: stage 3, with {} GB left", fixed(state_gb(7e9, 0, 8)),
+  says("2 + 2 + 4 + 4 + 4 = {}. fp32 is its own master, so 4 + 4 + 4 + 4 = {}.", bytes(bf16), bytes(f32));
+  says("Stages 0 to 3 hold {}, {}, {} and {} GB, which leaves {} GB", fixed(state_gb(7e9, 0, 8)),
        fixed(state_gb(7e9, 1, 8), 1), fixed(state_gb(7e9, 2, 8), 2), fixed(state_gb(7e9, 3, 8)),
        fixed(24 - state_gb(7e9, 3, 8)));
   const auto times = [](int ranks) { return fixed(state_gb(1e9, 0, 1) / state_gb(1e9, 1, ranks), 1); };
@@ -182,8 +182,8 @@ TEST_F(Questions, Week24) {
   };
   EXPECT_NEAR(gain(8, 0), gain(32, 0), 1e-9);
   says(
-      "v = 2 saves {} ms without hops; with T = 0.5 ms, {} ms for m = 8 ({} instead of {}) and {} ms for m = 32 ({} "
-      "instead of {}); with T = 1 ms, {} ms ({} instead of {}) and {} ms.",
+      "v = 2 saves {} ms without hops. With T = 0.5 ms, {} ms for m = 8 ({} instead of {}) and {} ms for m = 32 ({} "
+      "instead of {}). With T = 1 ms, {} ms ({} instead of {}) and {} ms.",
       fixed(gain(8, 0), 1), fixed(gain(8, 0.5), 1), both(8, 0.5).first, both(8, 0.5).second, fixed(gain(32, 0.5), 1),
       both(32, 0.5).first, both(32, 0.5).second, fixed(gain(8, 1)), both(8, 1).first, both(8, 1).second,
       fixed(gain(32, 1), 1));

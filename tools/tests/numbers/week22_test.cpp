@@ -128,7 +128,7 @@ TEST_F(Week22, ZeroAgainstDdp) {
   const auto least = full_sharding_bytes({1 << 20, 8, 1}, 1).across / hybrid_bytes({1 << 20, 8, 1}, 1).across;
   theory_says("hybrid sharding is faster by a factor of {}m or more", fixed(least, 1));
   const LevelBytes full = full_sharding_bytes({2, 4, 1}, 1), hybrid = hybrid_bytes({2, 4, 1}, 1);
-  theory_says("(3(p − 1)/p) : (3(g − 1)/g + 2(k − 1)/p), {}% for g = 4 of 8",
+  theory_says("(3(p − 1)/p) : (3(g − 1)/g + 2(k − 1)/p). Hybrid sharding saves {}% for g = 4 of 8",
               fixed(100 * ((full.inside + full.across) / (hybrid.inside + hybrid.across) - 1)));
 }
 
@@ -384,8 +384,8 @@ TEST_F(Week22, Activations) {
 TEST_F(Week22, Papers) {
   theory().cites(
       "arXiv 1910.02054, sections 1, 3.1, 5 and 7",
-      {"*Claims*: 16 bytes per parameter; stages 1, 2 and 3 divide 12, 14 and 16 of them by p; stages 1 and 2 "
-       "send as much as data parallelism, stage 3 1.5 times as much; a trillion parameters fit on 1,024 GPUs."});
+      {"*Claims*: 16 bytes per parameter, of which stages 1, 2 and 3 divide 12, 14 and 16 by p. Stages 1 and 2 "
+       "send as much as data parallelism, stage 3 1.5 times as much. A trillion parameters fit on 1,024 GPUs."});
   theory().cites("arXiv 2304.11277, abstract, sections 3.2.2 and 5",
                  {"backward prefetch is worth 18% (GPT-175B on 128 GPUs)", "near-linear TFLOPS to 512 GPUs",
                   "(their section 3.2.2)"});

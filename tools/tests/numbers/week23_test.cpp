@@ -103,7 +103,7 @@ TEST_F(Week23, Theory) {
             {fixed(rows), fixed(vocabulary), fixed(4 * rows * vocabulary / 1e6), fixed(8 * rows * 8 / 1e3)});
   page.cites("the definition's", {"For an empty set, ℓ = −∞ and y = 0."});
   const auto positions = [](double bytes_per_second) { return rounded(2 * 250e12 / (2 * bytes_per_second), 3); };
-  page.says("(F ≈ 250e12, 1/β ≈ 235e9, e = 2): {} positions; over one HDR port (23.5e9): {}.",
+  page.says("(F ≈ 250e12, e = 2) it is {} positions over NVLink (1/β ≈ 235e9), and {} over one HDR port (23.5e9).",
             {positions(235e9), positions(23.5e9)});
 
   const GptConfig gpt = gpt_preset("gpt2-124m");
@@ -121,8 +121,9 @@ TEST_F(Week23, Theory) {
     return fixed(100 * step.at("communication_share").get<double>());
   };
   page.says(
-      "For C = {} all-reduces are {}% of a step on two A100 with NVLink and {}% on eight, {} and {}% on two and four "
-      "GPUs of a PCIe box, and {}% on sixteen A100 in two nodes",
+      "For C = {} all-reduces are {}% of a step on two A100 with NVLink and {}% on eight. In a PCIe box they are {} "
+      "and "
+      "{}% on two and four GPUs, and in two nodes {}% on sixteen A100.",
       {fixed(4096), share("dgx-a100", 2), share("dgx-a100", 8), share("pcie-box", 2), share("pcie-box", 4),
        share("dgx-a100-hdr", 16)});
 
@@ -135,7 +136,7 @@ TEST_F(Week23, Theory) {
     const GptConfig model{.layers = layers, .heads = heads, .d_model = d_model, .vocabulary = 51200, .context = 1024};
     return fixed(static_cast<double>(model.parameters()) / 1e9, 1);
   };
-  page.cites("Megatron-LM's", {"(1, 2, 4 and 8 GPUs;", "relative to one GPU, 2, 4 and 8 GPUs are right"});
+  page.cites("Megatron-LM's", {"(1, 2, 4 and 8 GPUs;", "Relative to one GPU, 2, 4 and 8 GPUs are right"});
   page.says("(1, 2, 4 and 8 GPUs; {} G to {} G parameters)", {parameters(24, 15, 1920), parameters(42, 32, 4096)});
   page.says("2, 4 and 8 GPUs are right within {}%",
             {fixed(std::ceil(1000 * largest_difference_from_one_gpu()) / 10, 1)});

@@ -127,14 +127,15 @@ TEST(Week24, Theory) {
 
   const auto used = [](int m) { return fixed(100 * (1 - bubble_of_total({2, m}))); };
   page.says(
-      "p = 2: m/(m + 1) of the time is work: {}, {}, {}% for m = 1, 4, 8. An idle {}% is not a loss *relative to one "
-      "GPU*: two stages at {}% are {} times as fast as one.",
+      "p = 2, m/(m + 1) of the time is work: {}, {}, {}% for m = 1, 4, 8. An idle {}% is not a loss *relative to one "
+      "GPU*. Two stages at {}% are {} times as fast as one.",
       {used(1), used(4), used(8), fixed(100 * bubble_of_total({2, 4})), used(4),
        fixed(2 * (1 - bubble_of_total({2, 4})), 1)});
   const auto idle = [](const char* schedule) {
     return fixed(100 * (1 - 32 * 3 / numbers::makespan(schedule, 4, 32, 0.1)), 2);
   };
-  page.says("p = 4, m = 32, T a tenth of F = B = W: {}% idle for GPipe, {}% for 1F1B.", {idle("gpipe"), idle("1f1b")});
+  page.says("p = 4, m = 32, and T a tenth of F = B = W. Then GPipe idles {}% and 1F1B {}%.",
+            {idle("gpipe"), idle("1f1b")});
 
   page.cites("the example's", {"| | formula | p = 4, m = 8 | use |"});
   page.says("| idle / ideal | (p − 1)/(v·m) | {}% |", {fixed(100 * bubble_of_ideal({4, 8}), 1)});
@@ -154,7 +155,7 @@ TEST(Week24, Theory) {
                                         {"zb-h1", &PublishedRates::zb_h1},
                                         {"zb-h2", &PublishedRates::zb_h2}})
     EXPECT_LT(apart(name, published).absolute, 0.00006) << name;
-  page.says("to four decimals for 1F1B, ZB-H1 and ZB-H2, within {}% for interleaving",
+  page.says("Interleaving, whose details they omit, is within {}%.",
             {fixed(std::ceil(100 * apart("interleaved", &PublishedRates::interleaved).relative))});
   problems_of_equal_stages(page);
   problem_of_zero_bubble(page);

@@ -58,8 +58,9 @@ void three_axes(Page& page) {
                parameters = static_cast<double>(task.model.parameters());
   const double activations = microbatches * rows * channels, of_rank = parameters / (8 * 16), gb = 2 / 1e9;
   page.says(
-      "tp: 8 · {} · {} · {} · {} · 7/8 elements of 2 bytes are {} GB. pp: 2 · {} · {} · {} elements are {} GB. dp: 2 · "
-      "{} billion · 7/8 elements are {} GB.",
+      "On tp, 8 · {} · {} · {} · {} · 7/8 elements of 2 bytes are {} GB. On pp, 2 · {} · {} · {} elements are {} GB. "
+      "On "
+      "dp, 2 · {} billion · 7/8 elements are {} GB.",
       {fixed(layers), fixed(microbatches), fixed(rows), fixed(channels), fixed(gb * 8 * layers * activations * 7 / 8),
        fixed(microbatches), fixed(rows), fixed(channels), fixed(gb * 2 * activations, 1), fixed(of_rank / 1e9, 2),
        fixed(gb * 2 * of_rank * 7 / 8, 1)});
@@ -178,7 +179,7 @@ void what_limits_a_step(Page& page) {
       "{} to {}.",
       {fixed(*least, 3), fixed(*most, 3), fixed(serial.back(), 2), fixed(all.value, 2), fixed(all.low, 2),
        fixed(all.high, 2)});
-  page.says("Efficiency stays above E up to p = 1 + (1/E − 1)/s: with s = {} it would still be a half on {} GPUs",
+  page.says("Efficiency stays above E up to p = 1 + (1/E − 1)/s. With s = {} it would still be a half on {} GPUs",
             {fixed(serial[2], 3), fixed(week25::most_ranks(serial[2], 0.5))});
 }
 
