@@ -22,8 +22,8 @@ using WeightedBackward = std::function<void(Microbatch microbatch, float weight)
 std::vector<Microbatch> microbatches(std::size_t samples, std::size_t largest);
 
 /// Fills `gradients` with the gradient of the mean loss over all samples of all `parts`, which may differ in length; a
-/// part without samples is skipped (its mean loss is 0/0). Each other part is run once, in any order. What was in
-/// `gradients` before is overwritten. At least one part has a sample.
+/// part without samples is skipped (its mean loss is 0/0). Each other part is run once, in any order. The old contents
+/// of `gradients` are overwritten. At least one part has a sample.
 void accumulate_gradients(Rank me, Slice gradients, const std::vector<Microbatch>& parts,
                           const WeightedBackward& backward);
 

@@ -1,7 +1,7 @@
 // Exercise 21.9: sums of compressed gradients. Fewer elements (top-k), fewer bits of each (int8), or both; and how to
-// make up for what is lost.
+// make up for the loss.
 //
-// A ring cannot add what is compressed: the sum of two sparse vectors is less sparse, and the sum of two int8 numbers
+// A ring cannot add compressed arrays: the sum of two sparse vectors is less sparse, and the sum of two int8 numbers
 // needs more than eight bits. So every rank gets every other rank's compressed gradient, and adds them up itself: an
 // all-gather, whose bytes grow with p. Part d takes them apart again.
 //
@@ -27,10 +27,10 @@ std::size_t top_k_count(std::size_t elements, double density);
 /// One all-gather of the values and one of the indices: (p − 1)·8k bytes sent per rank. Memory: 8pk bytes.
 void sparse_sum(Rank me, Slice data, Slice values, Slice indices);
 
-/// Part b. `data` becomes the sum over all ranks of the k elements of largest magnitude of each. What a rank does not
-/// send stays in its `error` (f32, as long as `data`, zeros before the first step), is added to its gradient in the
-/// next step, and so is sent later. Nothing is ever lost: Σ over steps of `data` + Σ over ranks of `error` is what
-/// plain sums would have come to. With an empty `error` there is no error feedback, and what is not sent is lost.
+/// Part b. `data` becomes the sum over all ranks of the k elements of largest magnitude of each. The other elements
+/// stay in the rank's `error` (f32, as long as `data`, zeros before the first step), are added to its gradient in the
+/// next step, and so are sent later. Nothing is ever lost: Σ over steps of `data` + Σ over ranks of `error` equals the
+/// plain sums. With an empty `error` there is no error feedback, and unsent elements are lost.
 void top_k_all_reduce(Rank me, Slice data, Slice error, std::size_t k);
 
 /// Part c. `data` becomes the sum over all ranks of their arrays in eight bits, each block of `block` elements with a

@@ -25,7 +25,7 @@ inline void append_traffic(Rank me, Values& seen, const std::function<void()>& a
   seen.push_back(static_cast<double>(after.messages_sent - before.messages_sent));
 }
 
-/// The first of `size` elements from `at` on that is not on every rank what it is on rank 0.
+/// The first of `size` elements from `at` on that differs from rank 0's on another rank.
 inline std::string replicas_part(const Outcome& outcome, std::size_t at, std::size_t size) {
   for (std::size_t rank = 1; rank < outcome.values.size(); ++rank)
     for (std::size_t i = at; i < at + size; ++i)

@@ -10,8 +10,8 @@ namespace lockstep::week21 {
 /// next rank of p − 1 is 0. Both slices are of one size and dtype, the same on every rank; `mine` is not changed.
 void ring_of_hellos(Rank me, Slice mine, Slice theirs);
 
-/// Part b. Afterwards `data` on every rank equals what it was on rank `root`, 0 ≤ root < p. Every rank passes the same
-/// root and size. Every rank but the root receives the array exactly once.
+/// Part b. Afterwards `data` on every rank equals rank `root`'s, 0 ≤ root < p. Every rank passes the same root and
+/// size. Every rank but the root receives the array exactly once.
 void broadcast(Rank me, Slice data, int root);
 
 /// Part c. Returns on no rank before every rank has called it. (After MPI_Barrier; the solution's rounds are those of

@@ -1,5 +1,5 @@
-// Tests of exercise 21.4: groups, exact sums, and what crosses the slow links: for each rank a g-th of what a flat ring
-// sends there, for each node hardly less; what is gained is g rails at once and fewer slow steps.
+// Tests of exercise 21.4: groups, exact sums, and bytes over the slow links: for each rank a g-th of a flat ring's, for
+// each node hardly fewer; the gain is g rails at once and fewer slow steps.
 #include "labs/week21_data_parallel/hierarchical_all_reduce.hpp"
 
 #include <fmt/ranges.h>

@@ -38,7 +38,7 @@ struct Environment {
     other.values[name] = value;
     return other;
   }
-  Environment with(const Environment& inner) const {  // what is started inside overrides
+  Environment with(const Environment& inner) const {  // inner settings override
     Environment other = inner;
     other.values.insert(values.begin(), values.end());
     return other;

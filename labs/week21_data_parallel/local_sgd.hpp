@@ -1,6 +1,6 @@
 // Exercise 21.12: local SGD and DiLoCo. Every rank takes `every` optimizer steps of its own and sends nothing; then all
-// ranks agree on one outer step. Communication falls by the factor `every`; what it costs is that replicas drift apart
-// in between.
+// ranks agree on one outer step. Communication falls by the factor `every`; the cost is that replicas drift apart in
+// between.
 //
 // Averaging the parameters: Stich, "Local SGD Converges Fast and Communicates Little" (arXiv 1805.09767). An outer
 // optimizer, for which the average drift is a gradient: Douillard et al., "DiLoCo: Distributed Low-Communication

@@ -1,8 +1,8 @@
 // Exercise 21.11, an open task: an all-reduce of your own, faster than the ring. There is no skeleton to fill in and no
 // single answer: the tests require correct sums and less virtual time than 21.2 needs, and say how much less.
 //
-// What is known: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA
-// 2005) compare algorithms by size and number of ranks; 21.3, 21.4 and 21.5 are where to begin.
+// Prior work: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA
+// 2005) compare algorithms by size and number of ranks. Begin with 21.3, 21.4 and 21.5.
 #pragma once
 
 #include "common/rank.hpp"

@@ -67,8 +67,8 @@ std::uint64_t samples_per_rank(const Sampler& how, std::uint64_t left);
 /// epoch's order, dealt out in turn. Where the order ends, it begins again at its first element, as often as needed.
 std::vector<std::uint64_t> samples_of(const Sampler& how, Position from, int rank);
 
-/// d: where a run is `steps` ≥ 0 steps after `from`. In a step each rank reads its next `batch` samples, in the last
-/// step of an epoch what is left. Where no step of an epoch is left, the run is at {epoch + 1, 0}, also after 0 steps.
+/// d: position of a run `steps` ≥ 0 steps after `from`. In a step each rank reads its next `batch` samples, in the last
+/// step of an epoch the rest. Where no step of an epoch is left, the run is at {epoch + 1, 0}, also after 0 steps.
 Position position_after(const Sampler& how, Position from, std::uint64_t steps);
 
 // e. Ranks that run out of data ---------------------------------------------------------------------------------------

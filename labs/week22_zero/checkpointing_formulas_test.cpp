@@ -49,7 +49,7 @@ TEST(Lab22_6c, BytesAreThoseOfTheLedger) {
 }
 
 // Korthikanti et al., equation 1 and tables 2 and 4, for 16-bit activations, without dropout and its masks: s
-// positions, b sequences, h channels, a heads. What they leave out are the norms' statistics: 16 bytes a row.
+// positions, b sequences, h channels, a heads. They leave out the norms' statistics: 16 bytes a row.
 TEST(Lab22_6c, BytesAreThoseOfThePaper) {
   struct Row {
     const char* formula;

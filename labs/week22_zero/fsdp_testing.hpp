@@ -26,7 +26,7 @@ using testing::sizes_of;
 inline constexpr FsdpOptions kOnMain{.prefetch = 0, .precision = {}, .adamw = kAdamW};
 inline constexpr FsdpOptions kPrefetch{.prefetch = 1, .precision = {}, .adamw = kAdamW};
 
-/// Makes what is tested in place of make_fsdp(dp, …).
+/// Makes the object under test, in place of make_fsdp(dp, …).
 using MakeFsdp = std::function<std::unique_ptr<Fsdp>(ShardedModel model, FsdpOptions options, BindTensor bind)>;
 
 /// The scripted model under FSDP: c.size tensors, element e begins as e + 1.

@@ -2,8 +2,8 @@
 // decide when, for a step whose units differ, under a memory limit. There is no skeleton to fill in and no single
 // answer: the tests require a plan that can be executed, with less than a tenth of the gathering time exposed.
 //
-// What is known: Zhao et al., "PyTorch FSDP" (arXiv 2304.11277), section 3.3, on prefetching in either pass and on
-// limiting what is gathered ahead.
+// Prior work: Zhao et al., "PyTorch FSDP" (arXiv 2304.11277), section 3.3, on prefetching in either pass and on
+// limiting how far ahead.
 #pragma once
 
 #include <cstddef>

@@ -138,7 +138,7 @@ inline float average_of(int ranks, int window, int passes, std::size_t element) 
 
 /// The first element of rank's shares that is not the sum of `passes` averages; "" when all are right. `seen` holds the
 /// shares unit by unit, from `at` on, which is moved behind them.
-/// `passes_before` of the window before: what is left of its shares is named.
+/// `passes_before` of the window before: remains of its shares are named.
 inline std::string wrong_shares(const std::vector<Unit>& units, const Values& seen, std::size_t& at, int rank,
                                 int ranks, int window, int passes, int passes_before) {
   for (const Unit& unit : units) {

@@ -102,8 +102,8 @@ inline Values all_values_after(std::size_t tensors, const Reaching& reaching) {
       .values[0];
 }
 
-/// The first value after a step that is not AdamW's, of `count` in all that are `element(i)` of the flat slices; what
-/// it looks like, if an argument did not reach AdamW.
+/// The first value after a step that is not AdamW's, of `count` in all that are `element(i)` of the flat slices; and
+/// its likely cause, if an argument did not reach AdamW.
 inline std::string wrong_steps(const Values& seen, int rank, std::size_t tensors, std::size_t count,
                                const std::function<std::size_t(std::size_t)>& element) {
   const Values right = all_values_after(tensors, {});

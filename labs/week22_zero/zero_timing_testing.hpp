@@ -135,7 +135,7 @@ inline void averages_its_own_chunk_alone(const std::function<void(Rank)>& reduce
       plan, where);
 }
 
-/// Runs a measurement on 2, 4 and 8 ranks; `judge` says what is wrong with one rank's.
+/// Runs a measurement on 2, 4 and 8 ranks; `judge` describes the mistake in one rank's.
 inline void run_timed(const testing::CaseProgram& program,
                       const std::function<std::string(const Case&, const Timed&)>& judge,
                       Location where = Location::current()) {

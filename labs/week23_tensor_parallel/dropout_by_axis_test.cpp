@@ -23,7 +23,7 @@ std::string name_of(Split split) {
 }
 using dropout_by_axis_test::name_of;
 
-/// f(activation, split, position, its right piece) for everything that a rank has, in the order of what it returns.
+/// f(activation, split, position, its right piece) for every piece of a rank, in the order of its results.
 template <class F>
 void for_pieces_of(const Layout& layout, int rank, const F& f) {
   for (const Activation& all : kActivations)

@@ -1,4 +1,4 @@
-// Tests of exercise 23.7, parts c and d: the layer against one rank that holds all experts, what it sends, and the
+// Tests of exercise 23.7, parts c and d: the layer against one rank that holds all experts, its messages, and the
 // gradients of a whole data-parallel step, whatever the number of ranks that share the experts.
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
 #include "labs/week23_tensor_parallel/experts_step_testing.hpp"

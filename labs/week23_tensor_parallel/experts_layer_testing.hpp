@@ -126,7 +126,7 @@ struct Exact {
   }
 };
 
-/// Rows that `rank` exchanges with others: what it sends there, and what comes here and is sent back.
+/// Rows that `rank` exchanges with others: rows sent there, and rows that come here and are sent back.
 inline std::size_t rows_away(const Load& load, int rank) {
   const std::size_t own = load.experts / static_cast<std::size_t>(load.ranks);
   std::size_t count = 0;

@@ -92,9 +92,9 @@ inline ChunkRange equal_part(std::size_t features, int rank, int ranks, Location
   return chunk_range(features, rank, ranks);
 }
 
-/// For a column-parallel layer, and for a row-parallel one: what is sharded is in equal parts, in rank order; the rest
-/// is whole. The sharded features must divide by `ranks` (else equal_part's error), the others need not. With --mine
-/// the trainer shards up, down and the projection of every block with these functions.
+/// For a column-parallel layer, and for a row-parallel one: shards are equal parts, in rank order; the rest is whole.
+/// The sharded features must divide by `ranks` (else equal_part's error), the others need not. With --mine the trainer
+/// shards up, down and the projection of every block with these functions.
 LayerPart column_part(std::size_t out, std::size_t in, int rank, int ranks);
 LayerPart row_part(std::size_t out, std::size_t in, int rank, int ranks);
 

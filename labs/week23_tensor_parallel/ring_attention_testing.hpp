@@ -94,8 +94,8 @@ inline Values columns_of(const std::vector<float>& whole, std::size_t columns, s
   return cut;
 }
 
-/// y and the statistics of the forward pass, on the host and in double: what a backward pass alone starts from. Only
-/// what is in this rank's chunks. The keys of position u are masked as if they were those of `taken_for(u)`.
+/// y and the statistics of the forward pass, on the host and in double, from which a backward pass alone starts. Only
+/// of this rank's chunks. The keys of position u are masked as if they were those of `taken_for(u)`.
 inline Serial host_forward(
     const Case& c, SequenceCut cut, int rank,
     const std::function<std::size_t(std::size_t u)>& taken_for = [](std::size_t u) { return u; }) {

@@ -31,8 +31,8 @@ inline Slice whole_rows(const TensorParallel& tp, const Slice& own, Category cat
   return me.allocate(own.size() * static_cast<std::size_t>(me.size()), own.dtype(), category, where);
 }
 
-// Part b. Linear layers between sharded rows. They allocate scratch for whole rows (of what is gathered, and of what is
-// scattered) and free it on return. The two that only gather before they compute are given.
+// Part b. Linear layers between sharded rows. They allocate scratch for whole rows (gathered ones, and those to
+// scatter) and free it on return. The two that only gather before they compute are given.
 
 /// Given: y_r (N × out/p) = all rows of x · W_rᵀ + bias_r; x: N/p × in.
 inline void column_forward_rows(const TensorParallel& tp, Slice y, Slice x, const LinearTensors& values,

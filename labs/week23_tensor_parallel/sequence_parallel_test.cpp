@@ -166,7 +166,7 @@ TEST(Lab23_5b, ActivationsOfABlockAreCutWhole) {
       gpt.use(sequence ? make_sequence_layers(tp, config.vocabulary) : make_tensor_layers(tp, config.vocabulary));
       Activations saved = gpt.allocate_activations(me, 2, 8);
       const Batch batch = small_batch(me, 2, 8, config.vocabulary, 0);
-      gpt.forward(me, batch, saved);  // what it adds for itself must not stay
+      gpt.forward(me, batch, saved);  // memory that it adds for itself must not stay
       EXPECT_EQ(ledger_of(me).memory.peak_of(Category::activation), activation_bytes(config, 2, 8))
           << "what a layer gathers for itself is a buffer, and must be freed";
       const BlockActivations& block = saved.blocks[0];

@@ -132,7 +132,7 @@ class Reader {
  public:
   Reader(const Values& seen, int rank) : seen_(seen), rank_(rank) {}
 
-  /// The next tensor against what it must be; `also` are wrong answers with what each means.
+  /// Compares the next tensor with the right one; `also` are wrong answers and their meanings.
   struct Explained {
     HostMatrix value;
     std::string meaning;

@@ -41,8 +41,8 @@ inline std::string wrong_sums(const Outcome& outcome, const std::string& place, 
   return "";
 }
 
-/// All that the ranks have sent together, against what sums of `bytes` cost at most: an all-reduce moves 2(p − 1) times
-/// what it sums. "" when there is no more.
+/// Compares all that the ranks have sent together with the most that sums of `bytes` may send: 2(p − 1) times `bytes`
+/// for an all-reduce. "" when it is no more.
 inline std::string more_than_sums(const Outcome& outcome, std::uint64_t bytes) {
   const std::uint64_t most = 2 * (outcome.ledgers.size() - 1) * bytes;
   std::uint64_t sent = 0;

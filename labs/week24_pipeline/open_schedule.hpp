@@ -2,8 +2,8 @@
 // fill in and no single answer: the checker says whether your schedule can be executed, and the simulator how long it
 // takes.
 //
-// What is known: Qi et al. (arXiv 2401.10241), section 3, search for a schedule with measured times; "Pipeline
-// Parallelism with Controllable Memory" (arXiv 2405.15362) builds schedules for a given memory.
+// Prior work: Qi et al. (arXiv 2401.10241), section 3, search for a schedule with measured times; "Pipeline Parallelism
+// with Controllable Memory" (arXiv 2405.15362) builds schedules for a given memory.
 #pragma once
 
 #include <algorithm>

@@ -28,7 +28,7 @@ class Failures {
 };
 
 /// A run of `seconds` that saves after every `interval` seconds of work; failure n comes gap(n) seconds after the one
-/// before. What is unsaved at the end counts as work. Throws Error(fail) where `advance` lets no time pass.
+/// before. Unsaved work at the end counts as work. Throws Error(fail) where `advance` lets no time pass.
 template <class Gap>
 TimeSpent simulate(const SavingCosts& costs, double interval, double seconds, const Gap& gap) {
   RunState run{.left = interval};

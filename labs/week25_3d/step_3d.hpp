@@ -43,11 +43,11 @@ struct OnAxes {
 /// and nothing has been reduced since the backward passes. The other parts follow from it.
 OnAxes on_axes(Gradient gradient);
 
-/// Part b. The gradients of a step: runs this stage's schedule (24.1), which tells the engines what is final as it
-/// goes; ends the engines' window (21.7, 22.2 …), so that gradient shares are averages over dp; then the two sums that
-/// are left. With worker.norms_in_parts the gradients of norms are summed over tp (23.5). A token embedding that is on
-/// two stages (worker.stage->shares_embedding(); the engine is the second) is summed over them. worker.scalars.loss
-/// starts from 0.
+/// Part b. The gradients of a step: runs this stage's schedule (24.1), which tells the engines as it goes which
+/// gradients are final; ends the engines' window (21.7, 22.2 …), so that gradient shares are averages over dp; then
+/// does the two other sums. With worker.norms_in_parts the gradients of norms are summed over tp (23.5). A token
+/// embedding that is on two stages (worker.stage->shares_embedding(); the engine is the second) is summed over them.
+/// worker.scalars.loss starts from 0.
 void accumulate_gradients(Worker& worker);
 
 /// Part c. squares[0] = Σ g² over the whole model, on every rank: every parameter counts once, however many ranks hold

@@ -162,7 +162,7 @@ inline std::string words(const MeshShape& mesh) {
   return fmt::format("on (dp, tp, pp) = ({}, {}, {})", mesh.dp, mesh.tp, mesh.pp);
 }
 
-/// Tensors of one rank, from `at` on in what it saw, against the serial ones from `serial_at` on.
+/// Compares a rank's tensors, from `at` on in `seen`, with the serial ones from `serial_at` on.
 inline std::string unlike_tensors(const Values& seen, std::size_t at, const Values& serial, std::size_t serial_at,
                                   const GptConfig& part, double tolerance, const char* kind) {
   GptConfig whole = part, cut = part;

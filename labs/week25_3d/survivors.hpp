@@ -53,7 +53,7 @@ struct Snapshot {
 };
 
 /// Takes a snapshot. shard[a] is this rank's chunk of array a, which has n elements and any type. The snapshot has
-/// memory of its own (Category::buffer), so that training continues in `shard`. What is sent goes in one batch: every
+/// memory of its own (Category::buffer), so that training continues in `shard`. All messages go in one batch: every
 /// rank's shard, once. At least two ranks.
 Snapshot snapshot_of(Rank me, std::size_t n, const std::vector<Slice>& shard);
 
