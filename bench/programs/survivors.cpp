@@ -1,5 +1,5 @@
-// When a rank dies (25.8): a snapshot in the neighbour's memory, and the new shards of those that are left. What they
-// send and how long they take, by formula and in a run.
+// When a rank dies (25.8): a snapshot in the neighbour's memory, and the new shards of those that are left. Bytes and
+// times, by formula and in a run.
 //
 //   ./lab bench survivors --machine dgx-h100 --ranks 64 --parameters 8e9 --phantom
 //   ./lab bench survivors --backend mpi --ranks 4 --dead 0,1,3

@@ -1,5 +1,5 @@
 #!/bin/sh
-# reference.sh [REPORT]: ./lab report --full of what is committed, as docs/reference/: a README.md with its figures, its
+# reference.sh [REPORT]: ./lab report --full of the committed tree, as docs/reference/: a README.md with its figures, its
 # numbers in tables/, methods.md, and two pages of ./lab view. REPORT: a report's folder, made before, instead of a run.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,4 +1,4 @@
-// ./lab bench collectives: its algorithms and prices, what it refuses as wrong, and from outside its rows.
+// ./lab bench collectives: its algorithms and prices, refusals of wrong answers, and from outside its rows.
 #include <cmath>
 #include <map>
 #include <string>

@@ -1,5 +1,5 @@
-// Finds what keeps a program from scaling: not what a step is made of, but what it has more of than its share of the
-// serial step. Exercise 25.4 says which cost that is; here are its ledgers, and its answer in words.
+// Finds the cost that keeps a program from scaling: not the largest part of a step, but the part that exceeds its share
+// of the serial step the most. Exercise 25.4 names that cost; here are its ledgers, and its answer in words.
 #pragma once
 
 #include <string>

@@ -53,7 +53,7 @@ std::vector<int> whole_numbers(const std::string& flag, const std::string& text)
   return numbers;
 }
 
-/// Takes out what is ours; `rest` is for ./lab train's parser.
+/// Takes out our own options; `rest` is for ./lab train's parser.
 Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) {
   Request request;
   bool strong = false;
@@ -94,7 +94,7 @@ Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) 
   return request;
 }
 
-/// Defaults of a study: what it leaves out, and how long its runs are.
+/// Defaults of a study: features it leaves out, and the length of its runs.
 train::TrainRequest defaults() {
   train::TrainRequest o;
   o.steps = virtual_time() ? 3 : 8;

@@ -1,4 +1,4 @@
-// Finding one's way: names of exercises, what comes next, and what is kept of what a learner did.
+// Finding one's way: names of exercises, the next step, and records of a learner's work.
 #include "tools/course/course.hpp"
 
 #include <functional>
@@ -244,7 +244,7 @@ TEST_F(FindingOnesWay, WhatIsBorrowedIsPassedOverUntilItIsReturned) {
   EXPECT_EQ(state_of(paths_, first()).words, "borrowed");
   EXPECT_EQ(next_exercise(paths_, last_edited(paths_)).value().id, "1.2");
   keep_verdict(paths_, first(), {.whole = {.id = "1.1", .verdict = "PASS"}}, Inputs(paths_).of(first(), {}));
-  EXPECT_FALSE(state_of(paths_, first()).passes);  // what is borrowed earns nothing
+  EXPECT_FALSE(state_of(paths_, first()).passes);  // borrowed answers earn nothing
   EXPECT_EQ(borrow(paths_, "1.1", false), 0);      // nothing to do, and nothing to write down
   EXPECT_EQ(borrow(paths_, "1.1", true), 0);
   EXPECT_FALSE(is_borrowed(paths_, "1.1"));

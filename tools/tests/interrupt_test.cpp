@@ -1,4 +1,4 @@
-// Ctrl-C: the terminal sends SIGINT to the whole group of processes, ./lab and what it runs.
+// Ctrl-C: the terminal sends SIGINT to the whole group of processes, ./lab and its children.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

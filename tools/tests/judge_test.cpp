@@ -1,4 +1,4 @@
-// Tests how test programs are run and judged: how they end, what is told of it, and folders that runs lock.
+// Tests how test programs are run and judged: how they end, how that is reported, and folders that runs lock.
 #include "tools/course/judge.hpp"
 
 #include <fmt/format.h>

@@ -159,7 +159,7 @@ ends_with 2
 says 'TMPDIR is /nosuch'
 env PATH="$folder/bin:$PATH" sh "$folder/lab" list >&- 2>&- || fail 'it should end well where nobody listens'
 
-# From a checkout that cannot be written: what is built runs.
+# From a checkout that cannot be written: built programs run.
 read_only() { # read_only ARGUMENTS…: as lab; false where nobody may mount
   # shellcheck disable=SC2016  # the inner shell's
   $unshare sh -c 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && PATH=$0/bin:$PATH exec sh "$0/lab" "$@"' "$folder" "$@" > "$said" 2>&1

@@ -1,4 +1,4 @@
-// Tests which symbols, sections and headers an answer may have, and where what it must not have is found.
+// Tests which symbols, sections and headers an answer may have, and where forbidden ones are found.
 #include <gtest/gtest.h>
 
 #include "tools/course/paths.hpp"

@@ -1,4 +1,4 @@
-// Tests words: verdicts of exercises, the nearest known name, and what is said of a place or a wrong tensor.
+// Tests words: verdicts of exercises, the nearest known name, and descriptions of a place or a wrong tensor.
 #include "common/testing/verdict.hpp"
 
 #include <fmt/format.h>

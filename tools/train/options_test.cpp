@@ -199,7 +199,7 @@ TEST_F(Folder, WhatCannotWorkIsRefusedInOneSentence) {
   }
 }
 
-/// The words after "./lab train" of a line, without what is ./lab's own to read and without a remark.
+/// The words after "./lab train" of a line, without ./lab's own options and without a remark.
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream text(line.substr(12, line.find("  ") - 12));
   std::vector<std::string> words;

@@ -1,4 +1,4 @@
-// ./lab train --phantom of a mesh: one step of the 3D trainer in the simulator, with what it takes and where.
+// ./lab train --phantom of a mesh: one step of the 3D trainer in the simulator, with its costs and their places.
 #pragma once
 
 #include "tools/train/plan.hpp"
@@ -9,7 +9,7 @@ namespace lockstep::train {
 /// is wanted.
 bool is_folded(const TrainPlan& plan);
 
-/// Simulates a step, prints what it comes to, and writes --json and --trace. Returns the exit code. Of the simulator;
+/// Simulates a step, prints its results, and writes --json and --trace. Returns the exit code. Of the simulator;
 /// elsewhere Error(usage).
 int report_phantom(const TrainPlan& plan);
 

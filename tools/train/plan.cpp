@@ -80,7 +80,7 @@ void check_checkpoints(const TrainPlan& plan) {
       directory, steps.front(), directory));
 }
 
-/// --dp × --cp × --tp × --pp are the ranks: what is left out follows from the others.
+/// --dp × --cp × --tp × --pp are the ranks: an omitted one follows from the others.
 week25::MeshShape mesh_of(const TrainRequest& r, int available_ranks) {
   const int dp = r.dp, tp = r.tp, pp = r.pp;
   if (tp < 1 || pp < 1 || dp < 0 || r.cp < 1) refuse("--dp, --cp, --tp and --pp must be at least 1");

@@ -12,7 +12,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Losses step by step: within `absolute`, and `relative` of what is expected.
+/// Losses step by step: within `absolute`, and `relative` of the expected ones.
 void expect_losses(const Trained& got, const Trained& expected, double absolute, double relative,
                    const std::string& what) {
   ASSERT_EQ(got.losses.size(), expected.losses.size()) << what;

@@ -35,7 +35,7 @@ std::size_t end_of_number(const std::string& text, std::size_t at) {
   return end == digits ? at : end;
 }
 
-/// Finds `parts` in a page with any numbers between them; returns what is there, or "".
+/// Finds `parts` in a page with any numbers between them; returns the text there, or "".
 std::string with_other_numbers(const std::string& text, const std::vector<std::string>& parts, std::size_t& found) {
   for (std::size_t begin = text.find(parts[0]); begin != text.npos; begin = text.find(parts[0], begin + 1)) {
     std::size_t at = begin + parts[0].size();

@@ -52,7 +52,7 @@ class Stacks {
     of(left_) = std::move(from);
   }
 
-  /// Unwinds what is suspended on a stack. clear: on all stacks, and removes them. Only from outside.
+  /// Unwinds the function suspended on a stack. clear: on all stacks, and removes them. Only from outside.
   void forget(int stack) {
     if (!suspended_[stack]) return;
     const WatchedStack where = watched_[stack];
@@ -63,7 +63,7 @@ class Stacks {
     enter_stack(outside_watched_, watched_[stack]);
     clear_stack(where);
   }
-  /// Abandons what is suspended on a stack without unwinding it.
+  /// Abandons the function suspended on a stack without unwinding it.
   void leave(int stack) {
     static auto& left = *new std::vector<boost::context::fiber>;  // never destroyed
     left.push_back(std::move(suspended_[stack]));
