@@ -44,7 +44,7 @@ class OverlappedDdp final : public BucketedDdp {
          "ranks must communicate in the same order");
   }
 
-  /// Averages a complete bucket: at once, or on the queue "comm" while main goes on.
+  /// Averages a complete bucket: at once, or on the queue "comm" while main continues.
   void launch(const Bucket& bucket) {
     if (!options_.overlap) return average(dp_, bucket.gradients, all_reduce_);
     todo("21.7c",

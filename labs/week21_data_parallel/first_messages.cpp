@@ -20,7 +20,7 @@ void broadcast(Rank me, Slice data, int root) {
 
 void barrier(Rank me) {
   const int p = me.size();
-  // What is in them does not matter: that a message has arrived is the news.
+  // The contents do not matter: that a message has arrived is the news.
   Slice token = me.allocate(1, DType::f32, Category::buffer), heard = me.allocate(1, DType::f32, Category::buffer);
   todo("21.0c",
        "rounds of one exchange each, until every rank has heard, directly or through others, from every rank. A "

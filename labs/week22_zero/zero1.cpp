@@ -18,7 +18,7 @@ void clip_shares(Rank dp, Slice factor, Slice sum, const std::vector<Slice>& sha
 
 namespace {
 
-/// What becomes of a bucket's gradients before they are divided by p.
+/// Sums a bucket's gradients before they are divided by p.
 void sum_my_chunk(Rank dp, Slice bucket) {
   Scope scope = dp.region("reduce_scatter", bucket.bytes());
   todo("22.2a", "afterwards this rank's chunk of the bucket is the sum over all ranks: half an all-reduce (21.2)");
@@ -51,7 +51,7 @@ class BucketedZero1 final : public Zero1 {
   }
 
  private:
-  /// Where a bucket's first element lies in the flat slices.
+  /// Offset of a bucket's first element in the flat slices.
   std::size_t offset_of(const week21::Bucket& bucket) const { return parameters_.list[bucket.first].offset; }
   Slice values_of(const week21::Bucket& bucket) const {
     return parameters_.values.cut(offset_of(bucket), bucket.gradients.size());

@@ -133,7 +133,7 @@ void int8_in_two_steps(Rank me, Slice data, Slice error, std::size_t block, Rand
   const int p = me.size(), self = me.rank();
   const std::size_t longest = chunk_range(data.size(), 0, p).size;
   const ChunkRange own = chunk_range(data.size(), self, p);
-  const Rounded mine = allocate_rounded(me, data.size(), longest, block);  // on its way out; later the sums of all
+  const Rounded mine = allocate_rounded(me, data.size(), longest, block);  // the outgoing values; later the sums of all
   const Rounded parts = allocate_rounded(me, own.size * static_cast<std::size_t>(p), longest, block);  // of my chunk
   fill(me, mine.scales, 0);  // also those that a shorter chunk does not use, which are sent too
   for (int c = 0; c < p; ++c)
@@ -240,7 +240,7 @@ double ranks_to_break_even(const Compression& how) {
 
 namespace {
 
-/// What has to be kept between steps.
+/// State between steps.
 class Compressor {
  public:
   Compressor(Rank dp, const Parameters& parameters, const Compression& how, StepsDone steps)

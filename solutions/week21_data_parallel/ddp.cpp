@@ -49,7 +49,7 @@ class OverlappedDdp final : public BucketedDdp {
     // lab end
   }
 
-  /// Averages a complete bucket: at once, or on the queue "comm" while main goes on.
+  /// Averages a complete bucket: at once, or on the queue "comm" while main continues.
   void launch(const Bucket& bucket) {
     if (!options_.overlap) return average(dp_, bucket.gradients, all_reduce_);
     // lab 21.7c begin: the bucket's average happens on comm_ while main continues, and last_launched_ is its ticket.

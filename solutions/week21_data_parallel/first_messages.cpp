@@ -29,7 +29,7 @@ void broadcast(Rank me, Slice data, int root) {
 
 void barrier(Rank me) {
   const int p = me.size();
-  // What is in them does not matter: that a message has arrived is the news.
+  // The contents do not matter: that a message has arrived is the news.
   Slice token = me.allocate(1, DType::f32, Category::buffer), heard = me.allocate(1, DType::f32, Category::buffer);
   // lab 21.0c begin: rounds of one exchange each, until every rank has heard, directly or through others, from every
   // rank. A whole ring takes p − 1 rounds; can you do it in fewer?

@@ -17,7 +17,7 @@ double gather_seconds(const Strategy& strategy, const Workload& work, double ele
 
 namespace {
 
-/// What a scatter takes beyond moving its parts.
+/// Seconds that a scatter takes beyond moving its parts.
 double addition_seconds(const Strategy& strategy, const Workload& work, double elements) {
   const double part = bytes_of_gradient(strategy) * elements / strategy.dp;
   return (strategy.dp - 1) * (part * work.data.gamma + work.data.launch);

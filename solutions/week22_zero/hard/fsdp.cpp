@@ -15,7 +15,7 @@ namespace lockstep::week22 {
 // lab omit begin
 namespace {
 
-/// What happens before one piece of a pass, in this order.
+/// Work before one piece of a pass, in this order.
 struct Turn {
   std::vector<std::size_t> reshard, gather, unshard;  // units
 };
@@ -123,7 +123,7 @@ class TurnByTurn final : public Fsdp {
     Whole& whole = whole_[u];
     dp_.wait(whole.gathered);
     if (pass == Pass::backward) {
-      while (reductions_.size() > 1) wait_for_the_oldest();  // one unit's gradients may be on their way
+      while (reductions_.size() > 1) wait_for_the_oldest();  // one unit's gradients may be in flight
       whole.gradients = dp_.allocate(whole.values.size(), options_.precision.compute, Category::gradient);
       fill(dp_, whole.gradients, 0);
     }

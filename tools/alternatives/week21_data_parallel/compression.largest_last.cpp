@@ -235,7 +235,7 @@ double ranks_to_break_even(const Compression& how) {
 
 namespace {
 
-/// What has to be kept between steps.
+/// State between steps.
 class Compressor {
  public:
   Compressor(Rank dp, const Parameters& parameters, const Compression& how, StepsDone steps)

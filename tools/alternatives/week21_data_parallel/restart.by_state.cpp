@@ -8,7 +8,7 @@
 namespace lockstep::week21 {
 namespace {
 
-/// How a process stands to the job's end.
+/// A process's state at the end of the job.
 enum class Standing { runs, told, killed, ended };
 
 }  // namespace

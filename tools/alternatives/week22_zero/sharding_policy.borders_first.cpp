@@ -10,7 +10,7 @@
 namespace lockstep::week22 {
 namespace {
 
-/// What the tensors of a block, or of a layer, have in common.
+/// Common prefix of the names of a block's tensors, or of a layer's.
 std::string_view prefix(std::string_view name, Wrapping::Kind kind) {
   if (kind == Wrapping::Kind::each_layer) return name.substr(0, name.rfind('.'));
   return name.starts_with("blocks.") ? name.substr(0, name.find('.', 7)) : std::string_view();

@@ -29,7 +29,7 @@ struct Message {
   const Rank* queue = nullptr;
 };
 
-/// What a step receives, and what it sends; a stage of −1: nothing.
+/// Messages that a step receives and sends; a stage of −1: none.
 Message incoming(const Pipeline& pipeline, const Step& step) {
   if (step.work == Work::weight_gradient) return {};
   const bool forward = step.work == Work::forward;

@@ -7,7 +7,7 @@
 namespace lockstep::week25 {
 namespace {
 
-/// How many ranks one step along `axis` is.
+/// Number of ranks between neighbours on `axis`.
 int stride_of(const MeshShape& shape, const AxisOrder& order, Axis axis) {
   int stride = 1;
   for (std::size_t i = 0; order[i] != axis; ++i) stride *= shape[order[i]];

@@ -21,7 +21,7 @@ std::vector<Coordinate> table(const MeshShape& shape, const AxisOrder& order) {
   return places;
 }
 
-/// Where a rank of `axis` stands that is `step` further on, round the ring.
+/// Coordinate of the next rank on `axis`, round the ring.
 Coordinate neighbour(Coordinate at, const MeshShape& shape, Axis axis) {
   at[axis] = at[axis] + 1 < shape[axis] ? at[axis] + 1 : 0;
   return at;
