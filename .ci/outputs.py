@@ -64,7 +64,7 @@ class Exercises:
         course = json.loads(pathlib.Path("labs/course.json").read_text())
         self.paths = {e["id"]: f"{week['folder']}/{e['name']}" for week in course["weeks"] for e in week["exercises"]}
         needs = [(need, e["id"]) for week in course["weeks"] for e in week["exercises"] for need in e.get("needs", [])]
-        # Of each exercise: itself, and all that its programs are linked with.
+        # Each exercise with all those whose programs link it.
         self.needs = {exercise: with_includers({exercise}, needs) for exercise in self.paths}
         self.seen = {}
 

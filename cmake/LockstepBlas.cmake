@@ -4,14 +4,14 @@
 # The one place that decides. CMake includes it; ./lab setup and ./lab doctor run it as a script (tools/probes.sh), which
 # then prints what was found, or with -DFLAGS=ON how to compile with it, or ends with an error. So no find_package here: targets cannot be made in a script.
 #
-#   FastBlas_NAME       what it is, with its version where known; empty where there is none
-#   FastBlas_MKL        whether it is MKL, whose libraries FindBLAS knows
+#   FastBlas_NAME       its name, with its version where known; empty where there is none
+#   FastBlas_MKL        true for MKL, whose libraries FindBLAS knows
 #   FastBlas_VERSION    OpenBLAS's
 #   FastBlas_INCLUDE    the folder with cblas.h, or for MKL mkl_cblas.h
 #   FastBlas_LIBRARY
 if(CMAKE_SCRIPT_MODE_FILE)
   cmake_minimum_required(VERSION 3.22)
-  # What a project knows from its compiler.
+  # Variables that a project gets from its compiler.
   set(CMAKE_FIND_LIBRARY_PREFIXES lib)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a)
   set(CMAKE_SYSTEM_PREFIX_PATH /usr/local /usr)

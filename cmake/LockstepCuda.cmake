@@ -65,7 +65,7 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 enable_language(CUDA)
 
-# nvcc may compile with an older GCC than C++ has here: Debian 13's with g++-13, beside g++-14. CMake would have programs
+# nvcc may compile with an older GCC than C++ has here: Debian 13's with g++-13, next to g++-14. CMake would have programs
 # linked with that one's standard library, which lacks what the newer compiler's objects call.
 foreach(folder IN LISTS CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES)
   if(folder MATCHES "/gcc/" AND NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)

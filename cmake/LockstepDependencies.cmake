@@ -1,4 +1,5 @@
-# What the system must supply. `./lab setup` installs it on Debian and Ubuntu; a backend looks for its own in its folder.
+# Libraries that the system must supply. `./lab setup` installs them on Debian and Ubuntu; backends find theirs
+# themselves.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)

@@ -1,8 +1,8 @@
-# How everything is compiled.
+# Compiler flags for everything.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-# Nothing here is a shared library. In code for one, GCC may not inline a function that another library could replace,
+# There are no shared libraries. In code for one, GCC may not inline a function that another library could replace,
 # which made the simulator a tenth slower.
 set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -49,7 +49,7 @@ if(LOCKSTEP_HAS_GOLD AND NOT LOCKSTEP_SANITIZE)
   add_link_options("$<$<LINK_LANGUAGE:CXX>:-fuse-ld=gold>")
 endif()
 
-# GCC begins with the memory of a precompiled header, and would look through all of it for what is unused.
+# GCC begins with the memory of a precompiled header, and would look through all of it for unused blocks.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-expand=300>")
 endif()

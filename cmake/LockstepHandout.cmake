@@ -1,5 +1,5 @@
-# What objects of this build fit, in BUILD/platform.txt; and whether this is a handout (./lab handout), which has the
-# reference's objects in prebuilt/, made elsewhere.
+# Writes BUILD/platform.txt, which says what this build's objects fit; and detects a handout (./lab handout), which has
+# the reference's objects in prebuilt/, made elsewhere.
 #
 #   LOCKSTEP_HANDOUT       whether it is one
 #   LOCKSTEP_HANDOUT_FITS  whether its objects fit: this processor, this major version of fmt (whose names have it in

@@ -23,7 +23,7 @@
 
 include(LockstepNcclTests)
 set(LOCKSTEP_COURSE ${CMAKE_SOURCE_DIR}/labs/course.json)
-# What a skeleton leaves unused is not worth a warning.
+# Unused names in a skeleton are not worth a warning.
 set(LOCKSTEP_SKELETON_OPTIONS -Wno-unused-parameter -Wno-unused-function -Wno-unused-variable -Wno-unused-but-set-variable
     $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-unused-private-field>)
 # Mistakes show: an index beyond the end of a std::vector is a crash that names it, one outside of an array a trap, a
@@ -104,8 +104,8 @@ function(lockstep_use_reference program)
   endforeach()
 endfunction()
 
-# lockstep_use_answers(program 21.2 21.7 …): the same, and mine.PROGRAM beside it, which links the learner's answers where
-# mine/use says so (./lab … --mine). The last call for a program: what it links and consists of is known.
+# lockstep_use_answers(program 21.2 21.7 …): the same, and also makes mine.PROGRAM, which links the learner's answers
+# where mine/use says so (./lab … --mine). The last call for a program: all that it links and consists of is known.
 function(lockstep_use_answers program)
   get_target_property(sources ${program} SOURCES)
   get_target_property(links ${program} LINK_LIBRARIES)
@@ -209,7 +209,7 @@ endfunction()
 function(lockstep_add_mine id source solution)
   lockstep_student_object(mine.${id} ${id} ${source} ${solution})
 
-  # What later exercises link. mine/use/ID says which: "mine" once the student's own has passed, else "reference".
+  # The object that later exercises link. mine/use/ID: "mine" once the student's own has passed, else "reference".
   set(use ${LOCKSTEP_MINE_DIR}/use/${id})
   if(NOT EXISTS ${use})
     file(WRITE ${use} "reference\n")
@@ -461,7 +461,7 @@ function(lockstep_add_suite week)
     list(APPEND handed_over ${damaged_${week}})
     add_test(NAME suite.week${week}.handed_over COMMAND sh ${handed_over})
     set_tests_properties(suite.week${week}.handed_over PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week}")
-    # Right answers pass with more ranks than the tests sweep: what is rounded grows with them, in week 23 the most.
+    # Right answers pass with more ranks than the tests sweep: rounding errors grow with them, in week 23 the most.
     set(many 33)
     if(week EQUAL 23)
       set(many 64)
@@ -470,7 +470,7 @@ function(lockstep_add_suite week)
     set_tests_properties(suite.week${week}.many_ranks PROPERTIES TIMEOUT ${seconds} LABELS "suite;week${week}")
     get_property(skeletons GLOBAL PROPERTY LOCKSTEP_SKELETONS_${week})
     lockstep_test_program(skeleton.week${week}_sim sim ${skeletons})
-    # They are linked together or not at all: one compilation. What they leave unused is not worth a warning.
+    # They are linked together or not at all: one compilation. Unused names in them are not worth a warning.
     set_target_properties(skeleton.week${week}_sim PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     target_compile_options(skeleton.week${week}_sim PRIVATE ${LOCKSTEP_SKELETON_OPTIONS})
     target_link_libraries(skeleton.week${week}_sim PRIVATE tests.week${week})
@@ -478,7 +478,7 @@ function(lockstep_add_suite week)
     foreach(id IN LISTS ids)
       get_property(links GLOBAL PROPERTY LOCKSTEP_LINKS_${id})
       target_link_libraries(skeleton.week${week}_sim PRIVATE ${links})
-      # What they need of earlier weeks comes from the reference.
+      # Answers to earlier weeks that they need come from the reference.
       lockstep_all_needs(${id} needs)
       list(REMOVE_ITEM needs ${ids})
       list(APPEND earlier ${needs})
@@ -495,7 +495,7 @@ function(lockstep_add_suite week)
     add_test(NAME suite.week${week}.mpi
              COMMAND sh ${CMAKE_SOURCE_DIR}/launch/mpirun.sh -n 4 --timeout 170 $<TARGET_FILE:reference.week${week}_mpi>)
     set_tests_properties(suite.week${week}.mpi PROPERTIES TIMEOUT 1800 PROCESSORS 4 LABELS "suite;week${week};mpi")
-    # Where there is one GPU, NCCL's tests have one process too: what needs more is skipped.
+    # With one GPU, NCCL's tests have one process too: tests that need more are skipped.
     add_test(NAME suite.week${week}.mpi_alone
              COMMAND sh ${CMAKE_SOURCE_DIR}/launch/mpirun.sh -n 1 --timeout 110 $<TARGET_FILE:reference.week${week}_mpi>)
     set_tests_properties(suite.week${week}.mpi_alone PROPERTIES TIMEOUT 1200 LABELS "suite;week${week};mpi")

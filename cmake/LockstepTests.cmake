@@ -1,4 +1,4 @@
-# What `./lab test` promises: the reference answers of all weeks on the simulator and on MPI, the contract of each backend,
+# Tests of `./lab test`: the reference answers of all weeks on the simulator and on MPI, the contract of each backend,
 # arithmetic and model, and one run of each command. The suite's tests of itself (grader, planner, drills, launchers,
 # kills, bad input, …) are `./lab test --all`, which CI runs.
 #

@@ -6,8 +6,8 @@
 # becomes that of a stub, made from the reference, whose every answer throws DOES NOT COMPILE with the first error in the
 # student's file: the exercise loses its own verdict and no other.
 #
-# The object is as old as the beginning of the compilation, so that what is saved meanwhile is compiled by the next build.
-# And a stub depends on what the student's file includes, so that an error in a header ends where the header is mended.
+# The object is as old as the beginning of the compilation, so that a file saved meanwhile is compiled by the next build.
+# A stub depends on what the student's file includes, so that an error in a header ends once the header is fixed.
 set -eu
 export LC_ALL=C  # sort and comm agree; the compiler speaks English, for explain
 id=$1 skeleton=$2 solution=$3 required=$4
@@ -40,7 +40,7 @@ elif "$@" 2> "$log"; then
 fi
 
 "$skeleton" --stub "$id" "$source" "$log" "$solution" "$object.stub.cpp"
-# What the student's file includes, and with -MG what it does not find.
+# Lists the files that the student's file includes, and with -MG also missing ones.
 includes() (
   count=$#
   while [ "$count" -gt 0 ]; do

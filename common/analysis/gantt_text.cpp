@@ -111,7 +111,7 @@ void write_queues(const Trace& trace, std::ostream& out, int columns) {
   chart.write_end("C computing  B computing while bytes move  t bytes moving  ");
 }
 
-/// How a pipeline's steps are drawn: as their names, padded with `fill`.
+/// Drawing of a pipeline's steps: their names, padded with `fill`.
 struct StepLook {
   char letter;
   const char *fill, *meaning;
@@ -127,7 +127,7 @@ struct Sent {
   bool down;
   double begin, end;
 };
-/// Those that take time, in the order of their begins.
+/// Messages that take time, in the order of their begins.
 std::vector<Sent> messages_of(const Trace& trace) {
   std::vector<Sent> messages;
   for (const analysis::Flight& flight : analysis::flights_of(trace)) {

@@ -173,7 +173,7 @@ class Maker {
     place(lane, empty ? c.first : c.last, empty ? 0 : 3, Action::Kind::end_closure, index);
   }
 
-  /// What a closure does in regions called "data". What it did before the first step that counts is apart.
+  /// Time of a closure in regions called "data". `before`: its part before the first step that counts.
   Activity loading_in(const TraceClosure& c) const {
     Activity loading{.kind = Activity::Kind::data,
                      .lane = lane_of_.at({c.rank, c.queue}),

@@ -23,7 +23,7 @@ int lockstep_private_at_exit(void (*)(void*), void*, void*) { return 0; }
 
 namespace lockstep {
 
-/// How a stream prints.
+/// Format settings of a stream.
 struct StreamFormat {
   std::ios::fmtflags flags{};
   std::streamsize precision = 0, width = 0;
@@ -63,7 +63,7 @@ void start_private_data() {
   initialise();
 }
 
-/// What is one rank's own.
+/// Data that belongs to one rank.
 struct PrivateData::Kept {
   std::vector<char> bytes;
   int error = 0;

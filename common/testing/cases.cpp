@@ -89,7 +89,7 @@ std::string drawing(const Trace& trace, const std::string& title, bool perturbed
   return fmt::format("{}{}:\n{}", title, whole ? "" : ", after its set-up", text);
 }
 
-/// Whether a case's chart is printed too: of many, those that went wrong.
+/// True if a case's chart is printed too: of many cases, those that failed.
 bool is_drawn(const Outcome& outcome, const std::string& wrong) {
   const TestOptions& options = test_options();
   return options.ranks || options.size || !wrong.empty() || !outcome.passed();
@@ -158,7 +158,7 @@ void note_virtual_time(double seconds) {
   ::testing::Test::RecordProperty("virtual_seconds", fmt::format("{:.17g}", seconds));
 }
 
-/// What a case comes to here, or came to where the answer is.
+/// Runs a case, or takes its outcome from the process that has the answer.
 Outcome outcome_of(const Case& the_case, const RunOptions& options, const Program& program) {
   if (!test_options().outcomes_of.empty()) return handed_over(the_case, options.perturb);
   const OneOutcome whole;

@@ -35,8 +35,8 @@ std::string which_run(const Case& c, std::optional<std::uint64_t> perturb) {
 
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
-/// How many values each rank has in common with the one before it, from the first on. They are taken out: after a large
-/// all-reduce all ranks hold the same.
+/// Removes from each rank the first values that equal those of the rank before it, and returns how many these are:
+/// after a large all-reduce all ranks hold the same.
 std::vector<std::size_t> take_out_common(std::vector<Values>& values) {
   std::vector<std::size_t> common(values.size());
   for (std::size_t rank = values.size(); rank-- > 1;) {

@@ -36,7 +36,7 @@ void still(int) {
 
 using Frames = std::array<void*, kMostFrames>;
 
-/// Whether the outer half of so many frames are the same few calls again and again.
+/// True if the outer half of so many frames are the same few calls again and again.
 bool never_ends(const Frames& frames, int count) {
   constexpr int kCycle = 8;  // of functions that call each other, at most
   const auto* const outer = frames.begin() + kMostFrames / 2;

@@ -30,8 +30,8 @@ std::string last_lines(const std::string& text, int count) {
   return text.substr(at);
 }
 
-/// What a program printed: what the runtime said of a hang, before it ended processes that did not end by themselves
-/// (the first word is the verdict, the indented lines are the ranks), and everything else.
+/// A program's output. `hang`: the runtime's report, before it ended processes that did not end by themselves (the
+/// first word is the verdict, the indented lines are the ranks).
 struct Output {
   std::string hang;
   std::string rest;
@@ -58,13 +58,13 @@ void each_line(const std::string& text, const std::function<void(std::string_vie
   for (std::string line; std::getline(lines, line);) f(line);
 }
 
-/// What a wait was by the clock, where that is much longer than the limit on the program's own time.
+/// Says how long the program ran by the clock, if that is much longer than the limit on its own time.
 std::string on_a_busy_computer(const Ended& ended, const JudgeOptions& options) {
   if (ended.seconds < 1.5 * options.timeout_seconds + 10) return "";
   return fmt::format(" of its own time, {:.0f} s on this busy computer", ended.seconds);
 }
 
-/// Which check of the standard library failed, in words, or "": it checks under _GLIBCXX_ASSERTIONS, as in answers.
+/// Describes the failed check of the standard library, or "": it checks under _GLIBCXX_ASSERTIONS, as in answers.
 std::string failed_check(const std::string& output) {
   const auto at = output.find(": Assertion '"), begin = output.rfind('\n', at) + 1;
   if (at == output.npos) return "";
@@ -99,10 +99,10 @@ std::string why_it_died(int signal, const std::string& cause, const std::string&
   return "";
 }
 
-/// How many of a program's last lines an explanation shows.
+/// Number of a program's last lines that an explanation shows.
 constexpr int kLastLines = 12;
 
-/// How a program ended that left no verdict on the test it was in, whose row says where it stands. `answer`: the file.
+/// The verdict on a program that ended without one. The row of the test it was in says where. `answer`: the file.
 Judgement broken_off(Judgement running, const Ended& ended, const Output& output, const JudgeOptions& options,
                      const Sayings& said_of_it, const std::string& answer) {
   std::string test = running.test + (running.message.empty() ? "" : " (" + running.message + ")");
@@ -334,7 +334,7 @@ Choice Judge::choose(const std::vector<Exercise>& exercises) {
   return choice;
 }
 
-/// The needs whose objects are not what was judged, though their texts are: what they include has changed.
+/// The needs that were compiled again since they were judged although their own text is unchanged: an include changed.
 std::vector<Exercise> Judge::compiled_anew(const Exercise& exercise) {
   std::vector<Exercise> anew;
   if (needs_ == Needs::mine_only) return anew;

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of one text after the other.
+/// Hash of several texts, one after the other.
 class Hash {
  public:
   void add(std::string_view text) {
@@ -45,7 +45,7 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   return files;
 }
 
-/// How everything is compiled, as CMake keeps it.
+/// Options that everything is compiled with, as CMake keeps them.
 std::string compiler_options(const Paths& paths) {
   std::string options;
   std::istringstream cache(read_text(paths.build / "CMakeCache.txt"));
@@ -59,8 +59,8 @@ fs::path record_file(const Paths& paths, const Exercise& exercise) {
   return paths.mine() / "verdicts" / (exercise.id + ".json");
 }
 
-// Beside the verdict, in rows of their own: fingerprints of all it depends on, of the answer alone, of what was run;
-// and whether that printed anything. The parts' rows come last.
+// Rows of their own, next to the verdict: fingerprints of everything it depends on, of the answer alone, and of the
+// program that ran; and whether that printed anything. The parts' rows come last.
 constexpr const char* kInputs = "inputs";
 constexpr const char* kAnswer = "answer";
 constexpr const char* kProgram = "program";

@@ -87,7 +87,7 @@ std::string worth_nothing(const Exercise& exercise, const std::vector<Judgement>
   return text;
 }
 
-/// How many programs were run, and how many of them were judged wrongly.
+/// Number of programs that were run, and of those that were judged wrongly.
 struct Tally {
   int run = 0, wrong = 0;
 
@@ -127,7 +127,7 @@ std::string not_passed(const std::vector<Judgement>& rows) {
   return seen.empty() ? "" : "wanted PASS, because it is a right answer, got\n" + seen;
 }
 
-/// What differs in each of an exercise's other right answers: X of tools/alternatives/WEEK/NAME.X.cpp, and "hard".
+/// Names of an exercise's other right answers: X of tools/alternatives/WEEK/NAME.X.cpp, and "hard".
 std::vector<std::string> alternatives_of(const Paths& paths, const Exercise& exercise) {
   std::vector<std::string> result;
   const auto folder = paths.source / "tools" / "alternatives" / exercise.folder;

@@ -121,7 +121,7 @@ double library_all_reduce_seconds(const Machine& machine, int ranks, double byte
            (q - 1);
   }
   const double depth = std::ceil(std::log2(group.nodes())) * group.outside + (group.in_node - 1) * group.inside;
-  // Of two nodes, each is the root of one half's tree and a leaf of the other's, and sends each once.
+  // With two nodes, each is the root of one half's tree and a leaf of the other's, and sends each half once.
   double tree = 2 * depth + (group.nodes() == 2 ? 1 : 2) * bytes * group.beta;
   if (group.nodes() == 2) {
     tree = std::max(tree, library_all_reduce_seconds(machine, static_cast<int>(group.in_node), bytes, apart));
