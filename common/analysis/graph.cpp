@@ -213,7 +213,7 @@ class Maker {
     if (counts) {
       batch = static_cast<int>(graph_.batches.size());
       const int lane = lane_of_.at({e.rank, e.queue});
-      Batch& made = graph_.batches.emplace_back();
+      TransferBatch& made = graph_.batches.emplace_back();
       made.event = index;
       made.lane = lane;
       int& last = last_of_.try_emplace({lane, e.group}, -1).first->second;
@@ -365,7 +365,7 @@ class Maker {
   }
 
   void set_delays() {
-    for (Batch& batch : graph_.batches) {
+    for (TransferBatch& batch : graph_.batches) {
       const TraceEvent& own = event(batch.event);
       double expected = own.begin;
       for (int index : batch.messages) {

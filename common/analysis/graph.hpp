@@ -33,7 +33,7 @@ struct Message {
   double seconds = 0;
 };
 
-struct Batch {
+struct TransferBatch {
   int event = -1;
   int lane = 0;
   int before = -1;            // the preceding batch on the same (group, queue)
@@ -70,7 +70,7 @@ struct Graph {
   std::vector<Lane> lanes;  // by rank, then queue; main first
   std::vector<Activity> works;
   std::vector<Message> messages;
-  std::vector<Batch> batches;
+  std::vector<TransferBatch> batches;
   std::vector<Closure> closures;
 };
 

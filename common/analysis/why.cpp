@@ -27,7 +27,7 @@ struct Price {
 /// For each group, the prices of the slowest link that its messages use: it sets the pace of a collective.
 std::map<std::uint32_t, Price> slowest_links(const Trace& trace, const Graph& graph) {
   std::map<std::uint32_t, Price> links;
-  for (const Batch& batch : graph.batches) {
+  for (const TransferBatch& batch : graph.batches) {
     const TraceEvent& event = trace.events[static_cast<std::size_t>(batch.event)];
     for (const TraceMessage& m : event.messages) {
       Price& link = links[event.group];
@@ -57,7 +57,7 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
     computing[event.rank].push_back({event.begin, event.end});
   }
   std::map<std::uint32_t, Price> links = slowest_links(trace, graph);
-  for (const Batch& batch : graph.batches) {
+  for (const TransferBatch& batch : graph.batches) {
     const TraceEvent& event = trace.events[static_cast<std::size_t>(batch.event)];
     moving[event.rank].push_back({event.begin, event.end});
     double& wire = by_rank[event.rank].wire;

@@ -15,7 +15,7 @@ Peer& World::peer(Endpoint& endpoint, int rank) {
   return peer;
 }
 
-void World::post(Batch* batch) {
+void World::post(TransferBatch* batch) {
   if (batch->endpoint->issued + 1 == batch->number) beginning_.push_back(batch);
   begin_all();
   if (failing_) throw Unwind{};
@@ -25,7 +25,7 @@ void World::post(Batch* batch) {
 /// there may be thousands.
 void World::begin_all() {
   while (!beginning_.empty() && !failing_) {
-    Batch* next = beginning_.front();
+    TransferBatch* next = beginning_.front();
     beginning_.pop_front();
     try {
       begin(*next);
@@ -35,7 +35,7 @@ void World::begin_all() {
   }
 }
 
-void World::begin(Batch& batch) {
+void World::begin(TransferBatch& batch) {
   Endpoint& endpoint = *batch.endpoint;
   const bool receives = std::any_of(batch.transfers.begin(), batch.transfers.end(),
                                     [](const Transfer& t) { return t.kind == Transfer::Kind::receive; });
@@ -44,7 +44,7 @@ void World::begin(Batch& batch) {
     batch.begin = batch.posted;
   } else {
     // The stream's order covers what the batch before received; what it sent is copied by other endpoints.
-    if (const Batch* before = endpoint.batch(batch.number - 1))
+    if (const TransferBatch* before = endpoint.batch(batch.number - 1))
       for (const Event& sent : before->sent) endpoint.stream.wait(sent);
     batch.begin = events_.record(endpoint.stream.get());
   }
@@ -113,7 +113,7 @@ void World::meet(Posted send, Posted receive, Endpoint& receiver) {
   issued(*send.batch, send.index);
 }
 
-void World::issued(Batch& batch, std::size_t index) {
+void World::issued(TransferBatch& batch, std::size_t index) {
   batch.issued[index] = true;
   if (--batch.pending > 0) return;
   Endpoint& endpoint = *batch.endpoint;
@@ -128,7 +128,7 @@ void World::issued(Batch& batch, std::size_t index) {
              where = batch.where, region = batch.collective](double begin, double end) {
               rank.recorder().transferred(queue, group, begin, end, count, bytes, where, region);
             });
-  if (Batch* next = endpoint.batch(batch.number + 1)) beginning_.push_back(next);
+  if (TransferBatch* next = endpoint.batch(batch.number + 1)) beginning_.push_back(next);
   if (endpoint.waiter && endpoint.issued >= endpoint.waiter_number) wake(*std::exchange(endpoint.waiter, nullptr));
 }
 
@@ -156,7 +156,7 @@ bool World::set_sends_aside() {
 }
 
 void World::buffer_eagerly(Posted& send) {
-  Batch& batch = *send.batch;
+  TransferBatch& batch = *send.batch;
   Endpoint& endpoint = *batch.endpoint;
   const Slice& slice = batch.transfers[send.index].slice;
   endpoint.stream.wait(send.begin);

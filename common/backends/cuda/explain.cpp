@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 
 StuckBatch World::stuck_batch(const Queue& queue) {
   Endpoint& endpoint = queue.owner->endpoint_at(queue.blocked.which, queue.index);
-  const Batch& batch = *endpoint.batch(endpoint.issued + 1);
+  const TransferBatch& batch = *endpoint.batch(endpoint.issued + 1);
   const auto missing = std::find(batch.issued.begin(), batch.issued.end(), false) - batch.issued.begin();
   return {.number = batch.number,
           .group = endpoint.group,

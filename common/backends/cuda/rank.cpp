@@ -11,7 +11,7 @@ Ticket CudaRank::start(CommunicatorKey at, std::span<const Transfer> transfers, 
   if (world_.stopped()) return {};
   Queue& queue = calling(at.queue, where);
   Endpoint& endpoint = endpoint_at(at.group, at.queue);
-  auto batch = std::make_unique<Batch>();
+  auto batch = std::make_unique<TransferBatch>();
   batch->endpoint = &endpoint;
   batch->number = ++endpoint.started;
   batch->transfers.assign(transfers.begin(), transfers.end());
@@ -41,7 +41,7 @@ void CudaRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
   }
   const Event before = here(queue);
   end_stretch(queue, before);
-  const Batch& last = *endpoint.batch(ticket.number);  // complete after all before it
+  const TransferBatch& last = *endpoint.batch(ticket.number);  // complete after all before it
   if (last.received) queue.stream.wait(last.received);
   for (const Event& sent : last.sent) queue.stream.wait(sent);
   waited(queue, before, where, recorder_.waits_for(queue.index, ticket));

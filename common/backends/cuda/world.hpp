@@ -30,7 +30,7 @@ struct Endpoint;
 struct Queue;
 
 /// Transfers that were started together.
-struct Batch {
+struct TransferBatch {
   Endpoint* endpoint = nullptr;
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
@@ -47,8 +47,8 @@ struct Batch {
 
 /// One half of a message that waits for its other half.
 struct Posted {
-  Batch* batch = nullptr;  // null: a buffered send, whose batch may be over
-  std::size_t index = 0;   // index of the transfer in its batch
+  TransferBatch* batch = nullptr;  // null: a buffered send, whose batch may be over
+  std::size_t index = 0;           // index of the transfer in its batch
   Half half;
   std::size_t bytes = 0;
   void* aside = nullptr;  // a copy of the data sent
@@ -70,7 +70,7 @@ struct Endpoint {
   int queue = 0;
   int rank = 0;  // the owner's rank in the group
   Stream stream;
-  std::deque<std::unique_ptr<Batch>> batches;  // not yet waited for, in the order started
+  std::deque<std::unique_ptr<TransferBatch>> batches;  // not yet waited for, in the order started
   std::uint64_t started = 0;
   std::uint64_t issued = 0;  // number of batches issued to the GPU
   std::uint64_t waited = 0;
@@ -78,12 +78,12 @@ struct Endpoint {
   std::uint64_t waiter_number = 0;
   std::vector<Peer> peers;  // by rank in the group
 
-  const Batch* oldest() const { return batches.empty() ? nullptr : batches.front().get(); }
+  const TransferBatch* oldest() const { return batches.empty() ? nullptr : batches.front().get(); }
   template <class F>
   void each_peer(F f) const {
     for (const Peer& peer : peers) f(peer.world, peer.traffic);
   }
-  Batch* batch(std::uint64_t number) const {
+  TransferBatch* batch(std::uint64_t number) const {
     const std::uint64_t index = number - waited - 1;
     return index < batches.size() ? batches[index].get() : nullptr;
   }
@@ -201,7 +201,7 @@ class World final : public WorldBase<Types> {
   void wake_after(Queue& main, const Closure&) { wake(main); }
   /// Explicit synchronisation: suspends the running fiber until the GPU has passed the event.
   void pass(const Event& event, Location where);
-  void post(Batch* batch);  // begins now, or after the batch before it on its endpoint
+  void post(TransferBatch* batch);  // begins now, or after the batch before it on its endpoint
   Peer& peer(Endpoint& endpoint, int rank);
   StuckBatch stuck_batch(const Queue& queue);           // explain.cpp
   std::vector<UnmatchedHalf> unmatched_halves() const;  // explain.cpp
@@ -237,9 +237,9 @@ class World final : public WorldBase<Types> {
   std::uint64_t done_so_far();  // operations of all queues
   std::string hang() const;     // explain.cpp
   void begin_all();
-  void begin(Batch& batch);
+  void begin(TransferBatch& batch);
   void meet(Posted send, Posted receive, Endpoint& receiver);
-  void issued(Batch& batch, std::size_t index);
+  void issued(TransferBatch& batch, std::size_t index);
   bool set_sends_aside();  // copies sends that need no receive to complete; false if there are none
   void buffer_eagerly(Posted& send);
   void drop_messages();
@@ -250,8 +250,8 @@ class World final : public WorldBase<Types> {
   Staging staging_;
   std::deque<Queue*> runnable_;
   std::deque<SyncPoint> sync_points_;
-  std::deque<Batch*> beginning_;  // batches whose turn has come
-  bool lost_ = false;             // true if the GPU hangs
+  std::deque<TransferBatch*> beginning_;  // batches whose turn has come
+  bool lost_ = false;                     // true if the GPU hangs
 };
 
 }  // namespace lockstep::cuda

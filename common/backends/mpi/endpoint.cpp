@@ -29,14 +29,9 @@ Endpoint::Endpoint(Job& job, MPI_Comm comm, int group, int queue, const std::str
     : EndpointCore(group, queue, queue_name, std::move(members)), job_(job), comm_(comm) {}
 
 std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region, double issued) {
-  std::unique_ptr<Batch> fresh;
-  if (spare_.empty()) {
-    fresh = std::make_unique<Batch>();
-  } else {
-    fresh = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  Batch& batch = add(std::move(fresh), transfers, where, region);
+  if (spare_.empty()) spare_.push_back(std::make_unique<TransferBatch>());
+  TransferBatch& batch = add(std::move(spare_.back()), transfers, where, region);
+  spare_.pop_back();
   batch.issued = issued;
   job_.outstanding.fetch_add(1, std::memory_order_relaxed);
   if (batch.number == completed_ + 1) post(batch, false);
@@ -45,7 +40,7 @@ std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location wher
 
 bool Endpoint::advance() {
   while (!idle()) {
-    Batch& batch = running();
+    TransferBatch& batch = running();
     if (posted_ == completed_) post(batch, true);
     if (job_.failed.load(std::memory_order_relaxed) || !finished(batch)) return false;
     complete(batch);
@@ -53,7 +48,7 @@ bool Endpoint::advance() {
   return true;
 }
 
-void Endpoint::post(Batch& batch, bool waited_for_its_turn) {
+void Endpoint::post(TransferBatch& batch, bool waited_for_its_turn) {
   posted_ = batch.number;
   batch.begin = std::max(batch.issued, job_.emulate() ? last_end_ : 0);
   if (!job_.emulate() && waited_for_its_turn) batch.begin = job_.clock.now();
@@ -63,7 +58,7 @@ void Endpoint::post(Batch& batch, bool waited_for_its_turn) {
     post_plain(batch);
 }
 
-void Endpoint::complete(Batch& batch) {
+void Endpoint::complete(TransferBatch& batch) {
   const std::uint64_t now = monotonic_ns();
   if (!job_.emulate()) batch.end = job_.clock.at(now);
   completed_ = batch.number;
@@ -75,9 +70,11 @@ void Endpoint::complete(Batch& batch) {
   });
 }
 
-bool Endpoint::finished(Batch& batch) { return job_.checked() ? finished_checked(batch) : finished_plain(batch); }
+bool Endpoint::finished(TransferBatch& batch) {
+  return job_.checked() ? finished_checked(batch) : finished_plain(batch);
+}
 
-void Endpoint::post_plain(Batch& batch) {
+void Endpoint::post_plain(TransferBatch& batch) {
   batch.requests.clear();
   for (const Transfer& transfer : batch.transfers)
     if (transfer.kind == Transfer::Kind::receive)
@@ -87,7 +84,7 @@ void Endpoint::post_plain(Batch& batch) {
       post_send(batch.requests, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
 }
 
-bool Endpoint::finished_plain(Batch& batch) {
+bool Endpoint::finished_plain(TransferBatch& batch) {
   statuses_.resize(std::max(statuses_.size(), batch.requests.size()));
   int done = 0;
   const int status =
@@ -117,7 +114,7 @@ bool Endpoint::finished_plain(Batch& batch) {
 
 void Endpoint::release(std::uint64_t number) {
   while (released() < number) {
-    std::unique_ptr<Batch> batch = take_oldest();
+    std::unique_ptr<TransferBatch> batch = take_oldest();
     batch->transfers.clear();
     spare_.push_back(std::move(batch));
   }
@@ -137,7 +134,7 @@ double Endpoint::earliest_end() const {
   return end;
 }
 
-bool Endpoint::transfer_done(Batch& batch, std::size_t index) {
+bool Endpoint::transfer_done(TransferBatch& batch, std::size_t index) {
   if (job_.checked()) return batch.messages[index].state == Message::State::done;
   std::size_t request = 0;  // receives come first
   const bool sends = batch.transfers[index].kind == Transfer::Kind::send;
@@ -156,7 +153,7 @@ bool Endpoint::transfer_done(Batch& batch, std::size_t index) {
 processes::Outstanding Endpoint::outstanding() {
   processes::Outstanding result{.number = completed_ + 1};
   if (idle() || posted_ == completed_) return result;
-  Batch& batch = running();
+  TransferBatch& batch = running();
   result.region = batch.region;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     const Transfer& transfer = batch.transfers[i];
@@ -166,7 +163,7 @@ processes::Outstanding Endpoint::outstanding() {
 }
 
 /// True if the transfer ends when its modelled time has passed, whatever other ranks do.
-bool Endpoint::ends_by_itself(const Batch& batch, std::size_t index) const {
+bool Endpoint::ends_by_itself(const TransferBatch& batch, std::size_t index) const {
   if (!job_.emulate()) return false;
   const Message::State state = batch.messages[index].state;
   return state == Message::State::waits_for_port || state == Message::State::timed;
@@ -186,7 +183,7 @@ bool Endpoint::count_transfers(processes::Row& row) {
   bool waits = idle();
   const auto first = static_cast<std::ptrdiff_t>(row.unfinished.size());
   if (posted_ > completed_) {
-    Batch& batch = running();
+    TransferBatch& batch = running();
     std::vector<processes::Begun> number = begun;
     for (std::size_t i = batch.transfers.size(); i-- > 0;) {
       const Transfer& transfer = batch.transfers[i];

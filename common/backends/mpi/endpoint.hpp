@@ -29,7 +29,7 @@ struct Message {
   std::vector<MPI_Request> body;
 };
 
-struct Batch : processes::BatchCore {
+struct TransferBatch : processes::TransferBatchCore {
   double issued = 0;  // modelled seconds, as are the next two
   double begin = 0;
   double end = 0;
@@ -41,7 +41,7 @@ struct Batch : processes::BatchCore {
 void post_send(std::vector<MPI_Request>& requests, const void* data, std::size_t bytes, int peer, MPI_Comm comm);
 void post_receive(std::vector<MPI_Request>& requests, void* data, std::size_t bytes, int peer, MPI_Comm comm);
 
-class Endpoint final : public processes::EndpointCore<Batch> {
+class Endpoint final : public processes::EndpointCore<TransferBatch> {
  public:
   using Queue = mpi::Queue;
 
@@ -78,32 +78,32 @@ class Endpoint final : public processes::EndpointCore<Batch> {
   MPI_Comm comm() const { return comm_; }
 
  private:
-  Batch& running() const { return numbered(completed_ + 1); }
+  TransferBatch& running() const { return numbered(completed_ + 1); }
   std::string take_message(int source);
-  void post(Batch& batch, bool waited_for_its_turn);
-  void post_plain(Batch& batch);
-  void post_checked(Batch& batch);
-  bool finished(Batch& batch);
-  bool finished_plain(Batch& batch);
-  bool finished_checked(Batch& batch);
-  void complete(Batch& batch);
+  void post(TransferBatch& batch, bool waited_for_its_turn);
+  void post_plain(TransferBatch& batch);
+  void post_checked(TransferBatch& batch);
+  bool finished(TransferBatch& batch);
+  bool finished_plain(TransferBatch& batch);
+  bool finished_checked(TransferBatch& batch);
+  void complete(TransferBatch& batch);
 
   template <class F>
-  void each_request(Batch& batch, F f);
+  void each_request(TransferBatch& batch, F f);
   void send_now(const Transfer& transfer, Message& message);
-  bool overtakes(const Batch& batch, std::size_t index) const;
+  bool overtakes(const TransferBatch& batch, std::size_t index) const;
   bool moved(const Transfer& transfer, Message& message);
-  void step(Batch& batch, const Transfer& transfer, Message& message);
-  void ask_for_port(Batch& batch, const Transfer& transfer, Message& message);
-  bool header_matches(const Batch& batch, const Transfer& transfer, const Message& message);
-  void header_arrived(Batch& batch, const Transfer& transfer, Message& message);
+  void step(TransferBatch& batch, const Transfer& transfer, Message& message);
+  void ask_for_port(TransferBatch& batch, const Transfer& transfer, Message& message);
+  bool header_matches(const TransferBatch& batch, const Transfer& transfer, const Message& message);
+  void header_arrived(TransferBatch& batch, const Transfer& transfer, Message& message);
   Path path_of(const Transfer& transfer) const;
-  bool transfer_done(Batch& batch, std::size_t index);
-  bool ends_by_itself(const Batch& batch, std::size_t index) const;
+  bool transfer_done(TransferBatch& batch, std::size_t index);
+  bool ends_by_itself(const TransferBatch& batch, std::size_t index) const;
 
   Job& job_;
   MPI_Comm comm_;
-  std::vector<std::unique_ptr<Batch>> spare_;
+  std::vector<std::unique_ptr<TransferBatch>> spare_;
   std::vector<MPI_Status> statuses_;
   std::uint64_t completed_ = 0;
   std::uint64_t posted_ = 0;

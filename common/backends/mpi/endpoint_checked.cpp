@@ -27,7 +27,7 @@ Path Endpoint::path_of(const Transfer& transfer) const {
   return job_.ports->path(sends ? job_.rank : peer, sends ? peer : job_.rank);
 }
 
-void Endpoint::post_checked(Batch& batch) {
+void Endpoint::post_checked(TransferBatch& batch) {
   if (batch.messages.size() < batch.transfers.size()) batch.messages.resize(batch.transfers.size());
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     const Transfer& transfer = batch.transfers[i];
@@ -57,7 +57,7 @@ void Endpoint::send_now(const Transfer& transfer, Message& message) {
                     &message.acknowledge));
 }
 
-bool Endpoint::finished_checked(Batch& batch) {
+bool Endpoint::finished_checked(TransferBatch& batch) {
   bool all = true;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
     Message& message = batch.messages[i];
@@ -78,7 +78,7 @@ bool Endpoint::finished_checked(Batch& batch) {
 
 /// True if message `index` must not move yet. Between two ranks messages keep their order, bodies as well as headers,
 /// so a message waits while an earlier one to or from the same peer has not begun to move.
-bool Endpoint::overtakes(const Batch& batch, std::size_t index) const {
+bool Endpoint::overtakes(const TransferBatch& batch, std::size_t index) const {
   auto waits = [&](std::size_t i) {
     const Message::State state = batch.messages[i].state;
     return state == Message::State::waits_for_port || state == Message::State::waits_for_header;
@@ -90,7 +90,7 @@ bool Endpoint::overtakes(const Batch& batch, std::size_t index) const {
   return false;
 }
 
-void Endpoint::step(Batch& batch, const Transfer& transfer, Message& message) {
+void Endpoint::step(TransferBatch& batch, const Transfer& transfer, Message& message) {
   switch (message.state) {
     case Message::State::waits_for_port: ask_for_port(batch, transfer, message); break;
     case Message::State::waits_for_header:
@@ -106,7 +106,7 @@ void Endpoint::step(Batch& batch, const Transfer& transfer, Message& message) {
   }
 }
 
-void Endpoint::header_arrived(Batch& batch, const Transfer& transfer, Message& message) {
+void Endpoint::header_arrived(TransferBatch& batch, const Transfer& transfer, Message& message) {
   if (!header_matches(batch, transfer, message)) return;
   if (!transfer.slice.empty())
     post_receive(message.body, transfer.slice.data(), transfer.slice.bytes(), transfer.peer, comm_);
@@ -122,7 +122,7 @@ void Endpoint::header_arrived(Batch& batch, const Transfer& transfer, Message& m
   message.complete_at = std::max(batch.begin, arrived);  // eager: it may have arrived before its receive
 }
 
-void Endpoint::ask_for_port(Batch& batch, const Transfer& transfer, Message& message) {
+void Endpoint::ask_for_port(TransferBatch& batch, const Transfer& transfer, Message& message) {
   if (transfer.kind == Transfer::Kind::send && message.rendezvous) return send_now(transfer, message);
   const Path path = path_of(transfer);
   const auto bytes = static_cast<double>(transfer.slice.bytes());
@@ -153,7 +153,7 @@ bool Endpoint::moved(const Transfer& transfer, Message& message) {
   return all;
 }
 
-bool Endpoint::header_matches(const Batch& batch, const Transfer& transfer, const Message& message) {
+bool Endpoint::header_matches(const TransferBatch& batch, const Transfer& transfer, const Message& message) {
   const std::string text = processes::mismatch(members(), message.header, job_.rank, batch, transfer);
   if (!text.empty()) job_.fail(Verdict::mismatch, text);
   return text.empty();

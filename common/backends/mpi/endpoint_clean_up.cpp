@@ -9,7 +9,7 @@
 namespace lockstep::mpi {
 
 template <class F>
-void Endpoint::each_request(Batch& batch, F f) {
+void Endpoint::each_request(TransferBatch& batch, F f) {
   std::size_t receives = 0;
   for (const Transfer& transfer : batch.transfers)
     if (transfer.kind == Transfer::Kind::receive) receives += parts_of(transfer.slice.bytes());

@@ -34,7 +34,7 @@ Endpoint::Endpoint(Job& job, std::shared_ptr<Communicator> communicator, int gro
 
 std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location where, const char* region,
                               const cuda::Event& issued) {
-  Batch& batch = add(std::make_unique<Batch>(), transfers, where, region);
+  TransferBatch& batch = add(std::make_unique<TransferBatch>(), transfers, where, region);
   batch.announced.resize(transfers.size());
   batch.ready = issued;
   if (job_.checked()) announce(batch);
@@ -53,7 +53,7 @@ std::uint64_t Endpoint::start(std::span<const Transfer> transfers, Location wher
   return number;
 }
 
-void Endpoint::announce(const Batch& batch) {
+void Endpoint::announce(const TransferBatch& batch) {
   for (const Transfer& transfer : batch.transfers) {
     if (transfer.kind == Transfer::Kind::receive) continue;
     const Envelope envelope = processes::envelope_of(batch, transfer);
@@ -72,7 +72,7 @@ std::optional<Envelope> Endpoint::take_envelope(int member) {
 
 void Endpoint::advance() {
   while (launched_ < started() && !job_.failed.load(std::memory_order_relaxed)) {
-    Batch& batch = numbered(launched_ + 1);
+    TransferBatch& batch = numbered(launched_ + 1);
     if (!launching_) {
       if (job_.checked() && !all_announced(batch)) return;
       begin_launch(batch);
@@ -82,7 +82,7 @@ void Endpoint::advance() {
   }
 }
 
-bool Endpoint::all_announced(Batch& batch) {
+bool Endpoint::all_announced(TransferBatch& batch) {
   std::vector<bool> missing(members().size(), false);  // by peer: its control messages arrive in order
   bool all = true;
   for (std::size_t i = 0; i < batch.transfers.size(); ++i) {
@@ -103,7 +103,7 @@ bool Endpoint::all_announced(Batch& batch) {
 }
 
 /// Gives a whole batch to NCCL. Empty messages need no GPU: both ends know of them. False if NCCL was not called.
-bool Endpoint::hand_over(const Batch& batch) {
+bool Endpoint::hand_over(const TransferBatch& batch) {
   if (std::all_of(batch.transfers.begin(), batch.transfers.end(), [](const Transfer& t) { return t.slice.empty(); }))
     return false;
   const ncclComm_t on = communicator_->handle;
@@ -121,7 +121,7 @@ bool Endpoint::hand_over(const Batch& batch) {
   return true;
 }
 
-void Endpoint::begin_launch(const Batch& batch) {
+void Endpoint::begin_launch(const TransferBatch& batch) {
   const cuda::Stream& stream = communicator_->stream;
   stream.wait(batch.ready);
   Launching fresh{.begin = job_.events.record(stream.get()), .since = std::chrono::steady_clock::now()};
@@ -135,7 +135,7 @@ bool Endpoint::nccl_has_it() const {
   return is_ready(communicator_->handle, "ncclGroupEnd", since.count(), job_.limit().seconds);
 }
 
-void Endpoint::end_launch(Batch& batch) {
+void Endpoint::end_launch(TransferBatch& batch) {
   Launched launched{batch.number, {}, batch.region, batch.where, batch.ready, {}};
   std::size_t bytes = 0;
   for (const Transfer& transfer : batch.transfers) {
@@ -188,7 +188,7 @@ processes::Outstanding Endpoint::outstanding() {
     result.computing = !first.ready.done();
     for (const Launched::Part& part : first.parts) result.add(part.kind, part.bytes, part.peer);
   } else if (launched_ < started()) {
-    const Batch& first = numbered(launched_ + 1);
+    const TransferBatch& first = numbered(launched_ + 1);
     result.number = first.number;
     result.region = first.region;
     result.where = first.where;

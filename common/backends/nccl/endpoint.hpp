@@ -19,13 +19,13 @@
 
 namespace lockstep::nccl {
 
-struct Batch : processes::BatchCore {
+struct TransferBatch : processes::TransferBatchCore {
   std::vector<bool> announced;  // by transfer: true for a receive whose message is announced and matches
   cuda::Event ready;            // earlier work of its queue
   cuda::Event done;             // empty until NCCL has it
 };
 
-class Endpoint final : public processes::EndpointCore<Batch> {
+class Endpoint final : public processes::EndpointCore<TransferBatch> {
  public:
   using Queue = nccl::Queue;
 
@@ -75,13 +75,13 @@ class Endpoint final : public processes::EndpointCore<Batch> {
     Location where;
     cuda::Event ready, done;
   };
-  void announce(const Batch& batch);
-  bool all_announced(Batch& batch);
+  void announce(const TransferBatch& batch);
+  bool all_announced(TransferBatch& batch);
   std::optional<processes::Envelope> take_envelope(int member);
-  void begin_launch(const Batch& batch);
-  bool hand_over(const Batch& batch);
+  void begin_launch(const TransferBatch& batch);
+  bool hand_over(const TransferBatch& batch);
   bool nccl_has_it() const;
-  void end_launch(Batch& batch);
+  void end_launch(TransferBatch& batch);
 
   Job& job_;
   std::shared_ptr<Communicator> communicator_;

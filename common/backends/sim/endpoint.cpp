@@ -8,14 +8,14 @@
 
 namespace lockstep::sim {
 
-Batch* World::new_batch() {
+TransferBatch* World::new_batch() {
   if (free_batches_.empty()) return &batch_store_.emplace_back();
-  Batch* batch = free_batches_.back();
+  TransferBatch* batch = free_batches_.back();
   free_batches_.pop_back();
   return batch;
 }
 
-void World::retire(Batch* batch) {
+void World::retire(TransferBatch* batch) {
   batch->transfers.clear();
   batch->next = nullptr;
   free_batches_.push_back(batch);
@@ -48,7 +48,7 @@ Peer& World::peer(Endpoint& endpoint, int rank) {
   return made;
 }
 
-void World::post(Batch* batch) {
+void World::post(TransferBatch* batch) {
   const Endpoint& endpoint = *batch->endpoint;
   if (endpoint.completed + 1 < batch->number) return;  // the batch before it will post it
   const double time = std::max(batch->posted, endpoint.free_at);
@@ -58,9 +58,9 @@ void World::post(Batch* batch) {
     begin_at(time, batch);
 }
 
-void World::begin_at(double time, Batch* batch) { events_.put(time, {EventKind::begin, batch}); }
+void World::begin_at(double time, TransferBatch* batch) { events_.put(time, {EventKind::begin, batch}); }
 
-void World::begin(Batch* batch) {
+void World::begin(TransferBatch* batch) {
   batch->begin = time_;
   batch->completion = time_;
   if (batch->endpoint->symmetric) return begin_symmetric(batch);
@@ -75,7 +75,7 @@ void World::begin(Batch* batch) {
 }
 
 /// Adds a transfer to its peer's traffic.
-inline Peer& World::count_message(const Batch& batch, const Transfer& transfer) {
+inline Peer& World::count_message(const TransferBatch& batch, const Transfer& transfer) {
   const bool sends = transfer.kind == Transfer::Kind::send;
   Peer& peer = sends ? peer_to(*batch.endpoint, transfer.peer) : peer_from(*batch.endpoint, transfer.peer);
   ++(sends ? peer.traffic.messages_sent : peer.traffic.messages_received);
@@ -85,7 +85,7 @@ inline Peer& World::count_message(const Batch& batch, const Transfer& transfer) 
 }
 
 /// Pairs sends and receives of the batch with each other, in order. Unpaired ones cost nothing.
-void World::begin_symmetric(Batch* batch) {
+void World::begin_symmetric(TransferBatch* batch) {
   if (batch->by_library) {  // at its region's end the queue's clock advances instead
     for (std::size_t i = 0, count = batch->transfers.size(); i < count; ++i) {
       count_message(*batch, batch->transfers[i]);
@@ -118,7 +118,7 @@ Message* pop(Pair& pair) {
 }
 }  // namespace
 
-void World::post_send(Batch* batch, Transfer& transfer) {
+void World::post_send(TransferBatch* batch, Transfer& transfer) {
   Peer& peer = count_message(*batch, transfer);
   const std::uint64_t bytes = transfer.slice.bytes();
   const bool met = peer.out->first && !peer.out->first->sender;
@@ -139,7 +139,7 @@ void World::post_send(Batch* batch, Transfer& transfer) {
   }
 }
 
-void World::post_receive(Batch* batch, Transfer& transfer) {
+void World::post_receive(TransferBatch* batch, Transfer& transfer) {
   Peer& peer = count_message(*batch, transfer);
   const bool met = peer.in.first && peer.in.first->sender;
   Message* message = met ? pop(peer.in) : new_message();
@@ -157,7 +157,7 @@ void World::post_receive(Batch* batch, Transfer& transfer) {
   }
 }
 
-Half World::half_of(const Batch& batch, const Slice& slice) {
+Half World::half_of(const TransferBatch& batch, const Slice& slice) {
   return {batch.endpoint->owner->world_rank(), slice.size(), slice.dtype(), batch.where, batch.collective};
 }
 
@@ -169,7 +169,7 @@ void World::check_match(const Message& message) {
   const char* region = buffered ? message.early->sent.region : message.sender->collective;
   if (elements == in.size() && dtype == in.dtype() && regions_agree(region, message.receiver->collective)) return;
   if (message.receiver->endpoint->symmetric) return;
-  const Batch& receiver = *message.receiver;
+  const TransferBatch& receiver = *message.receiver;
   const Endpoint& end = *receiver.endpoint;
   const Half sent = buffered ? message.early->sent : half_of(*message.sender, message.out->slice);
   mismatch(sent, ranks_[sent.rank]->recorder().regions_of(end.queue, sent.region, sent.where), half_of(receiver, in),
@@ -180,7 +180,7 @@ void World::check_match(const Message& message) {
 void World::granted(Message* message) {
   const Link& link = network_.link(message->path);
   const double busy = link.busy_seconds(static_cast<double>(message->bytes));
-  Batch* sender = message->sender;
+  TransferBatch* sender = message->sender;
   const double arrival = time_ + link.alpha + busy + sender->endpoint->owner->jitter();
   if (message->receiver)
     deliver(message, arrival);
@@ -205,17 +205,17 @@ void World::buffer_eagerly(Message* message, double arrival) {
 void World::deliver(Message* message, double arrival) {
   if (void* to = message->in->slice.data(); to && message->bytes > 0)
     std::memcpy(to, message->out ? message->out->slice.data() : message->early->payload.get(), message->bytes);
-  Batch* receiver = message->receiver;
+  TransferBatch* receiver = message->receiver;
   recycle(message);
   half_done(receiver, arrival);
 }
 
-void World::half_done(Batch* batch, double time) {
+void World::half_done(TransferBatch* batch, double time) {
   batch->completion = std::max(batch->completion, time);
   if (--batch->pending == 0) completed(batch);
 }
 
-void World::completed(Batch* batch) {
+void World::completed(TransferBatch* batch) {
   Endpoint& endpoint = *batch->endpoint;
   SimRank& rank = *endpoint.owner;
   endpoint.completed = batch->number;
@@ -223,8 +223,8 @@ void World::completed(Batch* batch) {
   endpoint.incomplete = batch->next;
   rank.recorder().transferred(endpoint.queue, endpoint.group, batch->begin, batch->completion, batch->transfers,
                               batch->where, batch->collective);
-  // Schedules an event, even at this instant: begin_at could fail, and the network may be in the middle of its grants.
-  if (Batch* next = endpoint.incomplete) begin_at(std::max({next->posted, endpoint.free_at, time_}), next);
+  // As an event, even at this instant: begin_at could fail, and the network may be in the middle of its grants.
+  if (TransferBatch* next = endpoint.incomplete) begin_at(std::max({next->posted, endpoint.free_at, time_}), next);
   if (endpoint.waiter && endpoint.completed >= endpoint.waiter_number) {
     Queue* waiter = endpoint.waiter;
     endpoint.waiter = nullptr;

@@ -6,7 +6,7 @@ namespace lockstep::sim {
 /// The endpoint that a queue used last is the batch's, as long as its fiber waits for a batch.
 StuckBatch World::stuck_batch(const Queue& queue) {
   Endpoint& endpoint = *queue.recent;
-  const Batch& batch = *endpoint.incomplete;
+  const TransferBatch& batch = *endpoint.incomplete;
   const auto missing = std::find_if(batch.transfers.begin(), batch.transfers.end(),
                                     [&](const Transfer& transfer) { return unmatched(endpoint, transfer); });
   return {.number = batch.number,

@@ -18,7 +18,7 @@
 
 namespace lockstep::sim {
 
-struct Batch;
+struct TransferBatch;
 struct Message;
 
 /// A message that can move from `ready` on.
@@ -76,10 +76,10 @@ struct EarlyMessage {
 
 /// One message, from the moment its first half is posted.
 struct Message {
-  Batch* sender = nullptr;        // null until the sender's half is posted; not to be used once buffered
-  Batch* receiver = nullptr;      // null until the receiver's half is posted
-  const Transfer* out = nullptr;  // the sender's half; null once buffered
-  const Transfer* in = nullptr;   // the receiver's half
+  TransferBatch* sender = nullptr;    // null until the sender's half is posted; not to be used once buffered
+  TransferBatch* receiver = nullptr;  // null until the receiver's half is posted
+  const Transfer* out = nullptr;      // the sender's half; null once buffered
+  const Transfer* in = nullptr;       // the receiver's half
   Path path;
   std::uint64_t bytes = 0;
   std::uint64_t issue = 0;              // order of sends in the whole run

@@ -58,7 +58,7 @@ Ticket SimRank::start(CommunicatorKey at, std::span<const Transfer> transfers, L
   if (world_.stopped()) return {};
   Queue& queue = calling(at.queue, where);
   Endpoint& endpoint = this->endpoint(queue, at.group);
-  Batch* batch = world_.new_batch();
+  TransferBatch* batch = world_.new_batch();
   batch->endpoint = &endpoint;
   batch->number = ++endpoint.started;
   batch->transfers.assign(transfers.begin(), transfers.end());
@@ -96,7 +96,7 @@ void SimRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
     endpoint.waiter_number = ticket.number;
     world_.block(queue, {Blocked::On::batch, ticket.group, ticket.number, where});
   }
-  const Batch* last = endpoint.batch(ticket.number);
+  const TransferBatch* last = endpoint.batch(ticket.number);
   if (last->completion > queue.clock) {
     if (watched() && last->completion > world_.time()) world_.sleep_until(queue, last->completion);
     queue.clock = std::max(queue.clock, last->completion);
@@ -104,7 +104,7 @@ void SimRank::wait_batch(Queue& queue, const Ticket& ticket, Location where) {
   recorder_.waited(queue.index, before, queue.clock, where, recorder_.waits_for(queue.index, ticket));
   if (races()) races()->wait(queue.component, *last->clock);
   for (; endpoint.waited < ticket.number; ++endpoint.waited) {
-    Batch* done = endpoint.first;
+    TransferBatch* done = endpoint.first;
     endpoint.first = done->next;
     world_.retire(done);
   }

@@ -62,7 +62,7 @@ void World::handle(Event event) {
   switch (event.kind) {
     case EventKind::wake: resume(*static_cast<Queue*>(event.what)); break;
     case EventKind::begin: {
-      Batch* batch = static_cast<Batch*>(event.what);
+      TransferBatch* batch = static_cast<TransferBatch*>(event.what);
       try {
         begin(batch);
       } catch (...) {
@@ -80,7 +80,7 @@ void World::handle(Event event) {
 }
 
 void World::release_left_memory() {
-  for (Batch& batch : batch_store_) batch.transfers.clear();
+  for (TransferBatch& batch : batch_store_) batch.transfers.clear();
 }
 
 }  // namespace lockstep::sim

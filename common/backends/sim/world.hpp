@@ -24,15 +24,15 @@ struct Endpoint;
 struct Queue;
 
 /// Transfers that were started together.
-struct alignas(64) Batch {
+struct alignas(64) TransferBatch {
   Endpoint* endpoint = nullptr;
   std::uint64_t number = 0;
   std::vector<Transfer> transfers;
   double begin = 0;
-  double completion = 0;    // final once pending is 0
-  int pending = 0;          // transfers whose completion time is unknown
-  bool by_library = false;  // part of a LibraryCollective: takes no time itself
-  Batch* next = nullptr;    // next batch of its endpoint
+  double completion = 0;          // final once pending is 0
+  int pending = 0;                // transfers whose completion time is unknown
+  bool by_library = false;        // part of a LibraryCollective: takes no time itself
+  TransferBatch* next = nullptr;  // next batch of its endpoint
   double posted = 0;
   Location where{};
   const char* collective = nullptr;
@@ -41,9 +41,9 @@ struct alignas(64) Batch {
 
 /// One rank's end of a communicator, that is, of a (group, queue). Batches are numbered from 1.
 struct alignas(64) Endpoint {
-  Batch* first = nullptr;       // oldest batch not waited for
-  Batch* incomplete = nullptr;  // oldest batch whose completion time is unknown
-  Batch* last = nullptr;
+  TransferBatch* first = nullptr;       // oldest batch not waited for
+  TransferBatch* incomplete = nullptr;  // oldest batch whose completion time is unknown
+  TransferBatch* last = nullptr;
   std::uint64_t started = 0;
   std::uint64_t completed = 0;  // number of batches with known completion
   std::uint64_t waited = 0;     // number of batches waited for
@@ -61,14 +61,14 @@ struct alignas(64) Endpoint {
   double share = 1;        // symmetric: fraction of its bytes for which messages hold ports
   Peers peers;
 
-  const Batch* oldest() const { return first; }
+  const TransferBatch* oldest() const { return first; }
   template <class F>
   void each_peer(F f) const {
     peers.each([&](const Peer& peer) { f(static_cast<int>(peer.world), peer.traffic); });
   }
   /// A batch that has been started and not waited for.
-  const Batch* batch(std::uint64_t number) const {
-    const Batch* at = first;
+  const TransferBatch* batch(std::uint64_t number) const {
+    const TransferBatch* at = first;
     while (at->number != number) at = at->next;
     return at;
   }
@@ -184,9 +184,9 @@ class World final : public WorldBase<Types> {
   void wake_from_set_up(Queue& main) { wake(main, main.clock); }
   void wake_for_work(Queue& queue) { wake_at(queue, begin_of_work(queue)); }
   void wake_after(Queue& main, const Closure& closure) { wake(main, closure.finished); }
-  void post(Batch* batch);  // begins now, at its time, or after the batch before it
-  Batch* new_batch();
-  void retire(Batch* batch);
+  void post(TransferBatch* batch);  // begins now, at its time, or after the batch before it
+  TransferBatch* new_batch();
+  void retire(TransferBatch* batch);
   StuckBatch stuck_batch(const Queue& queue);           // explain.cpp
   std::vector<UnmatchedHalf> unmatched_halves() const;  // explain.cpp
 
@@ -209,19 +209,19 @@ class World final : public WorldBase<Types> {
   void handle(Event event);
   void wake(Queue& queue, double time);  // resumes a blocked queue at `time`
   void wake_at(Queue& queue, double time);
-  void begin_at(double time, Batch* batch);
-  void begin(Batch* batch);
-  void begin_symmetric(Batch* batch);
-  Peer& count_message(const Batch& batch, const Transfer& transfer);
-  void post_send(Batch* batch, Transfer& transfer);
-  void post_receive(Batch* batch, Transfer& transfer);
-  static Half half_of(const Batch& batch, const Slice& slice);
+  void begin_at(double time, TransferBatch* batch);
+  void begin(TransferBatch* batch);
+  void begin_symmetric(TransferBatch* batch);
+  Peer& count_message(const TransferBatch& batch, const Transfer& transfer);
+  void post_send(TransferBatch* batch, Transfer& transfer);
+  void post_receive(TransferBatch* batch, Transfer& transfer);
+  static Half half_of(const TransferBatch& batch, const Slice& slice);
   void check_match(const Message& message);
   void granted(Message* message);
   void buffer_eagerly(Message* message, double arrival);
   void deliver(Message* message, double arrival);
-  void half_done(Batch* batch, double time);
-  void completed(Batch* batch);
+  void half_done(TransferBatch* batch, double time);
+  void completed(TransferBatch* batch);
   bool unmatched(Endpoint& endpoint, const Transfer& transfer);  // explain.cpp
   Peer& peer(Endpoint& endpoint, int rank);
   /// Looks up a peer. The last peer is often the next one and, in an exchange, also that of the other direction.
@@ -247,8 +247,8 @@ class World final : public WorldBase<Types> {
 
   std::pmr::deque<Message> message_store_{&arena_};
   std::vector<Message*> free_messages_;
-  std::pmr::deque<Batch> batch_store_{&arena_};
-  std::vector<Batch*> free_batches_;
+  std::pmr::deque<TransferBatch> batch_store_{&arena_};
+  std::vector<TransferBatch*> free_batches_;
 };
 
 // Every message asks this; the world is in the cache.

@@ -17,7 +17,7 @@
 
 namespace lockstep::processes {
 
-struct BatchCore {
+struct TransferBatchCore {
   std::uint64_t number = 0;
   Location where{};
   std::vector<Transfer> transfers;  // keep their memory alive until the queue waits
@@ -41,10 +41,10 @@ struct Outstanding {
   }
 };
 
-template <std::derived_from<BatchCore> BackendBatch>
+template <std::derived_from<TransferBatchCore> BackendTransferBatch>
 class EndpointCore {
  public:
-  using Batch = BackendBatch;
+  using TransferBatch = BackendTransferBatch;
 
   /// `queue_name` is the queue's name, the same on every member. `members` are world ranks.
   EndpointCore(int group, int queue, const std::string& queue_name, std::vector<int> members)
@@ -58,7 +58,7 @@ class EndpointCore {
   std::uint64_t started() const { return started_; }
   std::uint64_t released() const { return released_; }  ///< number of batches that were waited for and forgotten
   /// The first batch never waited for, or null.
-  const Batch* unwaited() const { return batches_.empty() ? nullptr : batches_.front().get(); }
+  const TransferBatch* unwaited() const { return batches_.empty() ? nullptr : batches_.front().get(); }
 
   int group() const { return group_; }
   int queue() const { return queue_; }
@@ -69,7 +69,8 @@ class EndpointCore {
  protected:
   ~EndpointCore() = default;
 
-  Batch& add(std::unique_ptr<Batch> fresh, std::span<const Transfer> transfers, Location where, const char* region) {
+  TransferBatch& add(std::unique_ptr<TransferBatch> fresh, std::span<const Transfer> transfers, Location where,
+                     const char* region) {
     fresh->number = ++started_;
     fresh->where = where;
     fresh->transfers.assign(transfers.begin(), transfers.end());
@@ -80,18 +81,17 @@ class EndpointCore {
       ++(sends ? traffic.messages_sent : traffic.messages_received);
       (sends ? traffic.bytes_sent : traffic.bytes_received) += transfer.slice.bytes();
     }
-    batches_.push_back(std::move(fresh));
-    return *batches_.back();
+    return *batches_.emplace_back(std::move(fresh));
   }
-  Batch& numbered(std::uint64_t number) const { return *batches_[number - released_ - 1]; }
-  std::unique_ptr<Batch> take_oldest() {
+  TransferBatch& numbered(std::uint64_t number) const { return *batches_[number - released_ - 1]; }
+  std::unique_ptr<TransferBatch> take_oldest() {
     auto batch = std::move(batches_.front());
     batches_.pop_front();
     ++released_;
     return batch;
   }
 
-  std::deque<std::unique_ptr<Batch>> batches_;  // started and not released
+  std::deque<std::unique_ptr<TransferBatch>> batches_;  // started and not released
 
  private:
   int group_;

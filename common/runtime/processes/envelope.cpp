@@ -15,7 +15,7 @@ std::string side(int rank, const char* verb, const Envelope& envelope) {
                      in_region(envelope.region));
 }
 
-const char* difference(const Envelope& sent, const BatchCore& batch, const Transfer& receive) {
+const char* difference(const Envelope& sent, const TransferBatchCore& batch, const Transfer& receive) {
   if (sent.bytes != receive.slice.bytes()) return kSizes;
   if (sent.dtype != receive.slice.dtype()) return "the element type";
   // A message between a collective and plain code is allowed; between two collectives it is a mistake.
@@ -26,7 +26,7 @@ const char* difference(const Envelope& sent, const BatchCore& batch, const Trans
 
 }  // namespace
 
-Envelope envelope_of(const BatchCore& batch, const Transfer& transfer) {
+Envelope envelope_of(const TransferBatchCore& batch, const Transfer& transfer) {
   Envelope envelope{.bytes = transfer.slice.bytes(), .dtype = transfer.slice.dtype()};
   if (batch.region) copy_text(envelope.region, sizeof envelope.region, batch.region);
   copy_text(envelope.where, sizeof envelope.where, describe(batch.where));
@@ -35,7 +35,7 @@ Envelope envelope_of(const BatchCore& batch, const Transfer& transfer) {
 
 std::string format_sender(int from, const Envelope& sent) { return side(from, "sends", sent); }
 
-std::string mismatch(const std::vector<int>& members, const Envelope& sent, int to, const BatchCore& batch,
+std::string mismatch(const std::vector<int>& members, const Envelope& sent, int to, const TransferBatchCore& batch,
                      const Transfer& receive) {
   const char* what = difference(sent, batch, receive);
   if (!what) return "";

@@ -28,7 +28,7 @@ concept BackendQueue =
 
 template <class Endpoint>
 concept BackendEndpoint = BackendQueue<typename Endpoint::Queue> &&
-    std::derived_from<Endpoint, EndpointCore<typename Endpoint::Batch>> &&
+    std::derived_from<Endpoint, EndpointCore<typename Endpoint::TransferBatch>> &&
     requires(Endpoint endpoint, std::span<const Transfer> transfers, Location where, const char* region,
              typename Endpoint::Queue::Moment issued, std::uint64_t number, int member) {
   // Adds a batch that begins after `issued`; returns its number.

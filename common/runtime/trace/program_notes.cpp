@@ -20,7 +20,7 @@ ProgramNotes::Queue& ProgramNotes::at(int queue) {
 void ProgramNotes::batch_started(int queue, int group, std::span<const int> members, std::span<const Transfer> batch) {
   Batches& batches = batches_[{group, queue}];
   if (batches.all.empty()) batches.group = group_name(members);
-  Batch& started = batches.all.emplace_back();
+  TransferBatch& started = batches.all.emplace_back();
   started.range.first = next(queue);
   for (const Transfer& transfer : batch) {
     TraceMessage message{.peer = members[static_cast<std::size_t>(transfer.peer)],
@@ -102,7 +102,7 @@ void append(Trace& trace, Trace&& of_rank) {
 
 void ProgramNotes::complete(std::vector<TraceEvent>& events, std::vector<TraceClosure>& closures) {
   for (auto& [key, batches] : batches_)
-    for (Batch& batch : batches.all) {
+    for (TransferBatch& batch : batches.all) {
       if (batch.event >= events.size()) continue;  // the run ended before it was transferred
       TraceEvent& event = events[batch.event];
       event.first = batch.range.first;

@@ -50,14 +50,14 @@ class ProgramNotes {
   void complete(std::vector<TraceEvent>& events, std::vector<TraceClosure>& closures);
 
  private:
-  struct Batch {
+  struct TransferBatch {
     Range range;
     std::vector<TraceMessage> messages;
     std::size_t event = static_cast<std::size_t>(-1);
   };
   struct Batches {  // of one (group, queue)
     std::uint32_t group = 0;
-    std::vector<Batch> all;
+    std::vector<TransferBatch> all;
     std::size_t transferred = 0, waited = 0;
   };
   struct Queue {

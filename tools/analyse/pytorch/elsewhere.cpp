@@ -55,7 +55,7 @@ class Pricer {
       kinds_.clear();
       for (analysis::Activity& work : graph.works)
         if (work.kind == analysis::Activity::Kind::arithmetic) work.seconds /= there_.speed;
-      for (analysis::Batch& batch : graph.batches)
+      for (analysis::TransferBatch& batch : graph.batches)
         if (const Collective* c = timeline.of_event[static_cast<std::size_t>(batch.event)])
           reprice(batch, *c, timeline.members[static_cast<std::size_t>(batch.event)]);
     }
@@ -93,7 +93,7 @@ class Pricer {
     std::vector<double> here, there;
   };
 
-  void reprice(analysis::Batch& batch, const Collective& c, int members) {
+  void reprice(analysis::TransferBatch& batch, const Collective& c, int members) {
     const int all = matched_.ranks[0].ranks;
     if (members == 0) members = all;
     const int ranks = there_.ranks > 0 && members == all ? there_.ranks : members;

@@ -144,7 +144,7 @@ TEST(Deadlock, NamesTheRegion) {
 }
 
 TEST(Deadlock, AnEarlierEagerMessageDoesNotHideTheSendThatWaits) {
-  // The small message has left and is unread; the large one reuses the same Batch object.
+  // The small message has left and is unread; the large one reuses the same TransferBatch.
   RunOptions options = ranks(2);
   options.machine.eager_bytes = 64;
   expect(options,
