@@ -13,40 +13,20 @@ import pathlib
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from typing import NamedTuple
 
-import accuracy_figures
-import collectives_figures
-import combined_figures
-import crossover_figures
-import findings_figures
 import folder_figures
-import gradients_figures
 import page
-import pipeline_figures
-import scaling_figures
-import tensor_figures
-import zero_figures
 from arguments import arguments
 from memory import memory
 from sources import source_line
 from style import LAYOUTS, Drawing, Layout, losses_figure, plt, save, stamp
 from timeline_figures import timeline_figure, twins_figure
 
-MODULES = (
-    accuracy_figures,
-    collectives_figures,
-    combined_figures,
-    crossover_figures,
-    findings_figures,
-    gradients_figures,
-    pipeline_figures,
-    scaling_figures,
-    tensor_figures,
-    zero_figures,
-)
+MODULES = "accuracy collectives combined crossover findings gradients pipeline scaling tensor zero".split()
 # The function that draws each kind of figure.
-DRAW = {draw.__name__: draw for module in MODULES for draw in module.ALL} | {
+DRAW = {draw.__name__: draw for name in MODULES for draw in import_module(f"{name}_figures").ALL} | {
     "chart": folder_figures.draw,
     "losses": losses_figure,
     "memory": memory,

@@ -14,7 +14,7 @@ from laws import fit_of_context
 from results import bytes_text, decimal_text, percent, seconds_text
 from row_words import breakdown, columns, duration, has, has_width, times
 from sources import same_place
-from timeline import too_long
+from timeline import drawable
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ def caption(chart, printed=False):
 def lacking(chart):
     """Why there is no figure of these rows; "" where there is one."""
     if chart.kind is TIMELINE:
-        return too_long(chart.files[0].trace)
+        return drawable(chart.files[0].trace)[1]
     return chart.kind.nothing if chart.kind.find and not chart.kind.find(chart.rows) else ""
 
 

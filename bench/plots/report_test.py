@@ -607,10 +607,16 @@ class Timelines(InFolder):
         )
 
     def test_what_cannot_be_drawn_says_why(self):
-        self.assertEqual(timeline.too_long(self.path(trace_text())), "")
-        self.assertIn("41 queues is for ui.perfetto.dev", timeline.too_long(self.path(trace_text(40))))
-        self.assertIn("a.trace is no trace of ours", timeline.too_long(self.path("half a tra")))
-        self.assertIn("has no events", timeline.too_long(self.path('{"traceEvents": []}')))
+        rows, why = timeline.drawable(self.path(trace_text()))
+        self.assertEqual((len(rows), why), (2, ""))
+        for text, said in {
+            trace_text(40): "41 queues is for ui.perfetto.dev",
+            "half a tra": "a.trace is no trace of ours",
+            '{"traceEvents": []}': "has no events",
+        }.items():
+            rows, why = timeline.drawable(self.path(text))
+            self.assertEqual(rows, [])
+            self.assertIn(said, why)
 
     def test_a_trace_belongs_to_the_results_of_its_run(self):
         for name in ("a.trace", "lone.trace", "named.json"):

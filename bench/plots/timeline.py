@@ -73,15 +73,16 @@ def messages_of(e, event, way):
     ]
 
 
-def too_long(path):
-    """Why a trace is no figure; "" where it is."""
+def drawable(path):
+    """(the Rows of a trace, ""), or ([], why it is no figure)."""
     try:
         rows = rows_of(path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return f"no figure: {path.name} is no trace of ours"
+        return [], f"no figure: {path.name} is no trace of ours"
     if not rows:
-        return f"no figure: {path.name} has no events"
-    return f"no figure: a timeline of {len(rows)} queues is for ui.perfetto.dev" if len(rows) > MOST_ROWS else ""
+        return [], f"no figure: {path.name} has no events"
+    why = f"no figure: a timeline of {len(rows)} queues is for ui.perfetto.dev"
+    return ([], why) if len(rows) > MOST_ROWS else (rows, "")
 
 
 def is_pipeline(rows):

@@ -7,7 +7,7 @@ import sys
 
 from results import seconds_text
 from style import Drawing, figure_legend, save_as, subplots, title
-from timeline import STEP, is_pipeline, kinds, merged, outermost, rows_of, title_of, too_long
+from timeline import STEP, drawable, is_pipeline, kinds, merged, outermost, title_of
 
 # The fill of each kind of work, and its letters. They differ in lightness as well: a black and white print keeps them
 # apart.
@@ -114,9 +114,9 @@ def fill(axis, rows, labelled):
 
 def timeline_figure(path):
     """None without a trace that can be drawn."""
-    if path is None or not path.exists() or too_long(path):
+    rows, _ = drawable(path) if path else ([], "")
+    if not rows:
         return None
-    rows = rows_of(path)
     figure, axes = subplots(1, 10, bars=whole_height(rows))
     timeline = fill(axes[0][0], rows, set())
     axes[0][0].set_xlabel(f"time, {timeline.unit_name}{legend_of_numbers(rows)}")
@@ -140,9 +140,9 @@ def idle_said(rows, name):
 
 def twins_figure(paths):
     """A DDP step twice on one axis, {what it is: its trace}: without overlap, and with it."""
-    if not all(path.exists() and not too_long(path) for path in paths.values()):
+    found = {name: drawable(path)[0] for name, path in paths.items()}
+    if not all(found.values()):
         return None
-    found = {name: rows_of(path) for name, path in paths.items()}
     figure, axes = subplots(2, 8, bars=sum(map(whole_height, found.values())) / 2 + 1.5, stacked=True)
     labelled, lengths = set(), {}
     for axis, (name, rows) in zip(axes[0], found.items()):
@@ -173,7 +173,7 @@ def main():
     path = pathlib.Path(sys.argv[1])
     figure = timeline_figure(path)
     if figure is None:
-        sys.exit(too_long(path))
+        sys.exit(drawable(path)[1])
     figure.axes[0].set_title(title_of(path), loc="left")
     save_as(figure, pathlib.Path(sys.argv[2]))
 
