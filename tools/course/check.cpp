@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -190,7 +191,8 @@ int check(const Paths& paths, const CheckOptions& options) {
   if (!options.json.empty()) make_folders_of(options.json), check_writable(options.json);
 
   JudgeOptions judge_options = judge_options_of(options);
-  const HandedOut handed_out(paths);
+  std::optional<HandedOut> handed_out;  // only answers are warned of
+  if (!options.solution) handed_out.emplace(paths);
   Printed printed(options.trace);
   judge_options.on_line = [&printed](std::string_view line) { printed.add(line); };
   if (seen_at_once()) judge_options.on_still = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
@@ -205,7 +207,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(paths, all.back(), selection.part);
     if (!options.solution) print_warnings(paths, exercise);
-    if (!options.solution && exercise.graded) warn_of_grading(paths, handed_out, exercise);
+    if (handed_out && exercise.graded) warn_of_grading(paths, *handed_out, exercise);
     print_notes(all.back());
     later.push_back(printed.take());
     if (all.back().whole.ok()) fmt::print("{}", std::exchange(later.back(), ""));
