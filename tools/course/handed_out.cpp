@@ -15,11 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string hash_of(const fs::path& file) {
-  Fnv1a hash;
-  hash.add(read_text(file));
-  return fmt::format("{:016x}", hash.value());
-}
+std::string hash_of(const fs::path& file) { return fmt::format("{:016x}", Fnv1a(read_text(file)).value()); }
 
 /// The text between the quotes of each #include "…".
 std::vector<std::string> quoted_includes(const std::string& text) {

@@ -73,12 +73,6 @@ Look look(const GradeOptions& options) {
   return options.check_language ? Look::everything : Look::beyond_language;
 }
 
-std::uint64_t hash_of(std::string_view text) {
-  Fnv1a hash;
-  hash.add(text);
-  return hash.value();
-}
-
 /// One submission, from its files to its points.
 class Grader {
  public:
@@ -169,7 +163,7 @@ class Grader {
       const std::string file = paths_.solution(e).string(), solution = read_text(file);
       grading.fingerprints[e.id] = to_text(fingerprints(answer->second, given_text(solution, file), names));
       if (answer->second != skeleton(solution, file))
-        grading.files[e.id] = fmt::format("{}.cpp {:016x}", e.name, hash_of(answer->second));
+        grading.files[e.id] = fmt::format("{}.cpp {:016x}", e.name, Fnv1a(answer->second).value());
     }
   }
 

@@ -210,11 +210,8 @@ std::string name_for(const fs::path& submission, const std::vector<std::string>&
   for (char& c : stem)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '_';
   stem = beginning(stem, kLongestName);
-  if (stem != whole) {  // two names with the same beginning are two submissions
-    Fnv1a number;
-    number.add(whole);
-    stem += fmt::format("-{:08x}", static_cast<std::uint32_t>(number.value() ^ (number.value() >> 32)));
-  }
+  if (stem != whole)  // two names that begin alike are two submissions
+    stem += fmt::format("-{:08x}", Fnv1a(whole).folded());
   std::string name = stem;
   for (int i = 2; name == "summary" || std::find(taken.begin(), taken.end(), name) != taken.end(); ++i)
     name = fmt::format("{}-{}", stem, i);

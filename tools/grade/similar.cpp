@@ -58,7 +58,7 @@ std::vector<std::uint32_t> hashes_of_runs(const std::vector<std::string>& tokens
   for (std::size_t begin = 0; begin + kRun <= tokens.size(); ++begin) {
     Fnv1a hash;
     for (std::size_t i = begin; i < begin + kRun; ++i) hash.add(tokens[i]), hash.add(" ");
-    hashes.push_back(static_cast<std::uint32_t>(hash.value() ^ (hash.value() >> 32)));
+    hashes.push_back(hash.folded());
   }
   return hashes;
 }

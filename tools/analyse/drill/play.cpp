@@ -33,8 +33,6 @@ void add_to(Fnv1a& hash, const Rank& me, const Slice& slice) {
   hash.add(std::string_view(bytes.data(), bytes.size()));
 }
 
-std::uint32_t folded(const Fnv1a& hash) { return static_cast<std::uint32_t>(hash.value() ^ (hash.value() >> 32)); }
-
 /// One rank's program.
 class Trainee {
  public:
@@ -79,7 +77,7 @@ class Trainee {
     seen.norm = std::sqrt(value_of(me_, worker.scalars.squares));
     Fnv1a hash;
     for (const auto& engine : worker.engines) add_to(hash, me_, engine->whole_values());
-    seen.values = folded(hash);
+    seen.values = hash.folded();
   }
 
   void load(week25::Worker& worker) {
@@ -112,7 +110,7 @@ class Trainee {
       Fnv1a hash;
       add_to(hash, queue, gradients);
       played_.collectives[index].ended = true;
-      played_.collectives[index].result = folded(hash);
+      played_.collectives[index].result = hash.folded();
     };
   }
 

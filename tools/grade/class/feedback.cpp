@@ -39,11 +39,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-std::string number_of(const std::string& name) {
-  Fnv1a number;
-  number.add(name);
-  return fmt::format("-{:08x}", static_cast<std::uint32_t>(number.value() ^ (number.value() >> 32)));
-}
+std::string number_of(const std::string& name) { return fmt::format("-{:08x}", Fnv1a(name).folded()); }
 
 /// An answer may print the arguments it was started with.
 std::string without_number(std::string text, const std::string& seed) {
