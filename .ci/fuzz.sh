@@ -38,7 +38,8 @@ sources_of() {
     manifest) echo common/gpt/checkpoint/manifest.cpp ;;
     tokens) echo common/gpt/data/token_file.cpp common/gpt/data/corpus.cpp ;;
     verdicts) echo common/testing/verdict_file.cpp ;;
-    names | submission | archive) echo tools/grade/grade_submission.cpp ;;
+    names | archive) echo tools/grade/grade_submission.cpp ;;
+    submission) echo tools/grade/grade_submission.cpp tools/grade/grade_found.cpp ;;
     sizes) echo common/support/text/units.cpp ;;
   esac
 }
