@@ -43,6 +43,7 @@ if [ -n "$hostfile" ] && [ ! -r "$hostfile" ]; then
   exit 2
 fi
 
+export HOME="${HOME:-/}" # without one Open MPI 5 starts nothing
 [ -z "${MPI_HOME:-}" ] || PATH=$PATH:$MPI_HOME/bin
 # The launcher of the library that the program is linked with, from where the library is: another one would start N
 # programs of one rank each. The program may stand behind a profiler and its options.
