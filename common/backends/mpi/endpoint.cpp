@@ -52,10 +52,7 @@ void Endpoint::post(TransferBatch& batch, bool waited_for_its_turn) {
   posted_ = batch.number;
   batch.begin = std::max(batch.issued, job_.emulate() ? last_end_ : 0);
   if (!job_.emulate() && waited_for_its_turn) batch.begin = job_.clock.now();
-  if (job_.checked())
-    post_checked(batch);
-  else
-    post_plain(batch);
+  job_.checked() ? post_checked(batch) : post_plain(batch);
 }
 
 void Endpoint::complete(TransferBatch& batch) {
