@@ -394,10 +394,7 @@ int run_benchmark(const Session& session, const std::string& name, const std::st
   line.add("--csv", options.csv, "write the rows to this CSV file");
   line.add("--timeline", options.timeline, "record one run of each contender, at the first size: PREFIX_NAME.trace");
   declare(line);
-  if (!line.parse(argc, argv)) {
-    say("{}", line.help());
-    return 0;
-  }
+  if (!line.parse(argc, argv, is_judge())) return 0;
   Bench bench(name, options, session.available_ranks());
   bench.about().set("command_line", repeatable(typed(name), argc, argv));
   body(bench);

@@ -272,10 +272,7 @@ int main(int argc, char** argv) {
     line.exclude("--model", {"--params"});
     line.exclude("--params", {"--ep"});
     line.exclude("--recipe", {"--ep", "--zero", "--dtype", "--no-master", "--batch", "--json", "--csv", "--plot"});
-    if (!line.parse(argc, argv)) {
-      fmt::print("{}", line.help());
-      return 0;
-    }
+    if (!line.parse(argc, argv)) return 0;
     o.command_line = repeatable("./lab memory", argc, argv);
     bench::calculate(o);
     return 0;

@@ -214,10 +214,7 @@ int main(int argc, char** argv) {
     line.add("--seed", o.seed, "seed of the failures", Whole{});
     line.add("--json", o.json, "JSON file with the rows and their context");
     line.add("--csv", o.csv, "rows");
-    if (!line.parse(argc, argv)) {
-      fmt::print("{}", line.help());
-      return 0;
-    }
+    if (!line.parse(argc, argv)) return 0;
     if (!o.complete.empty() && o.step.empty())
       throw Error(Verdict::usage, "--complete sets the minimum number of steps between saves: add --step");
     o.command_line = repeatable("./lab bench saving", argc, argv);

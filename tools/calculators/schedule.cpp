@@ -310,10 +310,7 @@ int main(int argc, char** argv) {
     line.exclude("--no-chart", {"--columns"});
     line.exclude("--contest", {"--stages", "--microbatches", "--stage-work", "--in-flight", "--forward-ms",
                                "--backward-ms", "--weight-ms", "--comm-ms"});
-    if (!line.parse(argc, argv)) {
-      fmt::print("{}", line.help());
-      return 0;
-    }
+    if (!line.parse(argc, argv)) return 0;
     o.command_line = repeatable("./lab pipeline", argc, argv);
     return bench::show_pipelines(o);
   });

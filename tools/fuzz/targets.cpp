@@ -211,7 +211,7 @@ void read_config(const std::string& text) {
   std::vector<char*> arguments;
   for (std::string& each : words) arguments.push_back(each.data());
   arguments.push_back(nullptr);
-  line.parse(static_cast<int>(words.size()), arguments.data());
+  line.parse(static_cast<int>(words.size()), arguments.data(), false);
   line.given("--word");
 }
 

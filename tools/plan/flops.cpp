@@ -258,10 +258,7 @@ int flops_program(int argc, char** argv) {
   line.exclude("--model", {"--params"});
   line.exclude("--tokens", {"--budget"});
   line.exclude("--tokens-per-second", {"--mfu", "--serial-fraction", "--within", "--spend"});
-  if (!line.parse(argc, argv)) {
-    fmt::print("{}", line.help());
-    return 0;
-  }
+  if (!line.parse(argc, argv)) return 0;
   for (const char* needs :
        {"--ranks", "--mfu", "--tokens-per-second", "--dtype", "--price", "--serial-fraction", "--within", "--spend"})
     if (o.machine.empty() && line.given(needs)) throw Error(Verdict::usage, fmt::format("{} needs --machine", needs));

@@ -239,10 +239,7 @@ int main(int argc, char** argv) {
   CommandLine line("./lab plan", "The best ways to train a model on a cluster, predicted; nothing is run.");
   add_options(line, o);
   return run_program("", [&] {
-    if (!line.parse(argc, argv)) {
-      fmt::print("{}", line.help());
-      return 0;
-    }
+    if (!line.parse(argc, argv)) return 0;
     if (!o.card.empty()) return plan::play_card(o);
     plan::run(o);
     return 0;

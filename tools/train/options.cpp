@@ -243,10 +243,7 @@ std::optional<int> parse(int argc, char** argv, TrainRequest& r, bool any_backen
     option.add(line, r);
   }
   try {
-    if (!line.parse(argc, argv)) {
-      if (is_judge()) std::fputs(line.help().c_str(), stdout);
-      return 0;
-    }
+    if (!line.parse(argc, argv, is_judge())) return 0;
     check_backend(r, any_backend);
   } catch (const Error& error) {
     if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());

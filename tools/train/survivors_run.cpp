@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
     line.add("--before", o.before, "ranks that there were; default: the run begins", Whole{});
     line.add("--was", o.was_text, "with --before: the rank that each was, -1: it joins");
     line.add("--pause", o.pause_ms, "milliseconds after each step", Whole{});
-    if (!line.parse(argc, argv)) return 0;
+    if (!line.parse(argc, argv, is_judge())) return 0;
     for (const std::string& text : o.was_text) o.was.push_back(parse_number<int>(text).value());
     run({.ranks = session.available_ranks()}, [&](Rank me) { week25::train(me, o); }).check();
     return 0;

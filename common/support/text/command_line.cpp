@@ -93,7 +93,7 @@ void CommandLine::add_config(const std::string& name, const std::string& help) {
   parser_->app.allow_config_extras(CLI::config_extras_mode::error);
 }
 
-bool CommandLine::parse(int argc, char** argv) {
+bool CommandLine::parse(int argc, char** argv, bool prints) {
   for (int i = 1; i < argc && !parser_->config.empty(); ++i) {  // opening a pipe would wait for its writer
     const std::string argument = argv[i];
     if (argument == parser_->config && i + 1 < argc) read_file(argv[i + 1]);
@@ -103,6 +103,7 @@ bool CommandLine::parse(int argc, char** argv) {
   try {
     parser_->app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
+    if (prints) fmt::print("{}", parser_->app.help());
     return false;
   } catch (const CLI::ConfigError& error) {
     throw Error(Verdict::usage, parser_->unknown_line(error));
@@ -114,8 +115,6 @@ bool CommandLine::parse(int argc, char** argv) {
       throw Error(Verdict::usage, fmt::format("{} has no effect together with {}: leave one of them out", other, name));
   return true;
 }
-
-std::string CommandLine::help() const { return parser_->app.help(); }
 
 bool CommandLine::given(const std::string& name) const { return parser_->app.get_option(name)->count() > 0; }
 

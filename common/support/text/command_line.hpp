@@ -48,9 +48,8 @@ class CommandLine {
   void add_config(const std::string& name, const std::string& help);
 
   /// Throws Error(usage) with one sentence; for an unknown option it suggests the nearest known one. Returns true if
-  /// the program should continue, false if --help was given: `help()` then returns the text.
-  bool parse(int argc, char** argv);
-  std::string help() const;
+  /// the program should continue; false if --help was given, whose text is printed if it `prints`.
+  bool parse(int argc, char** argv, bool prints = true);
   /// True if the command line or the file had this option.
   bool given(const std::string& name) const;
 

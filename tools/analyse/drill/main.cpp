@@ -104,10 +104,7 @@ int main(int argc, char** argv) {
     line.add("--out", a.out, "folder for the evidence");
     line.add("--answer", a.answer, "the file that was filled in");
     argv[2] = argv[0];
-    if (!line.parse(argc - 2, argv + 2)) {
-      fmt::print("{}", line.help());
-      return 0;
-    }
+    if (!line.parse(argc - 2, argv + 2)) return 0;
     return command == "run" ? run_drill(a) : check_answer(a);
   });
 }
