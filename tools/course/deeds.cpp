@@ -46,8 +46,7 @@ std::optional<std::time_t> seconds_of(const std::string& date) {
 
 std::vector<Deed> read_deeds(const Paths& paths) {
   std::vector<Deed> deeds;
-  std::istringstream lines(read_text(log_of(paths)));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(read_text(log_of(paths)))) {
     std::istringstream words(line);
     if (Deed deed; words >> deed.date >> deed.what >> deed.exercise) deeds.push_back(deed);
   }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
@@ -65,14 +64,8 @@ std::set<int> weeks_of(std::string_view text, const Course& course) {
   return weeks;
 }
 
-/// Runs a command and returns its output. Throws Error(usage) with that if it fails.
-std::string run_or_refuse(std::vector<std::string> arguments, const fs::path& folder) {
-  std::string said;
-  Command command{.arguments = std::move(arguments), .folder = folder};
-  command.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
-  if (!run_command(command).ok())
-    throw Error(Verdict::usage, fmt::format("{} failed:\n{}", command.arguments[0], said));
-  return said;
+std::string run_or_refuse(const std::vector<std::string>& arguments, const fs::path& folder) {
+  return printed_by({.arguments = arguments, .folder = folder, .on_line = {}}, "the handout", arguments[0] + " failed");
 }
 
 /// At most `level` hints in every list of hints.
@@ -144,9 +137,8 @@ class Handout {
   /// Objects were made from the working tree, and texts come from the commit: they must agree. Answers in labs/ may be
   /// anything; skeletons are handed out.
   void refuse_uncommitted() const {
-    std::istringstream changed(
-        run_or_refuse({"git", "-c", "core.quotePath=false", "diff", "--name-only", "HEAD"}, paths_.source));
-    for (std::string line; std::getline(changed, line);) {
+    for (const std::string& line :
+         lines_of(run_or_refuse({"git", "-c", "core.quotePath=false", "diff", "--name-only", "HEAD"}, paths_.source))) {
       const bool answer = std::any_of(all_.begin(), all_.end(), [&](const Exercise& e) {
         return paths_.source / line == paths_.source / "labs" / e.folder / (e.name + ".cpp");
       });

@@ -359,10 +359,16 @@ void write_if_different(const std::filesystem::path& file, const std::string& te
   if (read_text(file) != text || !std::filesystem::exists(file)) write_text(file, text);
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
 std::string indented(std::string_view text, std::string_view indent) {
-  std::istringstream lines{std::string(text)};
   std::string result;
-  for (std::string line; std::getline(lines, line);) result += std::string(indent) + line + "\n";
+  for (const std::string& line : lines_of(std::string(text))) result += std::string(indent) + line + "\n";
   return result;
 }
 

@@ -131,6 +131,7 @@ std::filesystem::path free_name(const std::filesystem::path& path, const std::st
 /// The same, but a file with that text already stays untouched, so that files built from it stay up to date.
 void write_if_different(const std::filesystem::path& file, const std::string& text);
 
+std::vector<std::string> lines_of(const std::string& text);
 /// Each line of `text` with `indent` before it.
 std::string indented(std::string_view text, std::string_view indent);
 

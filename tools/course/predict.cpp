@@ -85,10 +85,8 @@ void measure(const Paths& paths, const Question& question, Prediction& predictio
   std::istringstream text(question.run);
   for (std::string word; text >> word;) words.push_back(word);
   words.insert(words.end(), {"--json", result.string()});
-  std::string said;
-  const Ended ended =
-      run_command({.arguments = words, .on_line = [&](std::string_view line) { said.append(line).append("\n"); }});
-  if (!ended.ok()) throw Error(Verdict::usage, fmt::format("./lab {} failed:\n{}", question.run, said));
+  const std::string command = "./lab " + question.run;
+  printed_by({.arguments = words}, command, command + " failed");
   const Json document = Json::parse(read_text(result));
   for (const Json& row : document.at("rows")) {
     if (!fits(row, question)) continue;

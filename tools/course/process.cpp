@@ -192,6 +192,13 @@ Ended run_uninterrupted(const Command& command, std::string_view what) {
   return ended;
 }
 
+std::string printed_by(Command command, std::string_view what, std::string_view failed) {
+  std::string said;
+  command.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
+  if (!run_uninterrupted(command, what).ok()) throw Error(Verdict::usage, fmt::format("{}:\n{}", failed, said));
+  return said;
+}
+
 void become(const std::vector<std::string>& arguments) {
   execvp(arguments[0].c_str(), pointers(arguments).data());
   throw Error(Verdict::usage, fmt::format("cannot start {}: {}", arguments[0], std::strerror(errno)));

@@ -70,6 +70,8 @@ struct Ended {
 Ended run_command(const Command& command);
 /// The same; throws Interrupted ("interrupted: WHAT did not finish.") where Ctrl-C has ended it.
 Ended run_uninterrupted(const Command& command, std::string_view what);
+/// The same; returns what it prints. If it fails, throws Error(usage): `failed`, and then that.
+std::string printed_by(Command command, std::string_view what, std::string_view failed);
 
 /// Becomes the program; returns only by throwing Error(usage).
 [[noreturn]] void become(const std::vector<std::string>& arguments);

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <csignal>
-#include <sstream>
 
 #include "common/error.hpp"
 #include "tools/course/answer_language.hpp"
@@ -21,15 +20,7 @@ namespace fs = std::filesystem;
 const char* const kRefusedAnswer = "REFUSED";
 constexpr std::uint64_t kMostOfAnObject = std::uint64_t{8} << 20, kMostPreprocessed = std::uint64_t{64} << 20;
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    if (!line.empty()) lines.push_back(line);
-  return lines;
-}
-
-/// The headers that an answer may include, each by its name: other files in their folders must not be read.
+/// The headers that an answer may include, each by its name: what else lies beside them is not to be read.
 std::vector<fs::path> headers_for_answers(const Paths& paths) {
   std::vector<fs::path> headers{LOCKSTEP_LIBRARY_HEADERS};
   for (const char* top : {"common", "labs"})
@@ -47,6 +38,7 @@ class Compilation {
       : paths_(paths), exercise_(exercise), scratch_(scratch), headers_(headers), seconds_(seconds) {
     source_ = scratch / exercise.folder / (exercise.name + ".cpp");
     flags_ = lines_of(read_text(paths.build / "grade" / "compile" / "CXX" / exercise.id));
+    std::erase(flags_, "");
     if (flags_.empty()) throw Error(Verdict::usage, "the build does not say how answers are compiled");
   }
 

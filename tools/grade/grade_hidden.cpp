@@ -29,11 +29,8 @@ void configure_tests(const Paths& paths, const std::string& folder) {
   if (configured_tests(paths) == folder) return;
   {
     const FolderLock lock(paths.mine(), "configuring for hidden tests");
-    std::string said;
-    Command command{.arguments = {"cmake", "-DLOCKSTEP_HIDDEN_TESTS:PATH=" + folder, paths.build.string()}};
-    command.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
-    if (!run_uninterrupted(command, "configuring for hidden tests").ok())
-      throw Error(Verdict::usage, "the build cannot be configured:\n" + said);
+    printed_by({.arguments = {"cmake", "-DLOCKSTEP_HIDDEN_TESTS:PATH=" + folder, paths.build.string()}},
+               "configuring for hidden tests", "the build cannot be configured");
   }
   need_built(paths, {"lab_tool", "grader"}, "./lab itself");  // which are still current, and nobody would know
 }
@@ -55,13 +52,10 @@ void check_week(const Paths& paths, int week, const std::vector<Part>& hidden, s
     const std::string suite = testing::suite_of_id(part.id);
     if (!suites.contains(suite))
       throw Error(Verdict::usage, fmt::format("{} is hidden, and no test of {} is in --tests.", part.id, suite));
-    std::string said;
-    Command run{
-        .arguments = {program.string(), fmt::format("--gtest_filter={}.*", suite), "--seed", std::to_string(seed)},
-        .timeout_seconds = 300};
-    run.on_line = [&](std::string_view line) { said.append(line).append("\n"); };
-    if (!run_uninterrupted(run, "checking the hidden tests").ok())
-      throw Error(Verdict::usage, fmt::format("the reference does not pass {}:\n{}", suite, said));
+    printed_by(
+        {.arguments = {program.string(), fmt::format("--gtest_filter={}.*", suite), "--seed", std::to_string(seed)},
+         .timeout_seconds = 300},
+        "checking the hidden tests", "the reference does not pass " + suite);
   }
 }
 

@@ -38,8 +38,7 @@ struct Section {
 
 std::vector<Section> sections_of(const fs::path& object) {
   std::vector<Section> sections;
-  std::istringstream lines(said_of({"objdump", "-h", "-w"}, object));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(said_of({"objdump", "-h", "-w"}, object))) {
     std::istringstream fields(line);
     std::string index, size, word;
     Section section;
@@ -54,8 +53,8 @@ std::vector<Section> sections_of(const fs::path& object) {
 /// Global symbols of an object: name and nm's letter.
 std::map<std::string, char> definitions(const fs::path& object) {
   std::map<std::string, char> found;
-  std::istringstream lines(said_of({"nm", "--format=posix", "--defined-only", "--extern-only"}, object));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line :
+       lines_of(said_of({"nm", "--format=posix", "--defined-only", "--extern-only"}, object))) {
     std::istringstream fields(line);
     std::string name;
     char type = ' ';

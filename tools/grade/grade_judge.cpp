@@ -8,7 +8,6 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
-#include <sstream>
 
 #include "common/error.hpp"
 #include "common/support/text/counted.hpp"
@@ -67,19 +66,12 @@ bool is_of(const Exercise& exercise, const std::string& id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-std::vector<std::string> printed_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
 /// Takes what a program said of itself while it ran out of what it printed. These are its own words, which an answer
 /// may have written: they explain, and decide nothing.
 Sayings take_sayings(const fs::path& program, ConfinedEnd& end) {
   Sayings said(program, {});
   std::string rest;
-  for (const std::string& line : printed_lines(end.output))
+  for (const std::string& line : lines_of(end.output))
     if (const auto kept = said.take(line)) rest.append(*kept).append("\n");
   end.output = rest;
   return said;
@@ -93,7 +85,7 @@ std::string how_it_died(const Sayings& said, const fs::path& program, const Exer
     const Scratch folder;
     const ConfinedEnd end =
         run_confined({.arguments = command, .folder = folder.path(), .rules = Rules::reader, .may_read = {program}});
-    place = Sayings::place_in(printed_lines(end.output), exercise.name + ".cpp");
+    place = Sayings::place_in(lines_of(end.output), exercise.name + ".cpp");
   }
   return fmt::format("{}{}{}{}.{}{}\nreplay: ./lab check {}{}{}", said.the_case().empty() ? "" : " ", said.the_case(),
                      place.empty() ? "" : " at ", place, said.cause().empty() ? "" : " ", said.cause(), id,
@@ -177,7 +169,7 @@ void replace_all(std::string& text, const std::string& told, const std::string& 
 }  // namespace
 
 std::string first_lines(const std::string& text, std::size_t most) {
-  const std::vector<std::string> lines = printed_lines(text);
+  const std::vector<std::string> lines = lines_of(text);
   if (lines.size() <= most) return text;
   return fmt::format("{}\n… {}\n", fmt::join(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(most), "\n"),
                      counted(lines.size() - most, "more line"));

@@ -178,8 +178,7 @@ std::string readable(const std::string& symbol, const fs::path& folder) {
 }
 
 std::string refused_symbol(const fs::path& object, const Declared& declared, std::string_view answer) {
-  std::istringstream lines(said_of({"nm", "--format=posix"}, object));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(said_of({"nm", "--format=posix"}, object))) {
     std::istringstream fields(line);
     std::string symbol;
     char type = ' ';
@@ -209,8 +208,7 @@ std::string refused_symbol(const fs::path& object, const Declared& declared, std
 }
 
 std::string refused_code(const fs::path& object) {
-  std::istringstream lines(said_of({"objdump", "-d", "-h", "--no-show-raw-insn"}, object));
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(said_of({"objdump", "-d", "-h", "--no-show-raw-insn"}, object))) {
     if (line.find(".preinit_array") != line.npos) return "it holds code that would run before the program's own";
     auto colon = line.find(":\t");
     if (colon == line.npos) continue;
