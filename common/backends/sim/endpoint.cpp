@@ -223,7 +223,7 @@ void World::completed(TransferBatch* batch) {
   endpoint.incomplete = batch->next;
   rank.recorder().transferred(endpoint.queue, endpoint.group, batch->begin, batch->completion, batch->transfers,
                               batch->where, batch->collective);
-  // As an event, even at this instant: begin_at could fail, and the network may be in the middle of its grants.
+  // Schedules an event, even at this instant: begin_at could fail, and the network may be in the middle of its grants.
   if (TransferBatch* next = endpoint.incomplete) begin_at(std::max({next->posted, endpoint.free_at, time_}), next);
   if (endpoint.waiter && endpoint.completed >= endpoint.waiter_number) {
     Queue* waiter = endpoint.waiter;
