@@ -92,16 +92,16 @@ class Exercises:
 
     def text(self, exercise, answer):
         if answer == "todo":
-            return subprocess.run(
-                ["git", "show", f"HEAD:labs/{self.paths[exercise]}.cpp"], capture_output=True, text=True, check=True
-            ).stdout
+            file = f"labs/{self.paths[exercise]}.cpp"
+            shown = subprocess.run(["git", "show", f"HEAD:{file}"], capture_output=True, text=True, check=False)
+            return shown.stdout or sys.exit(f"{file} is not in HEAD: commit the skeleton first")
         text = pathlib.Path(f"solutions/{self.paths[exercise]}.cpp").read_text()
         if answer == "reference":
             return text
         for mistake in json.loads(pathlib.Path(f"tools/mutants/{self.paths[exercise]}.json").read_text()):
             if mistake["name"] == answer:
                 return text.replace(mistake["replace"], mistake["with"])
-        raise KeyError(f"tools/mutants/{self.paths[exercise]}.json has no '{answer}'")
+        sys.exit(f"tools/mutants/{self.paths[exercise]}.json has no '{answer}'")
 
     def output(self, command, answer):
         """What `command` prints where the exercise that it names is answered by `answer`."""

@@ -147,7 +147,7 @@ def wrong_handouts():
             yield from (f"{handout.parent}: {identity} {fault}" for fault in lacking(page.get(identity, "")))
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
-                yield f"{handout}: the table should say {minutes} minutes for {identity}, as labs/course.json does"
+                yield f"{handout}: the table needs a row of {identity} with {minutes} minutes, as labs/course.json has"
 
 
 INDEX = "labs/README.md"
@@ -173,6 +173,8 @@ def wrong_index(text, weeks, front):
     said = " ".join(text.split())
     if f"core takes {core} hours" not in said or f"everything takes {every} hours" not in said:
         yield f"{INDEX}: the core takes {core} hours, and everything {every} hours"
+    if f"weeks, {len(exercises)} exercises." not in said:
+        yield f"{INDEX} does not say '{len(exercises)} exercises'"
     said = " ".join(front.split())
     counts = f"All {len(exercises)} exercises", f"{sum(e.get('core', True) for e in exercises)} of them are the core"
     for words in (*counts, f"{core} hours for the core"):

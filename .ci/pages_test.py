@@ -94,7 +94,7 @@ class Index(unittest.TestCase):
         }
     ]
     ROWS = ("| [1.1 A](a#b) | 30 | – |", "| [1.3 B](a#b) | 60 | 1.1 |", "| *[1.2 C](a#b)* | 60 | 1.3 |")
-    HOURS = "The core\ntakes 2 hours, everything takes 4 hours.\n"
+    HOURS = "Two weeks, 3 exercises.\nThe core\ntakes 2 hours, everything takes 4 hours.\n"
     FRONT = "All 3 exercises; 2 of them are the core, 2 hours for the\ncore."
 
     def found(self, *rows, hours=HOURS, front=FRONT):
@@ -116,6 +116,7 @@ class Index(unittest.TestCase):
 
     def test_hours_and_counts_are_the_courses(self):
         self.assertIn("the core takes 2 hours", self.found(*self.ROWS, hours="")[0])
+        self.assertIn("'3 exercises'", self.found(*self.ROWS, hours=self.HOURS.replace("3", "4"))[0])
         self.assertIn("'All 3 exercises'", self.found(*self.ROWS, front=self.FRONT.replace("3", "4"))[0])
         self.assertIn("'2 hours for the core'", self.found(*self.ROWS, front=self.FRONT.replace(", 2", ", 9"))[0])
 

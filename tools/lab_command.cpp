@@ -24,6 +24,24 @@
 namespace lockstep::tools {
 namespace {
 
+/// Commands of the script ./lab itself, which come first in `./lab help all`.
+struct OfScript {
+  std::string_view name, what;
+};
+constexpr OfScript kOfScript[] = {
+    {"setup", "install what is missing"},
+    {"test",
+     "build everything and test the suite; --all: its own tools, too; --gpu: all labs' tests on the GPU; otherwise "
+     "ctest's options, such as -R PATTERN"},
+    {"report",
+     "measure, and write outputs/report/index.html; --from: a folder, or your own CSV; "
+     "--run DIR, --plan DIR: again what --page DIR made"},
+    {"doctor", "what this machine has, and what it lacks"},
+    {"update", "install a newer version of Lockstep in this folder; your answers are kept"},
+    {"gpu-pack", "pack a check for a machine with a GPU and no network (docs/use/gpu.md)"},
+    {"playground", "build the page of docs/playground: schedules, memory and cost in a browser"},
+};
+
 /// The commands; exactly one of them is asked for.
 class CommandLine {
  public:
@@ -308,7 +326,8 @@ class CommandLine {
 
   std::vector<std::string> known() {
     // The script's own, and below all others.
-    std::vector<std::string> known{"setup", "test", "report", "doctor", "update", "gpu-pack", "playground", "help"};
+    std::vector<std::string> known{"help"};
+    for (const OfScript& command : kOfScript) known.emplace_back(command.name);
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (!command->get_group().empty()) known.push_back(command->get_name());
     }
@@ -358,6 +377,8 @@ class CommandLine {
 
   std::string help(const std::string& name) {
     if (has(name)) return app_.get_subcommand(name)->help("./lab");
+    for (const OfScript& command : kOfScript)
+      if (command.name == name) return fmt::format("./lab {}: {}\n", name, command.what);
     if (name != "all")
       return fmt::format(
           "./lab               where you are, and what comes next\n"
@@ -376,15 +397,7 @@ class CommandLine {
       for (const std::string& line : wrapped(what, terminal_columns(STDOUT_FILENO) - 13))
         text += fmt::format("  {:<10} {}\n", std::exchange(label, ""), line);
     };
-    add("setup", "install what is missing");
-    add("test", "build everything and test the suite; --gpu: all labs' tests on the GPU");
-    add("report",
-        "measure, and write outputs/report/index.html; --from: a folder, or your own CSV; "
-        "--run DIR, --plan DIR: again what --page DIR made");
-    add("doctor", "what this machine has, and what it lacks");
-    add("update", "install a newer version of Lockstep in this folder; your answers are kept");
-    add("gpu-pack", "pack a check for a machine with a GPU and no network (docs/use/gpu.md)");
-    add("playground", "build the page of docs/playground: schedules, memory and cost in a browser");
+    for (const OfScript& command : kOfScript) add(std::string(command.name), std::string(command.what));
     for (const CLI::App* command : app_.get_subcommands({}))
       if (!command->get_group().empty()) add(command->get_name(), command->get_description());
     return text;

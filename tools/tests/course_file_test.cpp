@@ -57,7 +57,9 @@ TEST(Course, ReadsTheListAndSelectsFromIt) {
   EXPECT_EQ(complaint("21.3,21.8a"), "unknown part '21.8a': 21.8 has no parts.");
   EXPECT_EQ(complaint("22.10d"), "unknown part '22.10d': 22.10 has the parts 22.10a, 22.10b, 22.10c.");
   EXPECT_EQ(complaint("21.99a"), "unknown exercise '21.99a': did you mean '21.9'? ./lab list shows all of them.");
-  EXPECT_EQ(complaint("22.12"), "unknown exercise '22.12': week 22 has 22.1 to 22.11.");
+  const std::string last = "22." + std::to_string(course.select("22").exercises.size());
+  const std::string beyond = "22." + std::to_string(course.select("22").exercises.size() + 1);
+  EXPECT_EQ(complaint(beyond.c_str()), "unknown exercise '" + beyond + "': week 22 has 22.1 to " + last + ".");
   EXPECT_EQ(complaint("2210"), "unknown exercise '2210': did you mean '22.10'? ./lab list shows all of them.");
   EXPECT_EQ(complaint("22,10"), "unknown exercise '10': did you mean '22.10'? ./lab list shows all of them.");
   EXPECT_EQ(complaint("25-26"), "unknown week '26': there are weeks 21 to 25.");
