@@ -3,8 +3,8 @@
   python3 .ci/walks.py
 
 An operation: the files under common/ that name `scatter_add`, without tests, are those of the walk. An exercise: the
-files that have the name of 25.5. An option of train: the files that name `shard_group`, or `--shard-group`. Each
-pattern of a walk has such a file.
+files that have the name of 25.5. An option of train: the files that name `shard_group`, `--shard-group` or
+`lr_scaling`. Each pattern of a walk has such a file.
 """
 
 import fnmatch
@@ -43,7 +43,7 @@ def main():
     operation = {f for f in listed("grep", "-lw", "scatter_add", "--", "common") if not TEST.search(f)}
     exercise = {f for f in listed("ls-files", "labs", "solutions", "tools") if re.search(r"/save_interval[._]", f)}
     places = ("labs/trainer", "tools/train", "tools/plan", "docs/use")
-    option = {f for f in listed("grep", "-lE", "shard[-_]group", "--", *places) if not TEST.search(f)}
+    option = {f for f in listed("grep", "-lE", "shard[-_]group|lr_scaling", "--", *places) if not TEST.search(f)}
     walks = {"Add an operation": operation, "Add an exercise": exercise, "Add an option of `./lab train`": option}
     wrong = [line for walk, files in walks.items() for line in differences(walk, files, patterns_of(walk))]
     print("\n".join(wrong), end="\n" if wrong else "")
