@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "common/support/tests/refusal_testing.hpp"
+#include "common/support/text/files.hpp"
 #include "tools/train/train_testing.hpp"
 
 namespace lockstep::train {
@@ -284,6 +285,18 @@ TEST(Train, WhatDoesNothingIsSaid) {
     const std::vector<std::string> said = without_effect(make_plan(options, 0));
     ASSERT_EQ(said.size(), c.about.size()) << fmt::format("{}", fmt::join(said, "; "));
     for (std::size_t i = 0; i < said.size(); ++i) EXPECT_TRUE(said[i].starts_with(c.about[i] + " ")) << said[i];
+  }
+}
+
+TEST(Train, EveryFieldOfAnOptionIsOnThePage) {
+  const std::string page = read_file(LOCKSTEP_SOURCE_DIR "/docs/use/output.md");
+  for (const bool in_context : {false, true}) {
+    Row row;
+    set_asked(row, {}, in_context);
+    ASSERT_FALSE(row.fields().empty());
+    for (const Row::Field& field : row.fields())
+      EXPECT_NE(page.find('`' + field.name + '`'), page.npos)
+          << "docs/use/output.md has no row of `" << field.name << '`';
   }
 }
 
