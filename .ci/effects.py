@@ -275,6 +275,13 @@ VARIANTS = {
         "save_interval",
         [after("double expected_waste(const SavingCosts& costs, double interval) {", "  interval *= 2;")],
     ),
+    "25.8": (
+        "survivors",
+        [
+            after("Snapshot snapshot_of(Rank me, std::size_t n, const std::vector<Slice>& shard) {", waste("me")),
+            ("return (1 - waste) *", "return (0.9 - waste) *"),
+        ],
+    ),
 }
 
 # Programs whose figures nobody may know beforehand: the faults are drawn.

@@ -4,7 +4,8 @@ Every relative link leads to a file, and to a heading of it. Every item of a lis
 .ci/terms.txt, and no message that a program prints. And these pages agree with what they are about:
 
   handouts                  every exercise's section has the parts that it should have, and leads to its answers and the
-                            glossary; the table has the minutes of labs/course.json
+                            glossary; the table has the minutes of labs/course.json; and
+                            .ci/effects.py a variant of its answer
   labs/README.md            every exercise as labs/course.json has it
   README.md                 the hours and errors that are found elsewhere
   docs/use/commands.md      the numbers of exercises and points
@@ -27,6 +28,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+from effects import NO_PROGRAM, VARIANTS
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
@@ -145,6 +148,10 @@ def wrong_handouts():
             if f"(../../docs/learn/questions.md#{identity.replace('.', '')}-" not in page.get(identity, ""):
                 yield f"{handout.parent}: {identity} is not on its page, or lacks the link to its answers"
             yield from (f"{handout.parent}: {identity} {fault}" for fault in lacking(page.get(identity, "")))
+            if not exercise.get("core", True) and f"\n- [{identity} " not in extras:
+                yield f"{handout.with_name('extras.md')}: the list at the top lacks {identity}"
+            if identity not in {*VARIANTS, *NO_PROGRAM}:
+                yield f".ci/effects.py: {identity} has no variant, and is not in NO_PROGRAM"
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
                 yield f"{handout}: the table needs a row of {identity} with {minutes} minutes, as labs/course.json has"
