@@ -8,7 +8,7 @@ Every relative link leads to a file, and to a heading of it. Every item of a lis
                             .ci/effects.py a variant of its answer
   labs/README.md            every exercise as labs/course.json has it
   README.md                 the hours and errors that are found elsewhere
-  docs/use/commands.md      the numbers of exercises and points
+  docs/use/commands.md      the numbers of exercises and points; docs/use/cmake.md that of exercises
   the instructor's guide    syllabi with the course's minutes and points, no exercise before one that it needs;
                             files of its commands are in .gitignore, and its class is what make_class.py makes
   the glossary              every verdict, and no word twice
@@ -189,7 +189,7 @@ def wrong_index(text, weeks, front):
             yield f"README.md does not say '{words}'"
 
 
-COMMANDS = "docs/use/commands.md"
+COMMANDS, CMAKE = "docs/use/commands.md", "docs/use/cmake.md"
 
 
 def wrong_progress(text, weeks):
@@ -415,6 +415,8 @@ def main():
     )
     weeks = json.loads(pathlib.Path("labs/course.json").read_text())["weeks"]
     wrong += wrong_progress(pathlib.Path(COMMANDS).read_text(), weeks)
+    count = f"0 of {sum(len(week['exercises']) for week in weeks)} exercises pass"
+    wrong += [f"{CMAKE} does not say '{count}'"] if count not in pathlib.Path(CMAKE).read_text() else []
     wrong += wrong_syllabi(pathlib.Path(GUIDE).read_text(), weeks)
     wrong += not_ignored(pathlib.Path(GUIDE).read_text())
     wrong += wrong_class(pathlib.Path(GUIDE).read_text())

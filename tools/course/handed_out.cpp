@@ -78,6 +78,8 @@ HandedOut::State HandedOut::state_of(const std::string& path) const {
 
 std::vector<std::string> HandedOut::differences(const Exercise& exercise) const {
   const fs::path answer = paths_.answer(exercise), beside = fs::path("labs") / exercise.folder;
+  const fs::path test = beside / (exercise.name + "_test.cpp");
+  if (state_of(test.string()) == State::own) return {};  // a new exercise, not yet committed
   std::vector<std::string> found;
   const auto look_at = [&](const fs::path& path) {
     const State state = state_of(path.string());
@@ -94,7 +96,7 @@ std::vector<std::string> HandedOut::differences(const Exercise& exercise) const 
         look_at(path.lexically_normal());
         break;
       }
-  look_at(beside / (exercise.name + "_test.cpp"));
+  look_at(test);
   return found;
 }
 

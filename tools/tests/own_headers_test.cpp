@@ -58,6 +58,9 @@ TEST_F(OwnHeaders, AreKnownInACloneByGit) {
   EXPECT_EQ(differences(), (Words{"part_1.hpp differs from its commit; grading uses the original",
                                   "includes mine.hpp, which is not handed in",
                                   "part_1_test.cpp differs from its commit; grading uses the original"}));
+  const Command forget{.arguments = {"git", "rm", "-q", "--cached", "labs/week1/part_1_test.cpp"}, .folder = folder_};
+  ASSERT_TRUE(run_command(forget).ok());
+  EXPECT_EQ(differences(), Words{}) << "whose test is new is a new exercise";
 }
 
 TEST(Compiled, AMissingHeaderIsTheStudentsOwn) {
