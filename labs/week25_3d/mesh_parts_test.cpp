@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/arithmetic.hpp"
 #include "common/runtime/run.hpp"
 #include "common/testing/answered.hpp"
@@ -41,6 +43,13 @@ Outcome divided(int ranks, int size) {
   });
 }
 
+/// "inside with 0 1 and across with 1 3", of two groups that end with a mark each.
+std::string in_words(const Values& seen) {
+  const auto mark = std::find(seen.begin(), seen.end(), -1);
+  return fmt::format("inside with {} and across with {}", fmt::join(seen.begin(), mark, " "),
+                     fmt::join(mark + 1, seen.end() - 1, " "));
+}
+
 TEST(Lab25_1d, EachRankIsInOneGroupInsideAndInOneAcross) {
   for (const int ranks : {1, 2, 3, 4, 6, 8})
     for (int size = 1; size <= ranks; ++size) {
@@ -61,9 +70,9 @@ TEST(Lab25_1d, EachRankIsInOneGroupInsideAndInOneAcross) {
         }
         const Values& seen = outcome.values[static_cast<std::size_t>(rank)];
         ASSERT_TRUE(seen == expected) << fmt::format(
-            "an axis of {} ranks in parts of {}: rank {} of the axis is inside and across with {}, expected {} inside "
-            "(neighbours, in order) and {} across (the same place in each part, in order); -1 ends each",
-            ranks, size, axis_rank, fmt::join(seen, " "), fmt::join(inside, " "), fmt::join(across, " "));
+            "an axis of {} ranks in parts of {}: rank {} of the axis is {}, expected inside with {} (neighbours, in "
+            "order) and across with {} (the same place in each part, in order)",
+            ranks, size, axis_rank, in_words(seen), fmt::join(inside, " "), fmt::join(across, " "));
       }
     }
 }
@@ -88,6 +97,9 @@ TEST(Lab25_1d, BothTogetherReachTheWholeAxis) {
   if (!testing::has_ranks(ranks)) GTEST_SKIP() << "needs " << ranks << " ranks";
   const Outcome outcome = testing::run_answered({.ranks = ranks}, [](Rank me) {
     const Mesh mesh = make_mesh(me, {.dp = me.size() / 2, .tp = 2, .pp = 1});
+    if (mesh.dp.size() != me.size() / 2)
+      throw Error(Verdict::fail,
+                  fmt::format("25.1b first: the dp group is of size {}, expected {}", mesh.dp.size(), me.size() / 2));
     const AxisParts parts = divide_axis(mesh.dp, 2);
     Slice sum = me.allocate(1, DType::f32, Category::buffer);
     fill(me, sum, static_cast<float>(1 << me.rank()));
@@ -107,7 +119,8 @@ TEST(Lab25_1d, BothTogetherReachTheWholeAxis) {
     }
     const Values& seen = outcome.values[static_cast<std::size_t>(rank)];
     EXPECT_EQ(seen.at(0), pair) << "rank " << rank << " of dp = " << ranks / 2
-                                << ", tp = 2: the sum of 2^rank over the pair inside dp";
+                                << ", tp = 2: the sum of 2^rank over the pair inside dp (make_mesh is your part b: if "
+                                   "it fails, begin there)";
     EXPECT_EQ(seen.at(1), whole) << "rank " << rank << ": the sum of 2^rank inside, then across, is that over dp";
   }
 }
@@ -135,7 +148,8 @@ TEST(Lab25_1d, RingsCloseInsideTheirPart) {
     for (const MeshShape& shape : {MeshShape{2, 4, 2}, MeshShape{3, 2, 2}, MeshShape{1, 8, 1}})
       EXPECT_EQ(slowest_level_inside(machine, shape, kMegatronOrder, axis, shape[axis]),
                 slowest_level(machine, shape, kMegatronOrder, axis))
-          << "one part as long as the axis is the axis";
+          << "one part as long as the axis: slowest_level_inside (found) should be slowest_level, your part c "
+             "(expected)";
 }
 
 }  // namespace

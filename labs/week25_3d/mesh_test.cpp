@@ -109,6 +109,17 @@ void append_members(Rank group, Axis axis, int world_rank, Values& seen) {
   testing::append(group, all, seen);
 }
 
+/// The ranks that differ from `rank` only on `axis`, in rank order, which is also the axis's.
+std::vector<double> peers(const std::vector<Coordinate>& all, std::size_t rank, Axis axis) {
+  std::vector<double> ranks;
+  for (std::size_t other = 0; other < all.size(); ++other) {
+    Coordinate same = all[other];
+    same[axis] = all[rank][axis];
+    if (same == all[rank]) ranks.push_back(static_cast<double>(other));
+  }
+  return ranks;
+}
+
 std::string wrong_groups(const Outcome& outcome, const MeshShape& shape, const AxisOrder& order) {
   const std::vector<Coordinate> all = walk(shape, order);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {  // first, because groups are made of it
@@ -124,20 +135,22 @@ std::string wrong_groups(const Outcome& outcome, const MeshShape& shape, const A
     const Values& seen = outcome.values[rank];
     std::size_t i = 4;
     for (Axis axis : kAxes) {
-      std::vector<double> expected;
-      for (std::size_t other = 0; other < all.size(); ++other) {  // in rank order, which is also the axis's
-        Coordinate same = all[other];
-        same[axis] = all[rank][axis];
-        if (same == all[rank]) expected.push_back(static_cast<double>(other));
-      }
+      const std::vector<double> expected = peers(all, rank, axis);
       const auto size = static_cast<std::size_t>(seen.at(i++));
       const std::vector<double> members(seen.begin() + static_cast<std::ptrdiff_t>(i),
                                         seen.begin() + static_cast<std::ptrdiff_t>(i + size));
       i += size;
-      if (members != expected)
-        return fmt::format("{}the {} group of rank {} has ranks {}, expected {}: those that differ only on {}",
-                           words(shape, order), name_of(axis), rank, fmt::join(members, " "), fmt::join(expected, " "),
-                           name_of(axis));
+      if (members == expected) continue;
+      std::string wrong = fmt::format(
+          "{}the {} group of rank {} has ranks {}, expected {}: those that differ only on {}", words(shape, order),
+          name_of(axis), rank, fmt::join(members, " "), fmt::join(expected, " "), name_of(axis));
+      for (Axis other : kAxes)
+        if (members == peers(all, rank, other) && members.size() > 1)
+          wrong += fmt::format(
+              ". It is the {} group. Is one axis taken for another, or do the ranks make their splits in different "
+              "orders?",
+              name_of(other));
+      return wrong;
     }
   }
   return "";
