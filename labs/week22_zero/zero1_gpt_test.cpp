@@ -41,7 +41,11 @@ TEST(Lab22_2b, TheWeightsAreThoseOfDdpBitForBit) {
       return differs_from(outcome, ddp.check().values[0], 0, "plain DDP", kEveryBit);
     };
     run_cases(program, judge,
-              {.ranks = {1, 2, 3, 4, 8}, .sizes = sizes_of({3, 8}), .queues = true, .unit = "sequence"});
+              {.ranks = {1, 2, 3, 4, 8},
+               .sizes = sizes_of({3, 8}),
+               .queues = true,
+               .unit = "sequence",
+               .cause = wrong_zero1_a});
     if (HasFailure()) return;
   }
 }
@@ -66,15 +70,27 @@ TEST(Lab22_2c, TheNormIsThatOfTheWholeGradient) {
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Values& seen = outcome.values[rank];
       if (seen[0] != squares)
-        return fmt::format("rank {}: the squared norm is {}, expected {}, of all shares of all ranks", rank, seen[0],
-                           squares);
+        return fmt::format("rank {}: the squared norm is {}, expected {}, of all shares of all ranks{}", rank, seen[0],
+                           squares, seen[0] * c.ranks == squares ? ": the sum is divided by p, as averages are" : "");
       if (!(std::abs(seen[1] - factor) <= 1e-6))
-        return fmt::format("rank {}: the factor is {}, expected {}: a norm of {:.6g} is clipped to 5", rank, seen[1],
-                           factor, std::sqrt(squares));
+        return fmt::format(
+            "rank {}: the factor is {:.6g}, expected {:.6g}: a norm of {:.6g} is clipped to 5. Is the factor computed "
+            "after the sum over the ranks?",
+            rank, seen[1], factor, std::sqrt(squares));
     }
     return "";
   };
   run_cases(program, judge);
+}
+
+/// What is wrong with parts a and b, without which no training is that of DDP.
+std::string wrong_zero1_before_c() {
+  if (std::string wrong = wrong_zero1_a(); !wrong.empty() || !testing::has_ranks(2)) return wrong;
+  const auto trained = [](const auto& train) {
+    return run({.ranks = 2}, Program([&](Rank dp) { return train(dp, 8, DType::f32, 0); })).check();
+  };
+  const std::string wrong = differs_from(trained(train_zero1), trained(train_ddp).values[0], 0, "plain DDP");
+  return wrong.empty() ? "" : "22.2b first: with 2 ranks and 8 sequences, and without clipping, " + wrong;
 }
 
 TEST(Lab22_2c, ClippedTrainingIsThatOfDdp) {
@@ -86,7 +102,8 @@ TEST(Lab22_2c, ClippedTrainingIsThatOfDdp) {
     // The squares are added in another order, so the factor may differ in its last bit.
     return differs_from(outcome, ddp.check().values[0], 1e-5, "plain DDP, clipped by the same norm,");
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({8}), .unit = "sequence"});
+  run_cases(program, judge,
+            {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({8}), .unit = "sequence", .cause = wrong_zero1_before_c});
 }
 
 // All together -------------------------------------------------------------------------------------------------------

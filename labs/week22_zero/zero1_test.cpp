@@ -13,7 +13,9 @@
 namespace lockstep::week22 {
 namespace {
 
+using testing::CaseJudge;
 using testing::CasePlan;
+using testing::CaseProgram;
 using testing::in_reverse_order;
 using testing::run_cases;
 using testing::ScriptedWindow;
@@ -80,7 +82,8 @@ std::string whose_state(const std::vector<ChunkRange>& buckets, double bytes, do
 
 /// Why a step left an element of `rank`'s values as it was.
 std::string unmoved(int rank, int owner) {
-  if (rank == owner) return "It is in this rank's own chunk: is that the range of its optimizer?";
+  if (rank == owner)
+    return "It is in this rank's own chunk: does each bucket's optimizer take a step, and is the chunk its range?";
   return fmt::format(
       "Rank {} keeps it: its new value is there, and reaches the others if they gather the values of each bucket after "
       "the update (not its gradients, and not before). Bucket by bucket: chunks of the whole model are not chunks of "
@@ -92,36 +95,41 @@ CasePlan scripted_plan() { return {.sizes = sizes_of(scripted_sizes()), .queues 
 
 // Part a -------------------------------------------------------------------------------------------------------------
 
+/// A rank's shares after each of two windows of so many passes.
+Values shares_of_windows(Rank dp, const Case& c, int passes) {
+  const Parameters parameters = testing::scripted_parameters(dp, c.size);
+  const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
+  Values seen;
+  for (int window = 0; window < 2; ++window) {
+    run_passes(dp, *zero, parameters, window, passes);
+    for (const Slice& share : zero->gradient_shares()) testing::append(dp, share, seen);
+  }
+  return seen;
+}
+
+std::string wrong_shares_of_windows(const Case& c, const Outcome& outcome, int passes) {
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    std::size_t at = 0;
+    for (int w = 0; w < 2; ++w)
+      for (const ChunkRange& range : chunks_of(scripted_buckets(c.size), rank, c.ranks))
+        for (std::size_t e = range.offset; e < range.offset + range.size; ++e, ++at) {
+          const ScriptedWindow window{c.ranks, w, passes};
+          if (outcome.values[rank].at(at) == window.average(0, e)) continue;
+          return fmt::format(
+              "rank {}, window {}: element {} of its share of the gradients is {}, expected {}. It "
+              "is {}.",
+              rank, w, e, outcome.values[rank][at], window.average(0, e),
+              window.explain(outcome.values[rank][at], rank, 0, e));
+        }
+  }
+  return "";
+}
+
 TEST(Lab22_2a, MyShareOfTheGradientsIsTheAverage) {
   for (int passes : {1, 3}) {
-    const auto program = [&](Rank dp, const Case& c) {
-      const Parameters parameters = testing::scripted_parameters(dp, c.size);
-      const auto zero = make_zero1(dp, parameters, kSmallBuckets, kAdamW);
-      Values seen;
-      for (int window = 0; window < 2; ++window) {
-        run_passes(dp, *zero, parameters, window, passes);
-        for (const Slice& share : zero->gradient_shares()) testing::append(dp, share, seen);
-      }
-      return seen;
-    };
-    const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
-      for (int rank = 0; rank < c.ranks; ++rank) {
-        std::size_t at = 0;
-        for (int w = 0; w < 2; ++w)
-          for (const ChunkRange& range : chunks_of(scripted_buckets(c.size), rank, c.ranks))
-            for (std::size_t e = range.offset; e < range.offset + range.size; ++e, ++at) {
-              const ScriptedWindow window{c.ranks, w, passes};
-              if (outcome.values[rank].at(at) == window.average(0, e)) continue;
-              return fmt::format(
-                  "rank {}, window {}: element {} of its share of the gradients is {}, expected {}. It "
-                  "is {}.",
-                  rank, w, e, outcome.values[rank][at], window.average(0, e),
-                  window.explain(outcome.values[rank][at], rank, 0, e));
-            }
-      }
-      return "";
-    };
-    run_cases(program, judge, scripted_plan());
+    run_cases([&](Rank dp, const Case& c) { return shares_of_windows(dp, c, passes); },
+              [&](const Case& c, const Outcome& outcome) { return wrong_shares_of_windows(c, outcome, passes); },
+              scripted_plan());
     if (HasFailure()) return;
   }
 }
@@ -159,44 +167,46 @@ TEST(Lab22_2a, TheStateIsThatOfMyShare) {
   }
 }
 
-TEST(Lab22_2a, TheOptimizersAreThoseOfMyShare) {
-  const auto program = [](Rank dp, const Case& c) {
-    const Parameters parameters = testing::scripted_parameters(dp, c.size);
-    const auto zero = make_zero1(dp, parameters, kSmallBuckets, {.weight_decay = 0});
-    fill(dp, parameters.gradients, 1);
-    Values seen;
-    for (Optimizer& optimizer : zero->optimizers()) {  // one after the other, and which elements each has moved
-      fill(dp, parameters.values, 0);
-      optimizer.step(dp, kRate);
-      for (float value : to_host(dp, parameters.values)) seen.push_back(value != 0);
-    }
-    return seen;
-  };
-  const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const std::vector<ChunkRange> buckets = scripted_buckets(c.size);
-    const std::size_t all = elements_of(buckets);
-    for (int rank = 0; rank < c.ranks; ++rank) {
-      if (outcome.values[rank].size() != buckets.size() * all)
-        return fmt::format("rank {} has {} optimizers, expected {}: one for each bucket", rank,
-                           outcome.values[rank].size() / all, buckets.size());
-      for (std::size_t b = 0; b < buckets.size(); ++b) {
-        const ChunkRange mine = chunks_of({buckets[b]}, rank, c.ranks).front();
-        for (std::size_t e = 0; e < all; ++e) {
-          const bool own = e >= mine.offset && e < mine.offset + mine.size;
-          if ((outcome.values[rank][b * all + e] != 0) == own) continue;
-          return fmt::format(
-              "rank {}: the optimizer of bucket {} {} element {} of all parameters. Its own are {} from element {} on: "
-              "the bucket begins at {}, and this rank's chunk of it is chunk {} of {}",
-              rank, b, own ? "does not update" : "updates", e, mine.size, mine.offset, buckets[b].offset, rank,
-              c.ranks);
-        }
+/// Which elements each bucket's optimizer moves.
+Values moved_by_optimizers(Rank dp, const Case& c) {
+  const Parameters parameters = testing::scripted_parameters(dp, c.size);
+  const auto zero = make_zero1(dp, parameters, kSmallBuckets, {.weight_decay = 0});
+  fill(dp, parameters.gradients, 1);
+  Values seen;
+  for (Optimizer& optimizer : zero->optimizers()) {  // one after the other, and which elements each has moved
+    fill(dp, parameters.values, 0);
+    optimizer.step(dp, kRate);
+    for (float value : to_host(dp, parameters.values)) seen.push_back(value != 0);
+  }
+  return seen;
+}
+
+std::string wrong_optimizers(const Case& c, const Outcome& outcome) {
+  const std::vector<ChunkRange> buckets = scripted_buckets(c.size);
+  const std::size_t all = elements_of(buckets);
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    if (outcome.values[rank].size() != buckets.size() * all)
+      return fmt::format("rank {} has {} optimizers, expected {}: one for each bucket", rank,
+                         outcome.values[rank].size() / all, buckets.size());
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      const ChunkRange mine = chunks_of({buckets[b]}, rank, c.ranks).front();
+      for (std::size_t e = 0; e < all; ++e) {
+        const bool own = e >= mine.offset && e < mine.offset + mine.size;
+        if ((outcome.values[rank][b * all + e] != 0) == own) continue;
+        return fmt::format(
+            "rank {}: the optimizer of bucket {} {} element {} of all parameters. Its own are {} from element {} on: "
+            "the bucket begins at {}, and this rank's chunk of it is chunk {} of {}",
+            rank, b, own ? "does not update" : "updates", e, mine.size, mine.offset, buckets[b].offset, rank, c.ranks);
       }
     }
-    return "";
-  };
-  run_cases(program, judge, {.sizes = sizes_of(scripted_sizes()), .unit = "parameter"});
+  }
+  return "";
+}
+
+TEST(Lab22_2a, TheOptimizersAreThoseOfMyShare) {
+  run_cases(moved_by_optimizers, wrong_optimizers, {.sizes = sizes_of(scripted_sizes()), .unit = "parameter"});
   if (!HasFailure())
-    run_cases(in_reverse_order(program), in_reverse_order(judge),
+    run_cases(in_reverse_order(moved_by_optimizers), in_reverse_order(wrong_optimizers),
               {.ranks = {3}, .sizes = sizes_of({5}), .unit = "parameter"});
 }
 
@@ -222,6 +232,25 @@ TEST(Lab22_2a, SendsAReduceScatterOfEachBucket) {
   };
   run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "parameter"});
 }
+
+}  // namespace
+
+std::string wrong_zero1_a() {
+  const Case c{2, 5};
+  if (!testing::has_ranks(c.ranks)) return "";
+  const auto wrong = [&](const CaseProgram& program, const CaseJudge& judge) {
+    const Outcome outcome = run({.ranks = c.ranks}, Program([&](Rank dp) { return program(dp, c); }));
+    const std::string error = outcome.passed() ? judge(c, outcome) : outcome.message;
+    return error.empty() ? ""
+                         : "22.2a first: with 2 ranks and 5 parameters, " + error + (error.ends_with('.') ? "" : ".");
+  };
+  const std::string shares =
+      wrong([](Rank dp, const Case& of) { return shares_of_windows(dp, of, 1); },
+            [](const Case& of, const Outcome& outcome) { return wrong_shares_of_windows(of, outcome, 1); });
+  return shares.empty() ? wrong(moved_by_optimizers, wrong_optimizers) : shares;
+}
+
+namespace {
 
 // Part b -------------------------------------------------------------------------------------------------------------
 
@@ -256,12 +285,17 @@ TEST(Lab22_2b, FactorAndSkipReachEveryShare) {
                              : step == 1 ? "gradient_factor = 0, which changes nothing here"
                                          : "gradient_factor = 1, which moves every element",
                              before,
-                             step == 2 ? unmoved(rank, owner_of(scripted_buckets(c.size), e, c.ranks))
-                                       : "Does every optimizer get skip and gradient_factor?");
+                             value == c.ranks * before && c.ranks > 1
+                                 ? fmt::format("It is {} times that: the ranks' values were added up, where an "
+                                               "all-gather only copies them",
+                                               c.ranks)
+                             : step == 2 ? unmoved(rank, owner_of(scripted_buckets(c.size), e, c.ranks))
+                                         : "Does every optimizer get skip and gradient_factor?");
         }
     return "";
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "parameter"});
+  run_cases(program, judge,
+            {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "parameter", .cause = wrong_zero1_a});
 }
 
 TEST(Lab22_2b, EveryStepObeysItsArguments) {
@@ -285,7 +319,8 @@ TEST(Lab22_2b, EveryStepObeysItsArguments) {
     }
     return "";
   };
-  run_cases(program, judge, {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "parameter"});
+  run_cases(program, judge,
+            {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({5}), .unit = "parameter", .cause = wrong_zero1_a});
 }
 
 TEST(Lab22_2b, AStepSendsOneAllGather) {
@@ -318,7 +353,7 @@ TEST(Lab22_2b, AStepSendsOneAllGather) {
     }
     return "";
   };
-  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "parameter"});
+  run_cases(program, judge, {.sizes = sizes_of({1, 5, 12}), .unit = "parameter", .cause = wrong_zero1_a});
 }
 
 // All together -------------------------------------------------------------------------------------------------------

@@ -150,4 +150,7 @@ inline std::string differs_from(const Outcome& outcome, const Values& oracle, do
   return "";
 }
 
+/// For 22.2's tests of parts b and c, in zero1_test.cpp: what is wrong with part a, "22.2a first: …"; "" if nothing is.
+std::string wrong_zero1_a();
+
 }  // namespace lockstep::week22
