@@ -66,6 +66,8 @@ bool lacks_a_kind(const ModelState& state) {
 std::string why_wrong(double parameters, int stage, int ranks) {
   const ModelState one = model_state(parameters, stage, 1, {}), state = model_state(parameters, stage, ranks, {});
   if (lacks_a_kind(state) && !lacks_a_kind(one)) return kRatioOfInts;
+  if (ranks > 1 && state.total_bytes() == one.total_bytes())
+    return fmt::format(": nothing is divided, and stage {} divides {} of the three kinds", stage, stage);
   const bool all_divided = std::abs(state.total_bytes() * ranks / one.total_bytes() - 1) < 1e-9;
   if (stage == 3 || ranks == 1 || !all_divided) return "";
   return fmt::format(": all of the 16 bytes are divided by {}, and stage {} divides {} of the three kinds", ranks,
@@ -165,7 +167,10 @@ TEST(Lab22_1a, BytesOnTheWire) {
           FAIL() << fmt::format(
               "stage {}, p = {}, m = {}, 1e6 parameters of 2 bytes with gradients of 4: {:g} bytes sent by your "
               "formula, expected {:g}{}",
-              stage, p, m, sent, expected[stage], sent == 0 ? ": (ranks - 1) / ranks of two ints is 0 in C++" : "");
+              stage, p, m, sent, expected[stage],
+              sent == 0 ? ": (ranks - 1) / ranks of two ints is 0 in C++"
+                        : fmt::format(". One collective of gradients sends {:g}, one of parameters {:g}", 4 * once,
+                                      2 * once));
     }
   // With one type for both: 2, 2, m + 1 and 3m times Ψ(p − 1)/p.
   const auto times_ddp = [](int stage, int m, double factor) {
@@ -211,7 +216,7 @@ TEST(Lab22_1b, ActivationsOfALayer) {
   // GPT-3: s = 2048, h = 12288, a = 96: as/h = 16, so 34 + 80 bytes a position and channel.
   const LayerShape gpt3{.positions = 2048, .sequences = 1, .channels = 12288, .heads = 96};
   const double sbh = 2048.0 * 12288;
-  expect_bytes(gpt3, 114 * sbh, "sbh(34 + 5as/h)");
+  expect_bytes(gpt3, 114 * sbh, "s = 2048, b = 1, h = 12288, a = 96: sbh(34 + 5as/h)");
   LayerShape shape = gpt3;
   shape.dropout = false;
   expect_bytes(shape, (32 + 2 * 16) * sbh, "without dropout sbh(32 + 2as/h)");

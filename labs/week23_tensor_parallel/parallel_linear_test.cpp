@@ -51,6 +51,22 @@ LinearTensors layer_of_ones(Rank me, const LinearTensors& like) {
 }
 const HostMatrix kNoBias{1, 0, {}};
 
+/// Of the gradient of a rank's own weights, which held 1 everywhere before; `sum` is that of all ranks' gradients.
+std::vector<Reader::Explained> wrong_gradients(const HostMatrix& exact, const HostMatrix& sum, int ranks) {
+  return {{exact, "gradients accumulate: what was there before is lost"},
+          {HostMatrix{exact.rows, exact.columns, std::vector<float>(exact.values.size(), 1)},
+           "it is what it was before: is linear_backward_weight called?"},
+          {plus(sum, {1, 1, {static_cast<float>(ranks)}}),
+           "the sum over the ranks, which hold different weights: only dx is summed"}};
+}
+
+HostMatrix sum_of_rows(const HostMatrix& whole, int ranks) {
+  const std::size_t own = whole.rows / static_cast<std::size_t>(ranks);
+  HostMatrix sum = cut_rows(whole, 0, own);
+  for (std::size_t first = own; first < whole.rows; first += own) sum = plus(sum, cut_rows(whole, first, own));
+  return sum;
+}
+
 constexpr const char* kMean = "the mean over the ranks: each has a part of the sum, so nothing is divided";
 HostMatrix mean(HostMatrix sum, int ranks) {
   for (float& value : sum.values) value *= 1.0f / static_cast<float>(ranks);
@@ -141,7 +157,7 @@ std::string wrong_column(const Case& c, const Outcome& outcome, bool bias = true
     reader.expect("its columns of y", cut_columns(y, first, own),
                   {{sum_of_columns(y, c.ranks), "the sum over the ranks: y stays sharded, and nothing is sent"}});
     reader.expect("dx", dx, {{partial, "this rank's part alone: f's backward is missing"}});
-    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there before is lost"}});
+    reader.expect("dW", plus_one(dweight), wrong_gradients(dweight, sum_of_rows(layer.dweight(), c.ranks), c.ranks));
     if (bias) reader.expect("dbias", plus_one(dbias), {{dbias, "gradients accumulate: what was there before is lost"}});
     if (!reader.complaint().empty()) return reader.complaint();
   }
@@ -208,7 +224,7 @@ std::string wrong_row(const Case& c, const Outcome& outcome) {
     reader.expect("its columns of dx", cut_columns(layer.dx(), first, own),
                   {{sum_of_columns(layer.dx(), c.ranks),
                     "the sum over the ranks: each has the columns of its own inputs, so g's backward sums nothing"}});
-    reader.expect("dW", plus_one(dweight), {{dweight, "gradients accumulate: what was there before is lost"}});
+    reader.expect("dW", plus_one(dweight), wrong_gradients(dweight, sum_of_columns(layer.dweight(), c.ranks), c.ranks));
     if (kBias)
       reader.expect("dbias", plus_one(layer.dbias()),
                     {{HostMatrix{1, layer.dbias().columns, std::vector<float>(layer.dbias().columns, 1)},

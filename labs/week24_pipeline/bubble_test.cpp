@@ -22,6 +22,14 @@ constexpr auto measured_bubble = testing::answer<week24::measured_bubble>;
 
 using testing::expect_seconds, testing::ExpectNear;
 
+/// " (yours is that of an ideal of 16 s)", of a bubble that is `of_ideal` of some other ideal than the busiest stage's.
+std::string its_ideal(double of_ideal, double makespan, double busiest) {
+  const double ideal = makespan / (1 + of_ideal);
+  if (near(ideal, busiest) || !(ideal > 0)) return "";
+  return near(of_ideal, 1 - busiest / makespan) ? " (yours is the bubble of the total)"
+                                                : fmt::format(" (yours is that of an ideal of {:.4g} s)", ideal);
+}
+
 /// No stage begins at 0; the busiest, the one with the longest span and the one that ends last are three.
 TEST(Lab24_6, TheMostIsNotAlwaysOfTheSameStage) {
   const std::vector<StageUse> stages = {{.begin = 2, .end = 12, .busy = 4, .waiting = 3, .transferring = 1},
@@ -30,7 +38,8 @@ TEST(Lab24_6, TheMostIsNotAlwaysOfTheSameStage) {
   const Bubble bubble = measured_bubble(stages);
   expect_seconds(bubble.makespan, 13) << "the makespan: from 0 to the end of the last stage";
   expect_seconds(bubble.longest_span, 10) << "the longest span: the first stage's, from 2 to 12";
-  ExpectNear(bubble.of_ideal, 6.0 / 7) << "the bubble of the ideal: 13 s, of which the busiest stage works 7";
+  ExpectNear(bubble.of_ideal, 6.0 / 7) << "the bubble of the ideal: 13 s, of which the busiest stage works 7"
+                                       << its_ideal(bubble.of_ideal, 13, 7);
   ExpectNear(bubble.of_total, 6.0 / 13) << "the bubble of the total: 13 s, of which the busiest stage works 7";
   ExpectNear(bubble.of_span, 3.0 / 10) << "the bubble of the span: 10 s, of which the busiest stage works 7";
 }

@@ -72,6 +72,7 @@ inline std::string wrong_turns(const StageSchedule& steps, Work back, const std:
   for (const Step& step : steps) {
     if (step.work != Work::forward && step.work != back) continue;
     int& next = step.work == Work::forward ? forwards : backwards;
+    if (step.microbatch < 0) return fmt::format("does {}, and microbatches count from 0", to_string(step));
     if (step.microbatch != next)
       return fmt::format("does {} where {} is next", to_string(step), to_string({step.work, next}));
     if (step.work == back && forwards != before(backwards))
