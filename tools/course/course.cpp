@@ -39,6 +39,7 @@ Exercise read_exercise(const Json& j, const Week& week) {
   e.folder = week.folder;
   e.core = j.value("core", true);
   e.graded = j.value("graded", true);
+  e.early = j.value("early", false);
   e.minutes = j.at("minutes");
   e.reference_lines = j.value("reference_lines", 0);
   e.points = j.value("points", 0);

@@ -49,6 +49,7 @@ struct Exercise {
   std::string folder;  ///< below labs/ and solutions/: "week21_data_parallel"
   bool core = true;
   bool graded = true;
+  bool early = false;  ///< its page has it before others of its week that have smaller numbers
   int minutes = 0;
   int reference_lines = 0;
   int points = 0;

@@ -36,6 +36,9 @@ std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Ex
   std::vector<Exercise> all;
   for (const Exercise& exercise : paths.course.select("").exercises)
     if (paths.has(exercise)) all.push_back(exercise);
+  std::stable_sort(all.begin(), all.end(), [](const Exercise& a, const Exercise& b) {
+    return std::pair(a.week, !a.early) < std::pair(b.week, !b.early);
+  });
   if (from)  // its week first, in the order of the page
     std::rotate(all.begin(),
                 std::find_if(all.begin(), all.end(), [&](const Exercise& e) { return e.week == from->week; }),

@@ -25,8 +25,8 @@ std::optional<Exercise> last_edited(const Paths& paths);
 
 /// The exercise to continue with: `from`, if it is of the core and neither passes nor is borrowed. Else the first such
 /// of the core of its week, then of that week's extras if `from` is one, then of the whole core, then of all extras.
-/// Each of these is searched in the course's order, beginning with the week of `from`. Empty where all pass. Where
-/// `from` is empty, it begins with the course.
+/// Each of these is searched in the order of the week's page, beginning with the week of `from`. Empty where all pass.
+/// Where `from` is empty, it begins with the course.
 std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Exercise>& from);
 
 /// Lists are at most so wide; in a narrower terminal, as wide as that.

@@ -149,6 +149,13 @@ TEST_F(FindingOnesWay, WhatIsNextIsTheFirstOfTheCoreThatDoesNotPass) {
   EXPECT_EQ(printed([&] { mine_summary(paths_); }), "") << "the reference's tests say nothing of yours";
   paths_.course.change(R"({"1.1": {"core": false, "points": 5}, "1.2": {"core": false, "points": 5}})", "changes");
   EXPECT_EQ(next_exercise(paths_, second()).value().id, "1.1") << "extras of the week";
+  const std::string rest = R"("title": "t", "minutes": 1, "needs": [], "name": "part_)";
+  paths_.course = Course::parse(R"({"weeks": [{"number": 1, "folder": "week1", "title": "t", "exercises": [
+      {"id": "1.1", )" + rest + R"(1"}, {"id": "1.2", "early": true, )" +
+                                    rest + R"(2"}]}]})",
+                                "course");
+  edit(second(), "int f() { return 5; }\n");
+  EXPECT_EQ(next_exercise(paths_, {}).value().id, "1.2") << "the page has it first";
 }
 
 /// In a handout of its first week, whose course lists another one.
