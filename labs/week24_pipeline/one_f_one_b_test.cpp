@@ -28,7 +28,8 @@ TEST(Lab24_3, WarmsUpByTheStagesBehindIt) {
       if (!wrong.empty())
         FAIL() << where(shape) << "stage " << s << " " << wrong
                << ": forwards first, as many as there are stages after it, then a forward and a backward in turn"
-               << (has_too_many(steps, shape) ? ", as long as there are microbatches left" : "");
+               << (has_too_many(steps, shape) ? ", as long as there are microbatches left" : "") << ". Its list is "
+               << words(steps, 1);
     }
 }
 

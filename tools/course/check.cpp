@@ -204,6 +204,7 @@ int check(const Paths& paths, const CheckOptions& options) {
       fmt::print("{} SKIPPED ({})\n", label_of_check("", exercise.id, exercise.title), why_missing(paths));
       continue;
     }
+    const bool again = state_of(paths, exercise).words.find("PASS") != std::string::npos;
     all.push_back(options.solution ? judge.reference(exercise, selection.part) : judge.mine(exercise, selection.part));
     print_table(paths, all.back(), selection.part);
     if (!options.solution) print_warnings(paths, exercise);
@@ -212,7 +213,7 @@ int check(const Paths& paths, const CheckOptions& options) {
     later.push_back(printed.take());
     if (all.back().whole.ok()) fmt::print("{}", std::exchange(later.back(), ""));
     if (!options.solution && selection.part.empty() && all.back().whole.ok())
-      fmt::print("{}{}", keep_scores(paths, all.back().whole), format_predictions(paths, exercise));
+      fmt::print("{}{}", keep_scores(paths, all.back().whole), format_predictions(paths, exercise, again));
     if (!options.solution) fmt::print("{}", keep_time(paths, options.time, exercise));
   }
   if (!selection.part.empty() && !options.solution)

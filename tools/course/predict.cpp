@@ -101,8 +101,8 @@ void measure(const Paths& paths, const Question& question, Prediction& predictio
 std::string off_by(const Prediction& p) {
   if (p.measured.value_or(0) == 0) return "";
   const double ratio = p.guess / *p.measured;
-  return ratio > 3 ? fmt::format(" (yours is {:.3g} times that)", ratio)
-                   : fmt::format(" ({:+.0f}%)", 100 * (ratio - 1));
+  if (ratio > 3) return fmt::format(" (yours is {:.3g} times that)", ratio);
+  return std::abs(ratio - 1) < 0.005 ? " (0%)" : fmt::format(" ({:+.0f}%)", 100 * (ratio - 1));
 }
 
 }  // namespace
@@ -174,10 +174,10 @@ std::string format_predictions_of_run(const Paths& paths, const std::string& tar
   return text;
 }
 
-std::string format_predictions(const Paths& paths, const Exercise& exercise) {
+std::string format_predictions(const Paths& paths, const Exercise& exercise, bool again) {
   const std::vector<Prediction> predictions = read_predictions(paths);
   std::string text;
-  std::size_t open = 0;
+  std::size_t open = 0, shown = 0;
   for (std::size_t i = 0; i < exercise.questions.size(); ++i) {
     const Question& question = exercise.questions[i];
     const auto p = prediction_of(predictions, exercise, i + 1);
@@ -185,8 +185,11 @@ std::string format_predictions(const Paths& paths, const Exercise& exercise) {
       ++open;
       continue;
     }
-    text += "  " + format_measured(*p, question);
+    text += again ? "" : "  " + format_measured(*p, question), ++shown;
   }
+  if (again && shown > 0)
+    text += fmt::format("  {}: ./lab predict {} shows {} again\n", counted(shown, "prediction"), exercise.id,
+                        shown == 1 ? "it" : "them");
   if (open > 0) text += fmt::format("  {} to predict: ./lab predict {}\n", counted(open, "question"), exercise.id);
   return text;
 }

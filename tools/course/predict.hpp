@@ -24,8 +24,8 @@ std::optional<Prediction> prediction_of(const std::vector<Prediction>& predictio
                                         std::size_t number);
 
 /// "you predicted 0.7 ms, measured 0.642 ms (+9 %): Ring all-reduce of …", a line for each question that was answered
-/// and measured; else which questions there are.
-std::string format_predictions(const Paths& paths, const Exercise& exercise);
+/// and measured; else which questions there are. `again`: only how many there are.
+std::string format_predictions(const Paths& paths, const Exercise& exercise, bool again = false);
 
 /// The same lines of those questions, of whatever exercise, that the program `target` ("bench_all_reduce") answers when
 /// it is given `arguments`: all that the question's own command gives it, and more if they like.

@@ -175,7 +175,9 @@ int view(const Paths& paths, std::vector<std::string> arguments, const CheckInto
     }
     if (runs.traces.empty() && runs.code != 0) {
       fmt::print(stderr, "lab view: nothing was recorded, so there is no page{}.\n",
-                 command == "check" ? ": no case of the answer ran; the verdict above says why" : "");
+                 command == "check"
+                     ? ": the test that failed has no messages to show, or did not run; the verdict above says why"
+                     : "");
       return runs.code;
     }
     if (runs.traces.empty())

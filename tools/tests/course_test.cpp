@@ -389,6 +389,7 @@ TEST_F(FindingOnesWay, APredictionIsWrittenDownBeforeItIsMeasuredAndStaysAfterwa
   EXPECT_EQ(format_predictions(paths_, first()), seen);
   EXPECT_NE(read_text(paths_.source / "outputs" / "predictions.json").find("\"ask\": \"how long?\""),
             std::string::npos);
+  EXPECT_EQ(format_predictions(paths_, first(), /*again=*/true), "  1 prediction: ./lab predict 1.1 shows it again\n");
   EXPECT_EQ(format_predictions_of_run(paths_, "bench_it", {"--mine"}), "1.1: " + seen.substr(2));
   EXPECT_EQ(format_predictions_of_run(paths_, "bench_that", {}), "");
   EXPECT_FALSE(prediction_of(read_predictions(paths_), second(), 1));
