@@ -61,15 +61,17 @@ bool lacks_a_kind(const ModelState& state) {
   return state.parameter_bytes == 0 || state.gradient_bytes == 0 || state.optimizer_bytes == 0;
 }
 
-/// The likely mistake where the state at `stage` on `ranks` is wrong, or "". A ratio of two ints is 0 on several ranks
-/// alone, and may give the total that dividing everything gives: 4 of 16 bytes are 16 / 4.
+/// The likely mistake where the state at `stage` on `ranks` is wrong, or what it is made of. A ratio of two ints is 0
+/// on several ranks alone, and may give the total that dividing everything gives: 4 of 16 bytes are 16 / 4.
 std::string why_wrong(double parameters, int stage, int ranks) {
   const ModelState one = model_state(parameters, stage, 1, {}), state = model_state(parameters, stage, ranks, {});
   if (lacks_a_kind(state) && !lacks_a_kind(one)) return kRatioOfInts;
   if (ranks > 1 && state.total_bytes() == one.total_bytes())
     return fmt::format(": nothing is divided, and stage {} divides {} of the three kinds", stage, stage);
   const bool all_divided = std::abs(state.total_bytes() * ranks / one.total_bytes() - 1) < 1e-9;
-  if (stage == 3 || ranks == 1 || !all_divided) return "";
+  if (stage == 3 || ranks == 1 || !all_divided)
+    return fmt::format(": {:g} GB of parameters, {:g} of gradients, {:g} of the optimizer",
+                       state.parameter_bytes / kGiga, state.gradient_bytes / kGiga, state.optimizer_bytes / kGiga);
   return fmt::format(": all of the 16 bytes are divided by {}, and stage {} divides {} of the three kinds", ranks,
                      stage, stage);
 }
