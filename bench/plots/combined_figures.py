@@ -6,7 +6,7 @@ from combined import PLANTED
 from folder import PARTS
 from folder_figures import gains
 from results import by
-from style import COLOURS, Drawing, figure_legend, look, marks, stacked_bars, subplots, title
+from style import COLOURS, HATCHES, Drawing, figure_legend, look, marks, stacked_bars, subplots, title
 
 COSTS = {
     "compute": ("compute_seconds",),
@@ -64,7 +64,7 @@ def plans(rows):
     if not Drawing.layout.stacked:
         axes[0][1].set_yticklabels([""] * len(rows))
     figure_legend(figure, axes[0][0], 4)
-    axes[0][1].legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2, borderaxespad=0)
+    axes[0][1].legend(loc="upper right", bbox_to_anchor=(1, -0.14), ncols=2, borderaxespad=0)
     return figure
 
 
@@ -75,7 +75,8 @@ def stage_areas(axis, parts):
     below = [0.0] * (stages + 1)
     for k, (part, values) in enumerate(parts.items()):
         above = [b + v for b, v in zip(below, [*values, values[-1]])]
-        axis.fill_between(edges, below, above, step="post", color=COLOURS[k], alpha=0.85, linewidth=0, label=part)
+        fill = {"facecolor": COLOURS[k], "hatch": HATCHES[k], "edgecolor": "white", "linewidth": 0, "alpha": 0.85}
+        axis.fill_between(edges, below, above, step="post", label=part, **fill)
         axis.step(edges, above, where="post", color="white", linewidth=0.8)
         below = above
     axis.set_xlim(-0.5, stages - 0.5)
@@ -128,8 +129,7 @@ def stage_time(runs):
 def validated(rows):
     """A row a published source: signed errors of the prediction, and of the machine file alone."""
     tables = list(dict.fromkeys(r["table"] for r in rows if r["unit"] == "s"))[::-1]
-    figure, axes = subplots(1, 8, 5.0)
-    axis = axes[0][0]
+    figure, ((axis,),) = subplots(1, 8, bars=0.6 * len(tables))
     for k, (field, label, lift) in enumerate(
         (
             ("relative_error", "predicted with what libraries reach", 0.12),
@@ -143,7 +143,7 @@ def validated(rows):
     axis.set_yticks(range(len(tables)))
     axis.set_yticklabels(tables)
     axis.set_xlim(-102, 102)
-    axis.set_xlabel("predicted / published − 1, % (grey: within 10; at the right edge: beyond 100)")
+    axis.set_xlabel("predicted / published − 1, %\ngrey: within 10; right edge: over 100")
     errors = [abs(r["relative_error"]) for t in tables for r in by(rows, table=t)]
     title(
         figure,

@@ -14,7 +14,7 @@ NAMES = {
 TITLES = {
     "sim_dgx-a100-hdr": "on InfiniBand, a port for each GPU",
     "sim_dgx-a100-10gbe": "on 10 GbE, one port per node",
-    "emulated": "by wall clock (emulated)",
+    "emulated": "by wall clock, emulated",
 }
 
 

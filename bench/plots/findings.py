@@ -303,7 +303,7 @@ def how_it_came_about(found):
 
 
 def opening(report):
-    """The first section; it prints on one sheet."""
+    """The first section."""
     found = list(report.found.values())
     findings = all_of(report.data, found) if found else []
     if not findings:

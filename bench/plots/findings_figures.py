@@ -44,7 +44,7 @@ def finding_ring(rows):
     size_axis(axis, [x for x, _ in found["naive"]], 4)
     axis.set_yscale("log")
     plain_log_axis(axis.yaxis)
-    axis.set_ylabel("ms")
+    axis.set_ylabel("time, ms")
     label_ends(axis, ends)
     return figure
 
@@ -77,7 +77,7 @@ def finding_bubble(gpipe, other):
     figure, axes = subplots(2, WIDE, TALL)
     for axis, field, scale, words in (
         (axes[0][0], "bubble_of_total", 100, "idle, %"),
-        (axes[0][1], "peak_in_flight", 1, "held"),
+        (axes[0][1], "peak_in_flight", 1, "microbatches held"),
     ):
         for i, (name, rows) in enumerate((("GPipe", gpipe), ("1F1B", other))):
             axis.plot(*zip(*over(rows, "microbatches", field, scale)), label=name, **look(i))

@@ -10,6 +10,7 @@ from row_words import MESH, breakdown, has_width, n_of, on, what
 from sources import kind_of
 from style import (
     COLOURS,
+    Drawing,
     distinct,
     doubling_axis,
     figure_legend,
@@ -58,25 +59,25 @@ def speedup(chart, found):
     figure, axes = subplots(2, 10, 4.2)
     title(figure, speedup_said(chart, found))
     for i, (label, mine) in enumerate(found.items()):
-        most, drawn = max(r["ranks"] for r in mine), 0
-        for fit, line in zip(fits_of(chart, mine), (":", "-.")):
-            drawn += draw_law(axes[0][0], fit, most, distinct(i)["color"], line)
+        fits = [fit for fit in fits_of(chart, mine) if fit and fit.serial is not None]
         for axis, field, scale in ((axes[0][0], "speedup", 1), (axes[0][1], "efficiency", 100)):
-            line = "none" if drawn and field == "speedup" else distinct(i)["linestyle"]
-            axis.errorbar(
+            line = "none" if fits and field == "speedup" else distinct(i)["linestyle"]
+            points = axis.errorbar(
                 [r["ranks"] for r in mine],
                 [scale * r[field] for r in mine],
                 yerr=whiskers(mine, field, scale) if any(has_width(r, field) for r in mine) else None,
                 capsize=3,
                 clip_on=False,
-                label=label + n_of(mine),
                 **{**distinct(i), "linestyle": line},
             )
+            points[0].set_label(label + n_of(mine))  # of its line, which the legend lists beside the curve's laws
+        for fit, line in zip(fits, (":", "-.")):
+            draw_law(axes[0][0], fit, max(r["ranks"] for r in mine), distinct(i)["color"], line)
     rows = [r for mine in found.values() for r in mine]
     most = max(r["ranks"] for r in rows)
     fewest = min(r["ranks"] for r in rows) if rows[0].get("reported") else 1
     axes[0][0].plot([fewest, most], [fewest, most], color="#bbbbbb", linewidth=1, label="ideal")
-    over = f"speedup, that of {fewest} ranks = {fewest}" if fewest > 1 else "speedup over T(1)"
+    over = f"speedup, that of {fewest} ranks = {fewest}" if fewest > 1 else "speedup, T(1) / T(p)"
     speedup_axis(axes[0][0], most, over, min(r["speedup"] for r in rows))
     axes[0][1].axhline(100, color="#bbbbbb", linewidth=1)
     axes[0][1].set_ylim(0, 105 * max(1, *(r["efficiency"] for r in rows)))
@@ -144,6 +145,7 @@ def breakdown_bars(axis, rows):
     shares."""
     parts = [breakdown(r) for r in rows]
     totals = [sum(p.values()) for p in parts]
+    column = Drawing.layout.stacked  # narrow: what stands beside bars and below them gets two lines
     shares = max(totals) > 8 * min(totals)  # as shares the times, with their intervals, are a column at the right
     scales = [100 / t for t in totals] if shares else [1e3 if max(totals) < 1 else 1] * len(rows)
     places = {on(r) for r in rows}
@@ -155,9 +157,11 @@ def breakdown_bars(axis, rows):
         if spread and not shares:
             ends = [[scale * (row["seconds"] - low)], [scale * (high - row["seconds"])]]
             axis.errorbar([scale * row["seconds"]], [i], xerr=ends, color="black", capsize=3, linewidth=1)
-        words = [f"{seconds_text(totals[i])}{f' ({seconds_text(low)} to {seconds_text(high)})' if spread else ''}"]
-        words = words if shares else []
+        words = [seconds_text(totals[i])] if shares else []
         words += [f"n = {row['samples']}"] if row.get("samples") and kind_of(row) != "simulated" else []
+        if shares and spread and not Drawing.layout.wide:
+            interval = f"{seconds_text(low)} to {seconds_text(high)}"
+            words = [f"{', '.join(words)}\n{interval}"] if column else [f"{words[0]} ({interval})", *words[1:]]
         axis.annotate(
             ", ".join(words),
             (100 if shares else max(left[i], scale * (high or 0)), i),
@@ -173,11 +177,10 @@ def breakdown_bars(axis, rows):
     k = parts.index(worst)
     if worst["exposed"] and len(rows) > 1:
         share = 100 * worst["exposed"] / totals[k]
-        title(axis.figure, f"Exposed communication is at most {share:.0f} % of a step, of {names[k]}")
-    axis.set_xlabel(
-        ("share of a step, %" if shares else f"time per step, {'ms' if scales[0] > 1 else 's'}")
-        + (f" ({places.pop()})" if len(places) == 1 else "")
-    )
+        title(axis.figure, f"Exposed communication is at most {share:.0f} % of a step ({names[k]})")
+    unit = "share of a step, %" if shares else f"time per step, {'ms' if scales[0] > 1 else 's'}"
+    where = [f"({places.pop()})"] if len(places) == 1 else []
+    axis.set_xlabel(("\n" if column else " ").join([unit, *where]))
 
 
 def memory_bars(axis, rows):
@@ -323,12 +326,13 @@ def compression(_, found):
 def throughput(_, found):
     figure, axes = subplots(1, 7, 4.0)
     for i, (label, mine) in enumerate(found.items()):
-        points, spread = over(mine, "ranks", "tokens_per_second"), whiskers(mine, "tokens_per_second")
+        points, wide = over(mine, "ranks", "tokens_per_second"), any(has_width(r, "seconds") for r in mine)
+        spread = whiskers(mine, "tokens_per_second") if wide else None
         axes[0][0].errorbar(*zip(*points), yerr=spread, capsize=3, label=label + n_of(mine), **distinct(i))
     ranks_axis(axes[0][0], [r for mine in found.values() for r in mine])
-    axes[0][0].set_yscale("log")
+    plain_log_axis(axes[0][0].yaxis)
     axes[0][0].set_ylabel("tokens per second, all ranks")
-    axes[0][0].legend()
+    figure_legend(figure, axes[0][0], 2)
     return figure
 
 

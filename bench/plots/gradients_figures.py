@@ -1,7 +1,7 @@
 """The figures of week 21's extras about gradients: larger batches, and compression."""
 
 from gradients import METHODS, OPTIMIZERS, RATES, RULES, ring_is_one, smooth
-from style import doubling_axis, figure_legend, ink, label_ends, lines, look, plain_log_axis, subplots, title
+from style import ON_WHITE, doubling_axis, figure_legend, ink, label_ends, lines, look, plain_log_axis, subplots, title
 
 
 def loss_panels(found, titles, names, samples):
@@ -24,6 +24,11 @@ def loss_panels(found, titles, names, samples):
     return figure, axes, labels, last
 
 
+def beside(nats):
+    """'0.16 nats above': a loss less another one."""
+    return f"{abs(nats):.2f} nats {'above' if nats >= 0 else 'below'}"
+
+
 def finish(figure, axes, labels, sentence):
     title(figure, sentence)
     figure_legend(figure, axes[0][0], 3)
@@ -38,8 +43,8 @@ def large_batch(found):
     names = [name for name in found[key] if name != "small"]
     best = min(names, key=lambda name: last[key, name])
     sentence = (
-        f"After the same sequences eight times the batch ends at {last[key, best]:.2f} nats at best"
-        f" ({RULES[best]}), the small one at {last[key, 'small']:.2f}"
+        f"After equally many sequences batches of 8 end at {last[key, 'small']:.2f} nats, and the best of 64"
+        f" ({RULES[best].removeprefix('64, ')}) at {last[key, best]:.2f}"
         if ("small" in found[key] and names)
         else ""
     )
@@ -50,8 +55,9 @@ def compressed_training(found):
     figure, axes, labels, last = loss_panels(found, OPTIMIZERS, METHODS, 320)
     key = next(iter(found))
     sentence = (
-        f"Top-k that forgets what it did not send ends {last[key, 'topk_forgets'] - last[key, 'none']:+.2f} nats from"
-        f" plain sums, with error feedback {last[key, 'topk'] - last[key, 'none']:+.2f} ({OPTIMIZERS[key]})"
+        "Top-k that forgets what it did not send ends"
+        f" {beside(last[key, 'topk_forgets'] - last[key, 'none'])} plain sums, with error feedback"
+        f" {beside(last[key, 'topk'] - last[key, 'none'])} ({OPTIMIZERS[key]})"
         if {"none", "topk", "topk_forgets"} <= set(found[key])
         else ""
     )
@@ -84,19 +90,11 @@ def compressed_sums(machines):
         for name, curve in ring_is_one(rows, field).items():
             axis.plot(*zip(*curve), **look(names.index(name)))
         axis.axhline(1, color="black", linewidth=0.8)
-        axis.annotate(
-            "ring of fp32",
-            (0.02, 1),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 2),
-            textcoords="offset points",
-            fontsize=10,
-        )
         doubling_axis(axis, sorted({r["ranks"] for r in rows}), "ranks")
         low, high = axis.dataLim.intervaly
         plain_log_axis(axis.yaxis, (1, 1.2, 1.5, 2, 3, 5, 7, 8, 9) if high < 10 * low else (1, 2, 5))
         axis.set_title(words)
-    axes[0][0].set_ylabel("relative to the ring")
+    axes[0][0].set_ylabel("relative to a ring of fp32")
     figure_legend(figure, axes[0][0], 6)
     return figure
 
@@ -105,6 +103,7 @@ def bytes_and_loss(found):
     """What a rank sends a step, and the loss at the end: a point for each method, or a curve over H."""
     figure, axes = subplots(len(found), 5 * len(found), 4.4, sharey=True)
     words = []
+    letters = {"textcoords": "offset points", "fontsize": 10, "bbox": ON_WHITE}
     for axis, (ranks, rows) in zip(axes[0], found.items()):
         methods, ends = {}, []
         for row in rows:
@@ -114,15 +113,15 @@ def bytes_and_loss(found):
             axis.plot(*zip(*points), **look(i))
             for row, point in zip(mine, points):
                 if row["every"] > 1 and name == "diloco":
-                    axis.annotate(f"H = {row['every']}", point, textcoords="offset points", xytext=(0, 6), fontsize=10)
+                    axis.annotate(f"H = {row['every']}", point, xytext=(0, 6), **letters)
             ends.append((*max(points), name, look(i)["color"]))
         ddp = [row for row in rows if row["method"] == "ddp"]
         least = min(rows, key=lambda row: row["bytes_sent_per_step"])
         if ddp:
             words.append(
                 f"on {ranks} ranks {least['method'].replace(':', ' ')} sends"
-                f" {ddp[0]['bytes_sent_per_step'] / least['bytes_sent_per_step']:.0f} times less than DDP and ends"
-                f" {least['validation_loss'] - ddp[0]['validation_loss']:+.2f} nats from it"
+                f" 1/{ddp[0]['bytes_sent_per_step'] / least['bytes_sent_per_step']:.0f} of DDP’s bytes and ends"
+                f" {beside(least['validation_loss'] - ddp[0]['validation_loss'])} it"
             )
         axis.set_xscale("log")
         axis.margins(x=0.12)
@@ -130,9 +129,7 @@ def bytes_and_loss(found):
         axis.set_title(f"{ranks} ranks")
         axis.set_xlabel("KiB that a rank sends per step")
         for x, y, name, colour in ends:
-            axis.annotate(
-                name, (x, y), xytext=(0, -14), textcoords="offset points", color=ink(colour), ha="center", fontsize=10
-            )
+            axis.annotate(name, (x, y), xytext=(0, -14), color=ink(colour), ha="center", **letters)
         axis.margins(y=0.12)
     if words:
         title(figure, f"Fewer bytes cost loss: {'; '.join(words)}")

@@ -125,6 +125,22 @@ class Drawing(InFolder):
         for upper, lower in zip(boxes, boxes[1:]):
             self.assertGreaterEqual(upper.y0, lower.y1)
 
+    def test_a_column_of_a_paper_holds_long_names(self):
+        import folder_figures
+        import style
+
+        named = dict(STEP, model="6 layers, 8 heads, d_model 64, vocabulary 256, context 32, tied head", samples=9)
+        rows = [dict(named, ranks=p, compute_seconds=0.01 * p, tokens_per_rank=4096 * p) for p in (2, 99)]
+        self.addCleanup(setattr, style.Drawing, "layout", style.Drawing.layout)
+        style.Drawing.layout = style.LAYOUTS["paper"][0]
+        for kind in ("breakdown", "speedup"):
+            figure = folder_figures.draw(folder.chart_of(kind, [results("a.json", rows), results("b.json", rows)]))
+            style.save(figure, self.home, kind)
+            letters = [text for text in figure.findobj(style.matplotlib.text.Text) if text.get_text()]
+            for text, box in zip(letters, self.boxes(figure, letters)):
+                self.assertGreaterEqual(box.x0, -1, f"{kind}: {text.get_text()}")
+                self.assertLessEqual(box.x1, figure.bbox.x1 + 1, f"{kind}: {text.get_text()}")
+
     def test_leaders_end_at_the_first_letter_and_names_stay_below_the_title(self):
         from style import label_ends, subplots
 
@@ -346,7 +362,7 @@ class Drawing(InFolder):
         for row in models:
             del row["speedup"], row["scaling"]
         figure = folder_figures.draw(folder.chart_of("throughput", [results("b.json", models)]))
-        self.assertEqual(len(figure.axes[0].get_legend().get_texts()), 1, "a curve is of one model, cut in one way")
+        self.assertEqual(len(figure.legends[0].get_texts()), 1, "a curve is of one model, cut in one way")
         self.assertEqual(list(figure.axes[0].containers[0].lines[0].get_xdata()), [1, 2])
 
     def test_a_law_is_drawn_where_a_study_fitted_it(self):

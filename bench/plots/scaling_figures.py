@@ -6,6 +6,7 @@ from sources import is_quiet
 from style import (
     beside_line,
     doubling_axis,
+    ink,
     label_ends,
     lines,
     look,
@@ -143,19 +144,23 @@ def amdahl(studies, found):
             words = f"{label}, f = {1 - serial:.3f}".replace(", simulated", "")
             left.plot(x, [100 * (s / laws.amdahl(serial, p) - 1) for p, s in zip(x, y)], **look(i))
             end = law_line(speedups, serial, x[-1], most, look(i)["color"])
-        ends.append((*end, words, look(i)["color"]))
+        if serial is None and x[-1] < most:  # a line to the names at the right would pass for a curve
+            place = {"xytext": (5, -4), "textcoords": "offset points", "va": "top", "fontsize": 10}
+            speedups.annotate(words, end, color=ink(look(i)["color"]), **place)
+        else:
+            ends.append((*end, words, look(i)["color"]))
         weak_axis.plot(*zip(*over(weak, "ranks", "efficiency", 100)), **{**look(i), "marker": None})
         points_with_whiskers(weak_axis, weak, "efficiency", look(i), 100)
-    for axis in (speedups, left, weak_axis):
-        doubling_axis(axis, [2**k for k in range(most.bit_length())], "ranks")
-    speedup_axis(speedups, most, "speedup over T(1)")
+    for axis, words in ((speedups, "ranks (dashed: beyond the points)"), (left, "ranks"), (weak_axis, "ranks")):
+        doubling_axis(axis, [2**k for k in range(most.bit_length())], words)
+    speedup_axis(speedups, most, "speedup, T(1) / T(p)")
     speedups.set_ylim(0.9, 1.15 * most)
     left.axhline(0, color="black", linewidth=0.8)
-    left.set_ylabel("point over law, %")
-    weak_axis.set_ylim(0, None)
+    left.set_ylabel("above the law, %")
+    weak_axis.set_ylim(0, 1.05 * weak_axis.dataLim.ymax)
     weak_axis.set_ylabel("efficiency, %")
-    speedups.set_title("strong scaling; dashed: Amdahl’s law beyond the points", loc="left")
-    left.set_title("what the law leaves", loc="left")
+    speedups.set_title("strong scaling, with Amdahl’s law", loc="left")
+    left.set_title("residuals of the fits", loc="left")
     weak_axis.set_title("weak scaling", loc="left")
     label_ends(speedups, ends)
     return figure

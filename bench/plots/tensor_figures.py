@@ -157,7 +157,7 @@ def tp_nodes(clusters):
             words.append(f"{times[16] / times[8]:.1f} times on {machine}")
         axis.axvspan(8 * 2**0.5, 32 * 2**0.2, color="#eeeeee", zorder=0)
         place = {"xycoords": ("data", "axes fraction"), "ha": "center", "fontsize": 10, "color": SOFT}
-        axis.annotate("across\nnodes", (16 * 2**0.5, 0.02), **place)
+        axis.annotate("across\nnodes", (16 * 2**0.5, 0.45), **place)
         doubling_axis(axis, [1, 2, 4, 8, 16, 32], "ranks that share each layer")
         plain_log_axis(axis.yaxis)
         axis.set_title(f"{machine}, d_model {steps(results)[0]['d_model']:,}")

@@ -49,14 +49,16 @@ def activations(modes, parts):
     cost.bar(
         [i + 0.18 for i in x], time, 0.34, color=COLOURS[1], edgecolor="white", label=f"time on {first['machine']}"
     )
-    cost.set_ylabel("more than without, %")
+    cost.set_ylabel("added by recomputation, %")
     cost.set_title("its cost, forward and backward")
+    cost.set_ylim(0, 1.3 * cost.dataLim.ymax)  # room for the legend
     cost.legend(loc="upper left")
     figure_legend(figure, held, 3)
     broken = lambda name: name.replace("selective", "selec-\ntive").replace("materialised", "material-\nised")
     for axis in (held, cost):
         axis.set_xticks(list(x))
         axis.set_xticklabels([broken(f"{m['attention']}\n{m['recompute']}") for m in modes])
+        axis.set_xlabel("attention, recomputation")
     return figure
 
 
@@ -178,7 +180,8 @@ def hybrid_sharding(machines):
             places = [k + 0.8 * (i + 0.5) / len(here) - 0.4 for k in range(len(counts))]
             axis.bar(places, seconds, 0.75 / len(here), **filled(methods.index(method)))
         axis.set_xticks(range(len(counts)))
-        axis.set_xticklabels([f"m = {m}" for m in counts])
+        axis.set_xticklabels(counts)
+        axis.set_xlabel("microbatches")
         axis.set_title(f"{machine},\np = {rows[0]['ranks']}")
         last = {r["method"]: r["seconds"] for r in by(rows, microbatches=counts[-1])}
         best = min(last, key=last.get)

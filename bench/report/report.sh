@@ -13,7 +13,7 @@
 # outputs/report_mine; what every figure stands on says whose code ran.
 #
 # --full: every benchmark, with all its sizes and samples; and the page prints all it has, with every table and the predict
-# sheets. Without it every week has its main figures, and the page prints on about 26 sheets.
+# sheets. Without it every week has its main figures, and the page prints on about 40 sheets.
 #
 # --week N: that week's benchmarks alone, into outputs/report_week21 (report_mine_week21 with --mine). Also writes writeup.md
 # and writeup.html: predictions, figures, the handout's questions, room for answers.
