@@ -41,7 +41,8 @@ def speedup_said(chart, found):
     if len(found) == 1 or all(r.get("reported") for rows in found.values() for r in rows):
         label, rows = max(found.items(), key=lambda item: max(r["ranks"] for r in item[1]))
         last = max(rows, key=lambda r: r["ranks"])
-        return f"{last['ranks']} ranks are {last['speedup']:.3g} times as fast as one: {100 * last['efficiency']:.0f} %"
+        words = f"{last['ranks']} ranks are {last['speedup']:.3g} times as fast as one"
+        return f"{words}, an efficiency of {100 * last['efficiency']:.0f} %"
     fits = [fit for rows in found.values() for fit in fits_of(chart, rows) if fit.serial is not None]
     bad = [fit for fit in fits if abs(fit.worst[1]) > DESCRIBES]
     if not bad:
