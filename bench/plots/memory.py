@@ -23,9 +23,11 @@ def said(rows, models, gpus):
         if r["total_bytes"] <= size:
             fits.setdefault(r["stage"], r["ranks"])
     most = max(r["ranks"] for r in mine)
-    words = [f"ZeRO-{stage} from {ranks:,}" for stage, ranks in sorted(fits.items()) if stage]
+    fits.pop(0, None)
+    alike = lambda ranks: ", ".join(f"ZeRO-{stage}" for stage in sorted(fits) if fits[stage] == ranks)
+    words = [f"{alike(ranks)} from {ranks:,}" for ranks in sorted(set(fits.values()))]
     model = name_of(models[-1], mine[0]["parameters"])
-    return f"{model} fit {name}s with {', '.join(words)} GPUs" if words else f"{model} fit no {name} on {most:,} GPUs"
+    return f"{model} fit {name}s with {'; '.join(words)} GPUs" if words else f"{model} fit no {name} on {most:,} GPUs"
 
 
 def name_of(model, parameters):
@@ -51,7 +53,7 @@ def memory(results):
             ends.append((mine[-1]["ranks"], size / 1e9, f"{name}, {size / 1e9:.0f} GB", SOFT))
         labels.append((axis, ends))
         ticks = sorted({r["ranks"] for r in mine})
-        doubling_axis(axis, ticks[:: 1 + len(ticks) // 4], "GPUs")
+        doubling_axis(axis, ticks[:: -(-len(ticks) // 4)], "GPUs")
         axis.set_yscale("log")
         axis.set_title(name_of(model, mine[0]["parameters"]))
     plain_log_axis(axes[0][0].yaxis, (1,))

@@ -410,6 +410,22 @@ class Drawing(InFolder):
             )
             self.assertEqual(figure.axes[0].get_xlabel(), label)
 
+    def test_a_calculators_figure_is_named_after_its_run(self):
+        import memory
+        import timeline_figures
+
+        path = self.home / "lockstep_plot_0"
+        trace = json.loads(trace_text()) | {"otherData": {"title": "1f1b: 4 stages, 8 microbatches"}}
+        path.write_text(json.dumps(trace))
+        figure = timeline_figures.timeline_figure(path)
+        self.assertTrue(figure.texts[0].get_text().startswith("1f1b: a step of "), figure.texts[0].get_text())
+        rows = [dict(model="7e9", parameters=7e9, stage=s, ranks=8, total_bytes=b)
+                for s, b in enumerate((9e10, 7e10, 7e10, 1e10))]  # fmt: skip
+        self.assertEqual(
+            memory.said(rows, ["7e9"], [("A100", 8e10)]),
+            "7 B parameters fit A100s with ZeRO-1, ZeRO-2, ZeRO-3 from 8 GPUs",
+        )
+
     def test_memory_by_stage_is_curves(self):
         import folder_figures
 

@@ -121,7 +121,7 @@ def timeline_figure(path):
     timeline = fill(axes[0][0], rows, set())
     axes[0][0].set_xlabel(f"time, {timeline.unit_name}{legend_of_numbers(rows)}")
     if is_pipeline(rows):
-        title(figure, idle_said(rows, path.stem.removeprefix("schedule_")))
+        title(figure, idle_said(rows, title_of(path).partition(":")[0] or path.stem))
     figure_legend(figure, axes[0][0], 5)
     return figure
 
