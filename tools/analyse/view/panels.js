@@ -210,7 +210,7 @@ function memory() {
     return `<path d="M0 ${height}${up}${down}z" fill="var(--${colour[names[n]]})"/>`;
   };
   const charts = lines.slice(0, 4).map(l => `<p>rank ${l.rank}: ${bytes(l.peak)} at its peak</p><svg viewBox="0 0 ${width} ${height}" style="max-width: ${width}px" role="img" aria-label="memory of rank ${l.rank}" data-peak="${l.peak}">${names.map((_, n) => area(l.points, n)).join('')}</svg>`).join('');
-  show('memory', `<h2>Memory over time</h2><p>${names.map(name => `${box(`var(--${colour[name]})`)}${name}`).join(' &ensp; ')}</p>${charts}${lines.length > 4 ? `<p class="note">The first 4 of ${lines.length} ranks.</p>` : ''}`);
+  show('memory', `<h2>Memory over time</h2><p>${names.map(name => `<span>${box(`var(--${colour[name]})`)}${name}</span>`).join(' ')}</p>${charts}${lines.length > 4 ? `<p class="note">The first 4 of ${lines.length} ranks.</p>` : ''}`);
 }
 
 /** What is not to be seen of a run, before anything else is believed. */
