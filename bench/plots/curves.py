@@ -69,7 +69,7 @@ def bubbles(rows):
     hop = lambda r: f", hop {seconds_text(r['transfer_seconds'])}" if r.get("transfer_seconds") else ""
     return (
         curves(rows, "microbatches", lambda r: f"{r['schedule']}, {r['stages']} stages{hop(r)}, {on(r)}")
-        if len(rows) > 1
+        if len({r["microbatches"] for r in rows}) > 1
         else {}
     )
 

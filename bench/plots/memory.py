@@ -23,10 +23,11 @@ def said(rows, models, gpus):
         if r["total_bytes"] <= size:
             fits.setdefault(r["stage"], r["ranks"])
     most = max(r["ranks"] for r in mine)
-    fits.pop(0, None)
     alike = lambda ranks: ", ".join(f"ZeRO-{stage}" for stage in sorted(fits) if fits[stage] == ranks)
     words = [f"{alike(ranks)} from {ranks:,}" for ranks in sorted(set(fits.values()))]
     model = name_of(models[-1], mine[0]["parameters"])
+    if 0 in fits:
+        return f"{model} fit one {name} with plain DDP"
     return f"{model} fit {name}s with {'; '.join(words)} GPUs" if words else f"{model} fit no {name} on {most:,} GPUs"
 
 

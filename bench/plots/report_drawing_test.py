@@ -409,6 +409,9 @@ class Drawing(InFolder):
                 folder.chart_of("bubble", [results("a.json", [dict(row, **more) for row in rows])])
             )
             self.assertEqual(figure.axes[0].get_xlabel(), label)
+        rows[1] = dict(rows[0], schedule="gpipe")
+        chart = folder.chart_of("bubble", [results("a.json", rows)])
+        self.assertIsNone(folder_figures.draw(chart), "two schedules at one number of microbatches are no curve")
 
     def test_a_calculators_figure_is_named_after_its_run(self):
         import memory
@@ -425,6 +428,7 @@ class Drawing(InFolder):
             memory.said(rows, ["7e9"], [("A100", 8e10)]),
             "7 B parameters fit A100s with ZeRO-1, ZeRO-2, ZeRO-3 from 8 GPUs",
         )
+        self.assertEqual(memory.said(rows, ["7e9"], [("H200", 1.41e11)]), "7 B parameters fit one H200 with plain DDP")
 
     def test_memory_by_stage_is_curves(self):
         import folder_figures
