@@ -99,7 +99,7 @@ def summary(pairs):
         most = max(changed, key=lambda pair: abs(math.log(pair.ratio())))
         sentences.append(
             f"{kind.capitalize()}: {rows(len(mine))}, {len(changed):,} differ{'s' if len(changed) == 1 else ''}; B"
-            f" takes {median:.3g} times as long (median of those), at most {most.ratio():.3g} times ({most.file})."
+            f" takes {median:.3g} times as long (median of those), furthest off {most.ratio():.3g} times ({most.file})."
         )
     return sentences
 

@@ -95,7 +95,7 @@ def span_of(value, ratios):
 
 
 def cost(best, ratios):
-    return f"{span_of(best['cost'], ratios)} at {best['price']:g} per GPU-hour" if best.get("cost") else ""
+    return f"{span_of(best['cost'], ratios)} at {best['price']:.2f} per GPU-hour" if best.get("cost") else ""
 
 
 def lead(found, ratios):
@@ -156,7 +156,7 @@ def sections(report, out):
         "MFU": lambda r: percent(r["whole_mfu"]),
         "days": lambda r: span_of(r["whole_days"], ratios),
         "GPU-hours": lambda r: amount(r["gpu_hours"]),
-        "price of a GPU-hour": lambda r: f"{r['price']:g}" if r["price"] else "–",
+        "price of a GPU-hour": lambda r: f"{r['price']:.2f}" if r["price"] else "–",
         "cost": lambda r: span_of(r["cost"], ratios) if r.get("cost") else "–",
         "cost of a billion tokens": lambda r: amount(r["cost"] / r["tokens"] * 1e9) if r.get("cost") else "–",
         "memory of a GPU": lambda r: decimal_text(r.get("simulated_memory_bytes") or r["memory_bytes"]),

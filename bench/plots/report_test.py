@@ -1127,6 +1127,13 @@ class LeftOut(InFolder):
 
 
 class Compare(unittest.TestCase):
+    def test_a_serial_run_by_the_clock_is_measured(self):
+        row = {"backend": "sim", "wall_seconds": 1.0}
+        self.assertEqual(
+            [sources.kind_of(dict(row, machine=name)) for name in ("", "laptop")], ["measured", "simulated"]
+        )
+        self.assertFalse(sources.is_quiet(dict(row, machine="")))
+
     def test_virtual_times_differ_by_any_amount_and_measured_ones_beyond_their_intervals(self):
         mine = results(
             "a.json",
@@ -1150,7 +1157,8 @@ class Compare(unittest.TestCase):
         said = compare.summary(pairs)
         self.assertIn("Simulated: 2 rows, 1 differs; B takes 1 times as long", said[0])
         self.assertIn(
-            "Measured: 2 rows, 1 differs; B takes 2 times as long (median of those), at most 2 times (a.json).", said[1]
+            "Measured: 2 rows, 1 differs; B takes 2 times as long (median of those), furthest off 2 times (a.json).",
+            said[1],
         )
 
     def test_rows_that_say_the_same_are_told_apart_by_their_order(self):
@@ -1167,7 +1175,8 @@ class Compare(unittest.TestCase):
             [results("a.json", [dict(RING, seconds=3e-3)], commit="other00")],
         )
         self.assertEqual(
-            said, ["Simulated: 1 row, 1 differs; B takes 3 times as long (median of those), at most 3 times (a.json)."]
+            said,
+            ["Simulated: 1 row, 1 differs; B takes 3 times as long (median of those), furthest off 3 times (a.json)."],
         )
         for word in ("left", "right", "commit other00", "3.000", "dgx-a100"):
             self.assertIn(word, text)

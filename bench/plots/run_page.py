@@ -214,7 +214,7 @@ def money(row, price):
     hours = 1e9 / row["tokens_per_second"] * row["ranks"] / 3600
     return note(
         f"A billion tokens take {amount(hours)} hours of a rank at this speed, and cost"
-        f" <b>{amount(hours * price)}</b> at {price:g} for a rank and hour."
+        f" <b>{amount(hours * price)}</b> at {price:.2f} for a rank and hour."
     )
 
 

@@ -158,13 +158,18 @@ def kind_of(row):
         "backend" not in row and "samples" not in row and "wall_seconds" not in row
     ):
         return "calculated"
-    return "simulated" if row.get("backend") == "sim" else "measured"
+    return "simulated" if in_virtual_time(row) else "measured"
+
+
+def in_virtual_time(row):
+    """A serial run of ./lab train is on sim, too, but by the clock: then it names no machine."""
+    return row.get("backend") == "sim" and row.get("machine") != ""
 
 
 def is_quiet(row):
     """Whether a row's computer is known to have been quiet: its run's probes say so, and the row's own interval does
     not span more than a factor of 2. Virtual time always is."""
-    if row.get("backend") == "sim":
+    if in_virtual_time(row):
         return True
     low, high = number(row, "seconds_low"), number(row, "seconds_high")
     return bool(row.get("quiet")) and not (low and high and high > 2 * low)
@@ -208,7 +213,7 @@ def how(rows):
             if here["on"] and kind != "measured"
             else ""
         )
-        text += f" ({backend})" if kind in ("measured", "emulated") and backend else ""
+        text += f" ({backend})" if kind in ("measured", "emulated") and backend not in (None, "", "sim") else ""
         parts.append(text + (f", n = {span(here['n'])}" if here["n"] else ""))
     return "; ".join(parts)
 
