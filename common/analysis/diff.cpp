@@ -179,9 +179,10 @@ std::string format_diff(const Diff& d, std::size_t most) {
                         format_seconds(c.seconds_b), ratio(c.seconds_a, c.seconds_b), format_seconds(c.only_a),
                         format_seconds(c.only_b));
   text += "\nthe largest differences, B − A\n";
-  std::size_t shown = 0;
+  std::size_t differ = 0;  // in virtual time, equal durations are off by the rounding of two instants
   for (const Difference& x : d.differences) {
-    if (shown++ == most) break;
+    if (std::max(std::abs(x.seconds()), std::abs(x.most)) < 1e-12 && x.only_a + x.only_b == 0) continue;
+    if (differ++ >= most) continue;
     text += fmt::format("  {:>10}  {:>7}  {}: {}, {} pair{}", signed_seconds(x.seconds()),
                         ratio(x.seconds_a, x.seconds_b), word_of(x.kind), x.name, x.pairs, x.pairs == 1 ? "" : "s");
     if (x.pairs > 0)
@@ -190,7 +191,8 @@ std::string format_diff(const Diff& d, std::size_t most) {
     if (x.only_b > 0) text += fmt::format("; {} only in B", x.only_b);
     text += '\n';
   }
-  if (d.differences.size() > most) text += fmt::format("  and {} more\n", d.differences.size() - most);
+  if (differ == 0) text += "  none\n";
+  if (differ > most) text += fmt::format("  and {} more\n", differ - most);
   return text;
 }
 
