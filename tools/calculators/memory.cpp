@@ -138,17 +138,22 @@ std::string holders(double bytes, const std::vector<Gpu>& gpus) {
 
 void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe recipe, bool activations) {
   const auto bytes = [](const Row& row, const char* name) { return gigabytes(number(row, name)); };
+  const auto size = [](double parameters) {
+    return parameters < 1e9 ? fmt::format("{:.4g} million", parameters / 1e6)
+                            : fmt::format("{:.4g} billion", parameters / 1e9);
+  };
   std::string model;
   for (const Row& row : rows) {
     if (const auto name = text(row, "model"); name != model) {
       model = name;
       const auto active = number(row, "active_parameters");
-      const std::string mixture = active > 0 ? fmt::format(", {:.4g} of which a token meets, experts shared by {}",
-                                                           active, counted(o.ep, "rank"))
+      const std::string mixture = active > 0 ? fmt::format(", {} of which a token meets, experts shared by {}",
+                                                           size(active), counted(o.ep, "rank"))
                                              : "";
-      fmt::print("{}: {:.4g} parameters{} in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
-                 number(row, "parameters"), mixture, o.dtype, "stage", "ranks", "parameters", "gradients", "optimizer",
-                 activations ? fmt::format(" {:>12}", "activations") : "", "total", "smallest GPU that fits");
+      fmt::print("{}: {} parameters{} in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
+                 size(number(row, "parameters")), mixture, o.dtype, "stage", "ranks", "parameters", "gradients",
+                 "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
+                 "smallest GPU that fits");
     }
     fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", number(row, "stage"), number(row, "ranks"),
                bytes(row, "parameter_bytes"), bytes(row, "gradient_bytes"), bytes(row, "optimizer_bytes"),

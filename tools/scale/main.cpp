@@ -110,7 +110,7 @@ std::string range(const Estimate& r, const char* format) {
 }
 
 void print_point(const Point& point, const std::string& limit) {
-  fmt::print("{:>5}  {:>10}  {:>11.4g}  {:>7}  {:>10}  {:>10}  {}\n", point.ranks, format_seconds(point.seconds.value),
+  fmt::print("{:>5}  {:>10}  {:>11.0f}  {:>7}  {:>10}  {:>10}  {}\n", point.ranks, format_seconds(point.seconds.value),
              point.tokens_per_second, range(point.speedup, "{:.2f}"), range(point.efficiency, "{:.2f}"),
              range(point.karp_flatt, "{:.4f}"), limit);
 }
