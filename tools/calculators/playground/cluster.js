@@ -43,8 +43,8 @@ views.cluster = {
     }).join('')}`).join('');
     const ticks = (last > 1e-12 ? [0, 1] : [0]).map(k => `<text x="${x(k * last)}" y="${answer.ranks.length * high + 14}" text-anchor="${k === 0 ? 'start' : 'end'}">${seconds(k * last)}</text>`).join('');
     const box = kind => `<svg width="14" height="12" aria-hidden="true"><rect class="${kind}" width="14" height="12"/></svg>`;
-    const timeline = bars.length === 0 ? '' : `<svg width="${width}" height="${answer.ranks.length * high + 20}" viewBox="0 0 ${width} ${answer.ranks.length * high + 20}" role="img" aria-label="a row for each rank, with its messages and additions over time${stuck ? ', and where it waits for ever' : ''}">${rows}${ticks}</svg>
-      <p class="note"><span class="keyed">${box('a')} messages</span><span class="keyed">${box('f')} additions</span>${stuck ? `<span class="keyed">${box('idle')} waits for ever</span>` : ''} With a mouse, a bar says its line.</p>`;
+    const timeline = bars.length === 0 ? '' : `<svg width="${width}" height="${answer.ranks.length * high + 20}" viewBox="0 0 ${width} ${answer.ranks.length * high + 20}" role="img" aria-label="a row for each rank, with its messages and additions over time${stuck ? ', and where it waits forever' : ''}">${rows}${ticks}</svg>
+      <p class="note"><span class="keyed">${box('a')} messages</span><span class="keyed">${box('f')} additions</span>${stuck ? `<span class="keyed">${box('idle')} waits forever</span>` : ''} With a mouse, a bar says its line.</p>`;
     return `${answer.message ? `<pre class="message">${escaped(answer.message)}</pre>` : ''}${timeline}`;
   },
 

@@ -33,7 +33,7 @@ views.overlap = {
     return `<svg width="${width}" height="138" viewBox="0 0 ${width} 138" role="img" aria-label="the step on one time axis, with its averages during and after the backward pass; the table says the same in numbers">
       <text x="0" y="15">overlapped</text>${main(0)}${answer.buckets.map(([, begin, stop], i) => bar('a', begin, stop, 25, String(i + 1))).join('')}<text x="0" y="41">averages</text>
       <text x="0" y="91">one by one</text>${main(76)}${answer.buckets.map(([, begin, stop], i) => bar('a', answer.compute + i * (stop - begin), answer.compute + (i + 1) * (stop - begin), 101, String(i + 1))).join('')}
-      <text x="0" y="117">averages</text><line class="limit" x1="${end}" x2="${end}" y1="0" y2="126"/><text x="${end}" y="66" text-anchor="${end > width - 160 ? 'end' : 'start'}"> end of the backward pass </text></svg>
+      <text x="0" y="117">averages</text><line class="limit" x1="${end}" x2="${end}" y1="0" y2="126"/><text x="${end > width - 160 ? end - 6 : end + 6}" y="66" text-anchor="${end > width - 160 ? 'end' : 'start'}">end of the backward pass </text></svg>
       <table><tr><th scope="col" class="n">buckets</th><th scope="col" class="n">step</th><th scope="col" class="n">exposed</th></tr>${rows}</table>
       <p class="note">By the ring's formula (21.5), with equal buckets and a backward pass that messages do not slow down.</p>`;
   },
