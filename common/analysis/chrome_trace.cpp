@@ -103,11 +103,8 @@ class EventList {
 
   template <class... Arguments>
   void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    buffer_.clear();
-    buffer_.append(std::string_view(first_ ? "\n" : ",\n"));
+    out_ << (first_ ? "\n" : ",\n") << fmt::format(format, std::forward<Arguments>(arguments)...);
     first_ = false;
-    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Arguments>(arguments)...);
-    out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
   }
 
   /// The event's position in its program, and what it waits for. Values that follow from others are omitted to keep
@@ -140,7 +137,6 @@ class EventList {
   }
 
   std::ostream& out_;
-  fmt::memory_buffer buffer_;
   bool first_ = true;
 };
 
