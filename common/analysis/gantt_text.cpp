@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <ostream>
 
 #include "common/analysis/labels.hpp"
@@ -62,7 +63,7 @@ class TextChart {
   }
 
   void write(const std::string& label, const Cells& line) const {
-    out_ << fmt::format("{:<{}} |{}|", label, label_width_, fmt::join(line, ""));
+    out_ << fmt::format("{:<{}} |{}|", label, label_width_, std::accumulate(line.begin(), line.end(), std::string()));
   }
   void write_share(double seconds) const { out_ << fmt::format(" {:3.0f}%", 100 * seconds / span_.length()); }
   void write_end(const std::string& meaning) const {
