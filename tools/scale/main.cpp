@@ -24,7 +24,8 @@ using namespace lockstep::scaling;
 constexpr const char* kHelp =
     "./lab scale --strong|--weak [--ranks 1,2,4] [--rounds N] [--json FILE] [--backend B] OPTIONS\n"
     "--strong: the total batch stays fixed; --weak: the batch per rank. OPTIONS are those of ./lab train (--zero 3,\n"
-    "--machine, --model, …); --steps is the length of each run. In the simulator runs are phantom.\n";
+    "--machine, --model, …); --steps is the length of each run. In the simulator runs are phantom.\n"
+    "./lab report --from FILE draws the curves of --json FILE.\n";
 
 bool virtual_time() { return std::string_view(backend_name()) == "sim"; }
 
@@ -84,6 +85,9 @@ Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) 
       request.study.rounds = whole_number(flag, value());
     else if (flag == "--json")
       request.json = value();
+    else if (flag == "--plot")
+      throw Error(Verdict::usage,
+                  "--plot: a study is drawn with its laws by ./lab report --from FILE, its --json FILE");
     else
       rest.push_back(argv[i]);
   }
@@ -190,7 +194,8 @@ int run_study(int argc, char** argv, const Session& session) {
   std::vector<char*> arguments;
   for (std::string& argument : rest) arguments.push_back(argument.data());
   request.study.training = defaults();
-  if (const auto code = train::parse(static_cast<int>(arguments.size()), arguments.data(), request.study.training))
+  if (const auto code = train::parse(static_cast<int>(arguments.size()), arguments.data(), request.study.training,
+                                     /*any_backend=*/false, "lab scale"))
     return *code;
   if (request.study.training.phantom && request.study.training.model == "tiny-moe")
     throw Error(Verdict::usage,

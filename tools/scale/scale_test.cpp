@@ -230,6 +230,8 @@ TEST_F(ScaleProgram, BadInputIsOneSentence) {
     expect_refused(start(arguments), arguments);
   }
   expect_refused(start("--strong --model tiny-moe"), "routers need values", "use --backend mpi");
+  expect_refused(start("--strong --modle x"), "lab scale: unknown option '--modle'");
+  expect_refused(start("--strong --plot x.svg"), "lab scale: --plot", "./lab report --from");
 }
 
 }  // namespace

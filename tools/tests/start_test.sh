@@ -34,6 +34,7 @@ starts '4 of train_mpi' view train --config "$folder/mesh.cfg" --predicted --emu
 starts '3 of bench_all_reduce_mpi' bench all_reduce --backend mpi --ranks 2,3
 starts 'lab train: --dp 2 × --tp 1 × --pp 1 are 2 ranks, not the 3 of --ranks' train --backend mpi --ranks 3 --dp 2
 starts "lab train: unknown option '--ddp': did you mean '--dp'? --help lists them all." train --backend mpi --ddp 2
+starts "lab volume: unknown option '--ddp': did you mean '--dp'? --help lists them all." volume --ddp 2
 printf 'backend = cuda\n' > "$folder/gpu.cfg"
 starts 'lab train: the --config file has backend = cuda, for which ./lab needs another build: add --backend cuda to the command' \
   train --config "$folder/gpu.cfg"

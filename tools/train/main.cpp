@@ -60,11 +60,11 @@ std::string how_to_see_it(int argc, char** argv, const TrainPlan& plan, const Ou
   return fmt::format("\nsee it: ./lab view train{} {}", code, fmt::join(argv + 1, argv + argc, " "));
 }
 
-int train_text(int argc, char** argv, const Session& session) {
+/// `command`: "lab train", or "lab volume" where `counts`.
+int train_text(int argc, char** argv, const Session& session, const std::string& command, bool counts) {
   TrainRequest request;
-  const bool counts = argc > 1 && std::string_view(argv[1]) == "--volume";
   if (counts) argv[1] = argv[0];
-  if (const std::optional<int> code = parse(argc - counts, argv + counts, request)) return *code;
+  if (const std::optional<int> code = parse(argc - counts, argv + counts, request, false, command)) return *code;
   if (counts) return report_volume(request, session.available_ranks());
   TrainPlan made = make_plan(request, session.available_ranks());
   made.pass_time = pass_loading_time;
@@ -147,10 +147,12 @@ int main(int argc, char** argv) {
           return run_export({argv + 2, argv + argc});
         },
         [] { return true; });
+  const bool counts = argc > 1 && std::string_view(argv[1]) == "--volume";
+  const std::string command = counts ? "lab volume" : "lab train";
   const auto in_session = [&] {
     Session session(argc, argv);  // errors of the training are told while it lasts
     return run_program(
-        "lab train: ", [&] { return train_text(argc, argv, session); }, is_judge);
+        command + ": ", [&] { return train_text(argc, argv, session, command, counts); }, is_judge);
   };
-  return run_program("lab train: ", in_session, is_judge);
+  return run_program(command + ": ", in_session, is_judge);
 }

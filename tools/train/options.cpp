@@ -233,9 +233,9 @@ void check_backend(R& r, bool any) {
 
 }  // namespace
 
-std::optional<int> parse(int argc, char** argv, TrainRequest& r, bool any_backend) {
+std::optional<int> parse(int argc, char** argv, TrainRequest& r, bool any_backend, const std::string& command) {
   const std::vector<Option> options = all_options();
-  CommandLine line("lab train", "Trains a GPT on text: serially on one rank, or on a mesh of ranks.");
+  CommandLine line(command, "Trains a GPT on text: serially on one rank, or on a mesh of ranks.");
   line.add_config("--config", "A file of these options, one per line: steps = 100 (the command line takes precedence)");
   std::string_view group;
   for (const Option& option : options) {
@@ -246,7 +246,7 @@ std::optional<int> parse(int argc, char** argv, TrainRequest& r, bool any_backen
     if (!line.parse(argc, argv, is_judge())) return 0;
     check_backend(r, any_backend);
   } catch (const Error& error) {
-    if (is_judge()) fmt::print(stderr, "lab train: {}\n", error.what());
+    if (is_judge()) fmt::print(stderr, "{}: {}\n", command, error.what());
     return 2;
   }
   for (const Option& option : options)

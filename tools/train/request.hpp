@@ -83,8 +83,10 @@ struct TrainRequest {
 };
 
 /// Parses the command line. Returns an exit code where there is nothing to run: 0 after --help, 2 after a mistake.
-/// Only the process that judges prints. `any_backend`: --backend may name another than this program's.
-std::optional<int> parse(int argc, char** argv, TrainRequest& request, bool any_backend = false);
+/// Only the process that judges prints, as the `command` that was typed. `any_backend`: --backend may name another than
+/// this program's.
+std::optional<int> parse(int argc, char** argv, TrainRequest& request, bool any_backend = false,
+                         const std::string& command = "lab train");
 
 /// The same run on one rank: options that only several ranks need have their defaults.
 TrainRequest for_one_rank(TrainRequest request);
