@@ -12,6 +12,7 @@ from sources import CONTEXT, Results, Unusable, check_number, check_speedups, co
 STUDY = "study.txt"  # launch/scaling.sbatch keeps there which study a folder holds
 LONE_TRACE = "is a trace alone: called NAME.trace beside the results NAME.json of its run, it becomes a timeline"
 NOT_READ = "is none of the files that are read: .json, .csv, and logs (.log, .out, .txt)"
+LOSSES = "has the losses of ./lab train --csv, step by step: a report draws those of the runs that it made itself"
 LOGS = (".log", ".out", ".txt")
 LARGEST = 64 << 20  # bytes of a log
 
@@ -99,8 +100,13 @@ def is_beside(path):
         path.suffix in (".failed", ".later")
         or (path.suffix == ".log" and beside(".failed", ".json", ".csv"))
         or (path.suffix in (".csv", ".trace") and beside(".json"))
+        or (path.suffix == ".csv" and beside(".log") and is_losses(path))  # a report made it
         or path.name == STUDY
     )
+
+
+def is_losses(path):
+    return path.read_bytes().startswith(b"step,loss,")
 
 
 def read_text(path, name, machine, found, logs):
@@ -110,6 +116,8 @@ def read_text(path, name, machine, found, logs):
     if path.suffix != ".csv" and path.suffix not in LOGS:
         raise Unusable(NOT_READ)
     text = text_of(path)
+    if is_losses(path):
+        raise Unusable(LOSSES)
     if path.suffix == ".csv":
         found.append(reported.read_csv(text, name))
     elif nccl_tests.is_output(text):

@@ -618,6 +618,11 @@ class Timelines(InFolder):
             self.assertEqual(rows, [])
             self.assertIn(said, why)
 
+    def test_losses_are_called_so_and_those_of_a_report_are_left_out(self):
+        for name in ("mine.csv", "train_serial.csv", "train_serial.log"):
+            (self.home / name).write_text("step,loss,seconds\n1,5.5,0.1\n")
+        self.assertEqual(reading.read_folder(self.home), ([], [("mine.csv", reading.LOSSES)]))
+
     def test_a_trace_belongs_to_the_results_of_its_run(self):
         for name in ("a.trace", "lone.trace", "named.json"):
             (self.home / name).write_text(trace_text())
