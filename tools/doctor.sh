@@ -1,6 +1,7 @@
 #!/bin/sh
 # ./lab doctor: what this machine has for Lockstep, and what to do where something is missing. Changes nothing.
 set -eu
+export HOME="${HOME:-/}" # without one Open MPI 5 does not say its version
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tools/probes.sh
 . "$here/probes.sh"

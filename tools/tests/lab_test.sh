@@ -137,6 +137,14 @@ lab 0 doctor --nosuch
 ends_with 2
 says "'--nosuch' is not an option"
 
+# Open MPI 5 has no version to say where HOME is not set.
+cp "$source/tools/doctor.sh" "$folder/tools/"
+made_up bin/mpicxx 'exit 0'
+made_up bin/mpirun 'echo "${HOME:+mpirun (}Open MPI${HOME:+) 5.0.7}"'
+env -u HOME PATH="$folder/bin:$PATH" sh "$folder/lab" doctor > "$folder/said" 2>&1 || :
+says '^ok  *MPI .*: mpirun (Open MPI) 5\.0\.7$'
+rm "$folder/bin/mpicxx" "$folder/bin/mpirun" "$folder/tools/doctor.sh"
+
 # Without a GPU that is said before minutes of building for one; processes may be for other hosts.
 made_up bin/nvcc 'exit 0'
 mkdir -p "$folder/build/cuda/tools"
