@@ -4,6 +4,7 @@
 #   grade_test.sh LAB SOURCE
 set -u
 lab=$1 source=$2
+[ -x "${lab%/*}/skeleton" ] || { echo "FAILED: ${lab%/*}/skeleton is not built: cmake --build --preset default --target skeleton"; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # shellcheck source=tools/tests/grade_testing.sh
