@@ -18,8 +18,21 @@ namespace lockstep::week25::mesh_parts_test {
 namespace {
 
 // Declared in the header; in a grade, results come from the process that ran the answer (common/testing/answered.hpp).
+constexpr auto rank_of = testing::answer<week25::rank_of>;
+constexpr auto coordinate_of = testing::answer<week25::coordinate_of>;
 constexpr auto slowest_level = testing::answer<week25::slowest_level>;
 constexpr auto slowest_level_inside = testing::answer<week25::slowest_level_inside>;
+
+/// "25.1a first: " where a rank of the mesh is elsewhere than counted along the innermost axis first, "" else.
+std::string a_first(const MeshShape& shape, const AxisOrder& order = kMegatronOrder) {
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    Coordinate at;
+    int rest = rank;
+    for (const Axis axis : order) at[axis] = rest % shape[axis], rest /= shape[axis];
+    if (rank_of(shape, order, at) != rank || coordinate_of(shape, order, rank) != at) return "25.1a first: ";
+  }
+  return "";
+}
 
 /// The world ranks of a group, in its order, then a mark.
 void append_ranks(Rank group, const char* name, int world_rank, Values& seen) {
@@ -95,11 +108,13 @@ TEST(Lab25_1d, ASizeThatDoesNotDivideIsRefused) {
 TEST(Lab25_1d, BothTogetherReachTheWholeAxis) {
   const int ranks = std::string_view(backend_name()) == "sim" ? 8 : 4;
   if (!testing::has_ranks(ranks)) GTEST_SKIP() << "needs " << ranks << " ranks";
-  const Outcome outcome = testing::run_answered({.ranks = ranks}, [](Rank me) {
-    const Mesh mesh = make_mesh(me, {.dp = me.size() / 2, .tp = 2, .pp = 1});
-    if (mesh.dp.size() != me.size() / 2)
-      throw Error(Verdict::fail,
-                  fmt::format("25.1b first: the dp group is of size {}, expected {}", mesh.dp.size(), me.size() / 2));
+  const MeshShape shape{.dp = ranks / 2, .tp = 2, .pp = 1};
+  const std::string first = a_first(shape);
+  const Outcome outcome = testing::run_answered({.ranks = ranks}, [=](Rank me) {
+    const Mesh mesh = make_mesh(me, shape);
+    if (mesh.dp.size() != shape.dp)
+      throw Error(Verdict::fail, fmt::format("{}the dp group is of size {}, expected {}",
+                                             first.empty() ? "25.1b first: " : "", mesh.dp.size(), shape.dp));
     const AxisParts parts = divide_axis(mesh.dp, 2);
     Slice sum = me.allocate(1, DType::f32, Category::buffer);
     fill(me, sum, static_cast<float>(1 << me.rank()));
@@ -109,8 +124,9 @@ TEST(Lab25_1d, BothTogetherReachTheWholeAxis) {
     seen.push_back(read(me, sum, 0));
     return seen;
   });
-  testing::record_verdict(outcome.verdict, outcome.message);
-  ASSERT_TRUE(outcome.passed()) << outcome.message;
+  const std::string message = first + outcome.message;
+  testing::record_verdict(outcome.verdict, message);
+  ASSERT_TRUE(outcome.passed()) << message;
   for (int rank = 0; rank < ranks; ++rank) {
     double pair = 0, whole = 0;
     for (int other = rank % 2; other < ranks; other += 2) {
@@ -118,10 +134,11 @@ TEST(Lab25_1d, BothTogetherReachTheWholeAxis) {
       if (other / 4 == rank / 4) pair += 1 << other;
     }
     const Values& seen = outcome.values[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(seen.at(0), pair) << "rank " << rank << " of dp = " << ranks / 2
+    EXPECT_EQ(seen.at(0), pair) << first << "rank " << rank << " of dp = " << ranks / 2
                                 << ", tp = 2: the sum of 2^rank over the pair inside dp (make_mesh is your part b: if "
                                    "it fails, begin there)";
-    EXPECT_EQ(seen.at(1), whole) << "rank " << rank << ": the sum of 2^rank inside, then across, is that over dp";
+    EXPECT_EQ(seen.at(1), whole) << first << "rank " << rank
+                                 << ": the sum of 2^rank inside, then across, is that over dp";
   }
 }
 
@@ -141,13 +158,14 @@ TEST(Lab25_1d, RingsCloseInsideTheirPart) {
                          Row{{6, 1, 1}, kMegatronOrder, 3, 1}, Row{{4, 4, 1}, kMegatronOrder, 2, 1},
                          Row{{4, 4, 1}, kReplicasInside, 4, 0}, Row{{2, 2, 2}, kMegatronOrder, 2, 0}})
     EXPECT_EQ(slowest_level_inside(machine, row.shape, row.order, Axis::dp, row.size), row.level) << fmt::format(
-        "(dp, tp, pp) = ({}, {}, {}), nodes of 4, {} neighbours on dp: the slowest link of all their "
+        "{}(dp, tp, pp) = ({}, {}, {}), nodes of 4, {} neighbours on dp: the slowest link of all their "
         "rings, each closed from its last rank to its first",
-        row.shape.dp, row.shape.tp, row.shape.pp, row.size);
+        a_first(row.shape, row.order), row.shape.dp, row.shape.tp, row.shape.pp, row.size);
   for (const Axis axis : {Axis::dp, Axis::tp, Axis::pp})
     for (const MeshShape& shape : {MeshShape{2, 4, 2}, MeshShape{3, 2, 2}, MeshShape{1, 8, 1}})
       EXPECT_EQ(slowest_level_inside(machine, shape, kMegatronOrder, axis, shape[axis]),
                 slowest_level(machine, shape, kMegatronOrder, axis))
+          << a_first(shape)
           << "one part as long as the axis: slowest_level_inside (found) should be slowest_level, your part c "
              "(expected)";
 }
