@@ -109,7 +109,7 @@ class Grader {
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     submission_.leave_out_given_files(paths_.source);
     heartbeat_.expect(2 * exercises_.size());  // each is compiled, and run
-    grading.remarks = remarks();
+    grading.remarks = remarks(), grading.changed = uncommitted(paths_);
     for (const auto& [id, text] : submission_.answers)
       for (const Outside& found : worth_a_look(text))
         grading.look_at.push_back(fmt::format("{}: line {} {}", id, found.line, found.what));
@@ -223,8 +223,6 @@ class Grader {
     if (!others.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
       text += fmt::format("These files are not lab files and were ignored: {}.\n", fmt::join(others, ", "));
     text += submission_.differing_remark(paths_.source);
-    std::string changed = uncommitted(paths_);
-    if (!changed.empty()) text += fmt::format("The suite used for grading differs from its commit: {}.\n", changed);
     if (elsewhere())
       text += fmt::format("What passed in the simulator ran on {} too, where it is not confined.\n", options_.backend);
     std::string missing = missing_confinement();

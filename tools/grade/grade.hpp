@@ -48,6 +48,7 @@ struct Grading {
   std::vector<GradedRow> rows;
   std::string remarks;                              ///< on the whole submission, for the student
   std::vector<std::string> look_at;                 ///< in the answers, for a person who grades: "21.2: line 3 …"
+  std::string changed;                              ///< of the suite since its commit; for instructors only
   bool graded = true;                               ///< else nothing could be judged, and the remarks say why
   double seconds = 0;                               ///< without the build of the suite
   std::uint64_t seed = 0;                           ///< of the tests' inputs; for instructors only

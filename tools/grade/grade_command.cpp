@@ -79,6 +79,7 @@ bool keep_others(const Selection& asked, const Grading& before, Grading& now) {
     if (!is_asked_for(found.substr(0, found.find(':')))) now.look_at.push_back(found);
   std::stable_sort(now.rows.begin(), now.rows.end(),
                    [](const GradedRow& a, const GradedRow& b) { return is_before(a.id, b.id); });
+  if (now.rows.size() > count && now.changed.empty()) now.changed = before.changed;
   return now.rows.size() > count;
 }
 
@@ -169,8 +170,6 @@ int grade_several(const Paths& paths, const GradeOptions& options, const std::ve
     const FolderLock lock = lock_of_summaries(paths);
     announce(folder, names);
   }
-  if (const std::string changed = options.resume ? uncommitted(paths) : ""; !changed.empty())
-    fmt::print(stderr, "--resume skips nothing, because the repository differs from its commit: {}\n", changed);
   std::vector<Regraded> all;
   Heartbeat heartbeat(students.size());
   for (const HandedIn& student : students) {
@@ -242,6 +241,9 @@ int grade(const Paths& paths, const GradeOptions& asked) {
   if (!options.seed) options.seed = seed_of(before);
   if (!options.seed) options.seed = new_seed();
   prepare_hidden_tests(paths, options);
+  if (const std::string changed = uncommitted(paths); !changed.empty())
+    fmt::print(stderr, "The suite used for grading differs from its commit: {}.{}\n", changed,
+               options.resume ? " So --resume skips nothing." : "");
   if (into_a_folder) return grade_several(paths, options, before);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading

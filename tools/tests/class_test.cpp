@@ -196,6 +196,15 @@ TEST_F(AClass, ItsPageSaysWhatIsNotGradedYet) {
   EXPECT_TRUE(read().not_graded_yet.empty()) << "the last ./lab grade counts";
 }
 
+TEST_F(AClass, HowTheSuiteDiffersIsForTheInstructor) {
+  for (const char* name : {"gil", "hal"})
+    add(name, {.rows = {graded("21.1", 5, 5, "PASS")}, .changed = "labs/week21_data_parallel/ddp.hpp"});
+  const ClassData data = read();
+  EXPECT_NE(class_page(data, "").find("its commit when 2 submissions were graded: labs/week21_data_parallel/ddp.hpp."),
+            std::string::npos);
+  EXPECT_EQ(feedback_page(row(data, "gil"), the_course()).find("ddp.hpp"), std::string::npos);
+}
+
 TEST_F(AClass, ItsTableHasPointsByPart) {
   const std::string csv = class_csv(read());
   EXPECT_TRUE(csv.starts_with("submission,points,most,graded,late,grace,counted,\"21.1\",\"21.2a\"\n")) << csv;

@@ -334,7 +334,7 @@ seed=$(seeds)
 cp "$work/entries.zip" "$work/bob.zip"
 resume
 if grep -q 'The suite used for grading differs from its commit' "$work/out"; then again=0; else again=1; fi
-[ "$(grep -c '^--resume skips nothing' "$work/out")" = $((1 - again)) ] || fail 'resumed: it is not said that nothing is skipped'
+[ "$(grep -c 'So --resume skips nothing' "$work/out")" = $((1 - again)) ] || fail 'resumed: it is not said that nothing is skipped'
 [ "$(seeds)" = "$seed" ] || fail 'resumed: with another seed'
 [ "$(grep -c 'graded before, and not changed since' "$work/out")" = "$again" ] || fail 'resumed: not the one that did not change'
 grep -A1 '^== .*bob.zip' "$work/out" | grep -q '^21.1 .*PASS' || fail 'resumed: what changed was not graded'

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "common/support/json/escape.hpp"
 #include "common/support/text/counted.hpp"
@@ -57,6 +58,12 @@ std::string overview(const ClassData& data) {
                       points.size(), median_of(points), most);
   if (data.deadline) text += fmt::format(" {} late.", late);
   text += "</p>\n";
+  std::map<std::string, std::size_t> changes;
+  for (const ClassRow& row : data.rows)
+    if (!row.changed.empty()) ++changes[row.changed];
+  for (const auto& [changed, count] : changes)
+    text += fmt::format("<p class=\"open\">The suite differed from its commit when {} graded: {}.</p>\n",
+                        count == 1 ? "1 submission was" : fmt::format("{} submissions were", count), for_html(changed));
   if (const std::vector<std::string> names = without_time(data); !names.empty()) {
     std::vector<std::string> shown;
     for (const std::string& name : names) shown.push_back(name_in_html(name));
