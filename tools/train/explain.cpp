@@ -1,6 +1,7 @@
 #include "tools/train/explain.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -59,7 +60,24 @@ std::vector<std::string> common_differences(const Facts& f) {
   return all;
 }
 
-Explanation explain_as(const std::string& program, const TrainPlan& plan) {
+namespace {
+
+/// Options that change our step and nothing in what is printed for a program.
+std::vector<std::string> without_a_line(const std::string& program) {
+  std::vector<std::string> all{"--no-feedback", "--outer-lr", "--outer-momentum", "--capacity-factor",
+                               "--balance-loss"};
+  const auto add = [&](const std::vector<std::string>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (program == "megatron") add({"--wrap", "--prefetch"});
+  if (program != "megatron") add({"--attention"});
+  if (program == "deepspeed") add({"--chunks", "--sequence-parallel"});
+  if (program == "accelerate")
+    add({"--fp32-gradients", "--reduce", "--loss-scale", "--loss-scale-interval", "--schedule", "--chunks",
+         "--sequence-parallel", "--overlap-scatter", "--bucket-bytes", "--prefetch", "--overlap-gather",
+         "--no-overlap"});
+  return all;
+}
+
+Explanation explanation(const std::string& program, const TrainPlan& plan) {
   if (program == "torchrun") return as_torchrun(plan);
   if (program == "accelerate") return as_accelerate(plan);
   if (program == "deepspeed") return as_deepspeed(plan);
@@ -72,6 +90,16 @@ Explanation explain_as(const std::string& program, const TrainPlan& plan) {
         "the mesh), and its files are not printed here; take torchrun.");
   refuse(unknown_name("--explain-as", program,
                       std::array<std::string, 4>{"torchrun", "accelerate", "deepspeed", "megatron"}));
+}
+
+}  // namespace
+
+Explanation explain_as(const std::string& program, const TrainPlan& plan) {
+  Explanation e = explanation(program, plan);
+  std::vector<std::string> without = without_a_line(program);
+  std::erase_if(without, [&](const std::string& option) { return !plan.request.asks(option); });
+  if (!without.empty()) e.differs.push_back(fmt::format("No line here follows from {}.", fmt::join(without, ", ")));
+  return e;
 }
 
 std::string explanation_text(const Explanation& e) {

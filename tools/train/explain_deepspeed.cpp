@@ -199,6 +199,7 @@ Explanation as_deepspeed(const TrainPlan& plan) {
   say(o.overlap_gather, "--overlap-gather: DeepSpeed's ZeRO-1 and 2 gather parameters within the optimizer's step.");
   say(o.recompute != week22::Recompute::none,
       "--recompute: deepspeed.checkpointing.checkpoint around each block, in the model.");
+  say(o.zero == 0 && !f.r.bucket_bytes.empty(), "--bucket-bytes: DeepSpeed has one only from stage 1 on.");
   say(o.zero == 3 && !o.is_hybrid(), "A model that does not fit on one rank is built within deepspeed.zero.Init().");
   say(o.zero == 3,
       "--wrap and --prefetch: stage 3 chooses its units by itself; stage3_prefetch_bucket_size counts elements.");

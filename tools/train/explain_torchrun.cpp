@@ -398,6 +398,8 @@ rank = dist.get_rank()
   say(o.overlap_gather, o.zero == 1
                             ? "--overlap-gather: ZeroRedundancyOptimizer sends new parameters within its step()."
                             : "--overlap-gather: fully_shard always gathers parameters during the next forward pass.");
+  say(!with_fsdp(f) && !f.r.reduce.empty(),
+      "--reduce: DistributedDataParallel sums gradients in their own type; a communication hook sums in another.");
   say(!o.overlap, "--no-overlap: DDP and fully_shard always overlap.");
   say(o.zero == 3 && o.prefetch != 1,
       "--prefetch: set_modules_to_forward_prefetch and …_backward_prefetch, unit by unit.");
