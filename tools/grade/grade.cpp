@@ -109,7 +109,7 @@ class Grader {
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     submission_.leave_out_given_files(paths_.source);
     heartbeat_.expect(2 * exercises_.size());  // each is compiled, and run
-    grading.remarks = remarks(), grading.changed = uncommitted(paths_);
+    grading.remarks = remarks(), grading.setting = setting_of(paths_, options_);
     for (const auto& [id, text] : submission_.answers)
       for (const Outside& found : worth_a_look(text))
         grading.look_at.push_back(fmt::format("{}: line {} {}", id, found.line, found.what));
@@ -223,10 +223,7 @@ class Grader {
     if (!others.empty() && !(submission_.empty() && submission_.ignored.size() == 1))
       text += fmt::format("These files are not lab files and were ignored: {}.\n", fmt::join(others, ", "));
     text += submission_.differing_remark(paths_.source);
-    if (elsewhere())
-      text += fmt::format("What passed in the simulator ran on {} too, where it is not confined.\n", options_.backend);
-    std::string missing = missing_confinement();
-    if (!missing.empty()) text += fmt::format("On this computer, {}.\n", missing);
+    if (elsewhere()) text += fmt::format("What passed in the simulator ran on {} too.\n", options_.backend);
     return text;
   }
 
@@ -398,6 +395,16 @@ std::string uncommitted(const Paths& paths) {
       changed += (changed.empty() ? "" : ", ") + file;
   };
   return run_command(status).ok() ? changed : "";  // git refuses another user's repository
+}
+
+std::string setting_of(const Paths& paths, const GradeOptions& options) {
+  std::vector<std::string> all;
+  if (const std::string changed = uncommitted(paths); !changed.empty())
+    all.push_back(fmt::format("The suite used for grading differs from its commit: {}.", changed));
+  if (const std::string missing = missing_confinement(); !missing.empty())
+    all.push_back(fmt::format("On this computer, {}.", missing));
+  if (options.backend != "sim") all.push_back(fmt::format("On {}, answers are not confined.", options.backend));
+  return fmt::format("{}", fmt::join(all, " "));
 }
 
 Grading grade_one(const Paths& paths, const GradeOptions& options, const std::string& submission,

@@ -48,7 +48,7 @@ struct Grading {
   std::vector<GradedRow> rows;
   std::string remarks;                              ///< on the whole submission, for the student
   std::vector<std::string> look_at;                 ///< in the answers, for a person who grades: "21.2: line 3 …"
-  std::string changed;                              ///< of the suite since its commit; for instructors only
+  std::string setting;                              ///< what was unusual about how it was graded; for instructors only
   bool graded = true;                               ///< else nothing could be judged, and the remarks say why
   double seconds = 0;                               ///< without the build of the suite
   std::uint64_t seed = 0;                           ///< of the tests' inputs; for instructors only
@@ -64,6 +64,9 @@ struct Paths;
 
 /// Differences of this repository from its commit, apart from the answers in labs/: grades are then nobody else's.
 std::string uncommitted(const Paths& paths);
+
+/// Sentences on differences from the commit, and on what is not confined; empty where all is as usual.
+std::string setting_of(const Paths& paths, const GradeOptions& options);
 
 /// Configures the build with the tests of `options.tests`, or without any. Throws Error(usage) where they are not what
 /// the course's hidden parts want, or the reference does not pass them.

@@ -79,7 +79,7 @@ bool keep_others(const Selection& asked, const Grading& before, Grading& now) {
     if (!is_asked_for(found.substr(0, found.find(':')))) now.look_at.push_back(found);
   std::stable_sort(now.rows.begin(), now.rows.end(),
                    [](const GradedRow& a, const GradedRow& b) { return is_before(a.id, b.id); });
-  if (now.rows.size() > count && now.changed.empty()) now.changed = before.changed;
+  if (now.rows.size() > count && now.setting.empty()) now.setting = before.setting;
   return now.rows.size() > count;
 }
 
@@ -241,9 +241,8 @@ int grade(const Paths& paths, const GradeOptions& asked) {
   if (!options.seed) options.seed = seed_of(before);
   if (!options.seed) options.seed = new_seed();
   prepare_hidden_tests(paths, options);
-  if (const std::string changed = uncommitted(paths); !changed.empty())
-    fmt::print(stderr, "The suite used for grading differs from its commit: {}.{}\n", changed,
-               options.resume ? " So --resume skips nothing." : "");
+  if (const std::string setting = setting_of(paths, options); !setting.empty()) fmt::print(stderr, "{}\n", setting);
+  if (options.resume && !uncommitted(paths).empty()) fmt::print(stderr, "So --resume skips nothing.\n");
   if (into_a_folder) return grade_several(paths, options, before);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading

@@ -28,7 +28,7 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
 /// Data that Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, files that
-/// may be missing answers, how the suite differed from its commit, what a person should look at, and what answers have
+/// may be missing answers, what was unusual about how it was graded, what a person should look at, and what answers have
 /// in common.
 Json extra_data(const Grading& grading) {
   std::vector<Json::Member> data{{"max_score", Json::of(grading.most())}}, times, may_be;
@@ -37,7 +37,7 @@ Json extra_data(const Grading& grading) {
     if (!row.may_be.empty()) may_be.push_back({row.id, Json::of(row.may_be)});
   }
   if (!times.empty()) data.push_back({"times_of_reference", Json::object(std::move(times))});
-  if (!grading.changed.empty()) data.push_back({"changed", Json::of(grading.changed)});
+  if (!grading.setting.empty()) data.push_back({"setting", Json::of(grading.setting)});
   if (!may_be.empty()) data.push_back({"may_be", Json::object(std::move(may_be))});
   std::vector<Json> look_at;
   for (const std::string& found : grading.look_at) look_at.push_back(Json::of(found));
@@ -171,7 +171,7 @@ Grading read_results(const std::filesystem::path& file) {
     if (const Json* times = of_row("times_of_reference")) row.times = times->get<double>();
     if (const Json* file = of_row("may_be")) row.may_be = file->get<std::string>();
   }
-  if (data) grading.changed = data->value("changed", "");
+  if (data) grading.setting = data->value("setting", "");
   if (data && data->contains("fingerprints"))
     for (const auto& [id, prints] : data->at("fingerprints").items())
       grading.fingerprints[id] = prints.get<std::string>();

@@ -29,7 +29,7 @@ ClassRow class_row_of(const fs::path& folder, const SummaryRow& summary) {
     if (elsewhere) throw JsonError("that is not the name of a submission");
     Grading results = read_results(folder / (row.name + ".json"));
     row.parts = std::move(results.rows), row.look_at = std::move(results.look_at);
-    row.changed = results.changed;
+    row.setting = results.setting;
     for (const auto& [id, prints] : results.fingerprints) row.answers[id] = read_fingerprints(prints);
     row.files = std::move(results.files);
   } catch (const std::exception& error) {

@@ -23,7 +23,7 @@ struct ClassRow {
   std::string remarks;                       ///< on the whole, and why it was not graded
   std::vector<GradedRow> parts;              ///< as they were graded
   std::vector<std::string> look_at;          ///< in its answers, for a person: "21.2: line 3 …"
-  std::string changed;                       ///< of the suite since its commit, when this was graded
+  std::string setting;                       ///< what was unusual about how it was graded
   std::string seed;                          ///< of its tests' inputs: not for students
   Answers answers;                           ///< their fingerprints
   std::map<std::string, std::string> files;  ///< by exercise: "ddp.cpp HASH" of files that are not the skeleton

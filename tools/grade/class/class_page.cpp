@@ -58,12 +58,12 @@ std::string overview(const ClassData& data) {
                       points.size(), median_of(points), most);
   if (data.deadline) text += fmt::format(" {} late.", late);
   text += "</p>\n";
-  std::map<std::string, std::size_t> changes;
+  std::map<std::string, std::size_t> settings;
   for (const ClassRow& row : data.rows)
-    if (!row.changed.empty()) ++changes[row.changed];
-  for (const auto& [changed, count] : changes)
-    text += fmt::format("<p class=\"open\">The suite differed from its commit when {} graded: {}.</p>\n",
-                        count == 1 ? "1 submission was" : fmt::format("{} submissions were", count), for_html(changed));
+    if (!row.setting.empty()) ++settings[row.setting];
+  for (const auto& [setting, count] : settings)
+    text += fmt::format("<p class=\"open\">How {} graded: {}</p>\n",
+                        count == 1 ? "1 submission was" : fmt::format("{} submissions were", count), for_html(setting));
   if (const std::vector<std::string> names = without_time(data); !names.empty()) {
     std::vector<std::string> shown;
     for (const std::string& name : names) shown.push_back(name_in_html(name));
