@@ -203,12 +203,12 @@ Machine nodes_of_four() {
   return machine;
 }
 
-/// ". 25.1a first: …" where the ranks of a mesh are counted in another order, "" else. Part c asks for them.
+/// "25.1a first: … " where the ranks of a mesh are counted in another order, "" else. Part c asks for them.
 std::string a_first(const MeshShape& shape, const AxisOrder& order) {
   const std::vector<Coordinate> all = walk(shape, order);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (const int yours = rank_of(shape, order, all[rank]); yours != static_cast<int>(rank))
-      return fmt::format(". 25.1a first: {} is rank {}, and yours is {}", words(all[rank]), rank, yours);
+      return fmt::format("25.1a first: {} is rank {}, and yours is {}. ", words(all[rank]), rank, yours);
   return "";
 }
 
@@ -224,11 +224,11 @@ TEST(Lab25_1c, TheSlowestLinkOfEveryRing) {
                          Row{{1, 3, 2}, kMegatronOrder, -1, 1, 1}, Row{{1, 1, 1}, kMegatronOrder, -1, -1, -1},
                          Row{{4, 1, 1}, kTensorOutside, 0, -1, -1}, Row{{1, 3, 1}, kMegatronOrder, -1, 0, -1}}) {
     EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::dp), row.dp)
-        << words(row.shape, row.order) << "dp: of all groups, the slowest link" << a_first(row.shape, row.order);
+        << a_first(row.shape, row.order) << words(row.shape, row.order) << "dp: of all groups, the slowest link";
     EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::tp), row.tp)
-        << words(row.shape, row.order) << "tp: of all groups, the slowest link" << a_first(row.shape, row.order);
+        << a_first(row.shape, row.order) << words(row.shape, row.order) << "tp: of all groups, the slowest link";
     EXPECT_EQ(slowest_level(machine, row.shape, row.order, Axis::pp), row.pp)
-        << words(row.shape, row.order) << "pp: of all groups, the slowest link" << a_first(row.shape, row.order);
+        << a_first(row.shape, row.order) << words(row.shape, row.order) << "pp: of all groups, the slowest link";
   }
 }
 
