@@ -180,6 +180,11 @@ int debug(const Paths& paths, const CheckOptions& options, const Selection& sele
   become(command);
 }
 
+void print_next(const Paths& paths, const Exercise& passed) {
+  if (const auto drill = next_drill(paths)) fmt::print("next: {}\n", describe_next(*drill));
+  if (const auto next = next_exercise(paths, passed)) fmt::print("next: {}\n", describe_next(*next));
+}
+
 }  // namespace
 
 int check(const Paths& paths, const CheckOptions& options) {
@@ -237,11 +242,8 @@ int check(const Paths& paths, const CheckOptions& options) {
   }
   const bool passed =
       std::all_of(rows.begin(), rows.end(), [](const Judgement& j) { return testing::severity(j.verdict) < 2; });
-  if (passed && !options.solution && selection.part.empty() && options.backend == "sim") {
-    if (const auto drill = next_drill(paths)) fmt::print("next: {}\n", describe_next(*drill));
-    if (const auto next = next_exercise(paths, selection.exercises.back()))
-      fmt::print("next: {}\n", describe_next(*next));
-  }
+  if (passed && !options.solution && selection.part.empty() && options.backend == "sim")
+    print_next(paths, selection.exercises.back());
   return passed ? 0 : 1;
 }
 
