@@ -328,6 +328,7 @@ COMMANDS = {
     "bench_compression_sim": ["bench compression --ranks 4 --bytes 64KiB --bf16"],
     "bench_ddp_sim": [f"bench ddp {A100} --ranks 2"],
     "bench_experts_sim": ["bench experts --ranks 2"],
+    "bench_gpt_sim": [f"bench gpt {A100}"],
     "bench_hsdp_sim": ["bench hsdp --machine dgx-a100-10gbe --ranks 16"],
     "bench_local_sgd_sim": ["bench local_sgd --ranks 2 --steps 4 --every 2"],
     "bench_memory_sim": ["memory --params 1e9 --ranks 8"],
