@@ -201,14 +201,10 @@ VARIANTS = {
     "24.2": (
         "gpipe",
         [
-            ("  for (int m = shape.microbatches; m-- > 0;) steps.push_back({Work::backward, m});\n", ""),
             (
-                "  for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::forward, m});\n  return",
-                (
-                    "  for (int m = 0; m < shape.microbatches; ++m) steps.push_back({Work::forward, m}),"
-                    " steps.push_back({Work::backward, m});\n  return"
-                ),
-            ),
+                "{Work::forward, m});\n  for (int m = shape.microbatches; m-- > 0;) steps",
+                "{Work::forward, m}), steps",
+            )
         ],
     ),
     "24.3": ("one_f_one_b", [("shape.stages - 1 - stage, m)", "shape.stages - stage, m)")]),
@@ -457,6 +453,18 @@ def changes(before, after):
     )
 
 
+def variant(exercise):
+    """(its answer's file, the text of its variant, what that would replace and is not there or "")."""
+    name, edits = VARIANTS[exercise]
+    file = next(SOLUTIONS.glob(f"week*/{name}.cpp"))
+    text = file.read_text()
+    for find, replacement in edits:
+        if find not in text:
+            return file, text, find
+        text = text.replace(find, replacement, 1)
+    return file, text, ""
+
+
 def main(wanted):
     programs = {path.name for path in ANSWERS.iterdir() if not path.name.endswith("_mpi")}
     if apart := programs ^ (COMMANDS.keys() | NO_FIGURES):
@@ -477,14 +485,12 @@ def main(wanted):
             wrong.append(f"{name}: the same code twice gives different figures")
     if wrong:
         sys.exit("\n".join(wrong) or 0)
-    for exercise, (file, edits) in VARIANTS.items():
+    for exercise, (file, _) in VARIANTS.items():
         if wanted and exercise not in wanted:
             continue
-        text = sources[file].read_text()
-        for find, replacement in edits:
-            if find not in text:
-                sys.exit(f"{exercise}: '{find}' is not in {sources[file]}")
-            text = text.replace(find, replacement, 1)
+        source, text, lost = variant(exercise)
+        if lost:
+            sys.exit(f"{exercise}: '{lost}' is not in {source}")
         place[file].write_text(text)
         for name in (n for n in COMMANDS if exercise in linked[n] and (exercise, n) not in UNREACHED):
             runs = [lab(c) for c in COMMANDS[name]]
