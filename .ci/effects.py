@@ -207,7 +207,7 @@ VARIANTS = {
             )
         ],
     ),
-    "24.3": ("one_f_one_b", [("shape.stages - 1 - stage, m)", "shape.stages - stage, m)")]),
+    "24.3": ("one_f_one_b", [("shape.stages - 1 - stage, m)", "std::max(0, shape.stages - 2 - stage), m)")]),
     "24.4": ("interleaved", [("(shape.chunks - 1) * p, all)", "(shape.chunks - 1) * p - (stage == 0), all)")]),
     "24.5": (
         "zero_bubble",
@@ -306,6 +306,7 @@ UNREACHED = {
     ("22.10", "bench_hsdp_sim"),  # no norm of the gradient
     ("22.10", "bench_zero_sim"),
     ("21.8", "bench_local_sgd_sim"),  # the schedule, and one batch
+    ("25.5", "bench_survivors_sim"),  # a need of 25.8, for its useful share
     ("25.4", "bench_scaling_sim"),  # its laws are in the context
     ("21.8", "scale_sim"),
     ("22.1", "scale_sim"),
