@@ -28,8 +28,8 @@ int sum(const std::vector<GradedRow>& rows, int GradedRow::*of) {
 bool passed(const GradedRow& row) { return row.verdict == "PASS"; }
 
 /// Data that Gradescope keeps and does not show. ./lab class reads the times, where points depend on them, files that
-/// may be missing answers, what was unusual about how it was graded, what a person should look at, and what answers have
-/// in common.
+/// may be missing answers, what was unusual about how it was graded, what a person should look at, and what answers
+/// have in common.
 Json extra_data(const Grading& grading) {
   std::vector<Json::Member> data{{"max_score", Json::of(grading.most())}}, times, may_be;
   for (const GradedRow& row : grading.rows) {
