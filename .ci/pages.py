@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 
-from effects import NO_PROGRAM, VARIANTS, variant
+import effects
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
@@ -150,10 +150,7 @@ def wrong_handouts():
             yield from (f"{handout.parent}: {identity} {fault}" for fault in lacking(page.get(identity, "")))
             if not exercise.get("core", True) and f"\n- [{identity} " not in extras:
                 yield f"{handout.with_name('extras.md')}: the list at the top lacks {identity}"
-            if identity not in {*VARIANTS, *NO_PROGRAM}:
-                yield f".ci/effects.py: {identity} has no variant, and is not in NO_PROGRAM"
-            elif identity in VARIANTS and variant(identity)[2]:
-                yield f".ci/effects.py: {identity} would replace what is not in its answer: {variant(identity)[2]!r}"
+            yield from effects.faults([identity])
             row = re.search(rf"^\| \[{re.escape(identity)} .*?\| (\d+) \|", text, re.M)
             if not row or int(row[1]) != minutes:
                 yield f"{handout}: the table needs a row of {identity} with {minutes} minutes, as labs/course.json has"
