@@ -23,9 +23,8 @@ struct ToolRecipe {
   std::string source;
   std::vector<int> stages;  ///< that the tool has, or counts
   std::vector<RecipeLine> lines;
-  std::string
-      largest;  ///< what stage 3 holds in addition to its shards, 4 bytes for each parameter of the largest layer; ""
-  std::string remark;  ///< why others differ
+  std::string largest;  ///< stage 3's bytes beyond its shards, 4 for each parameter of the largest layer; ""
+  std::string remark;   ///< why others differ
   plan::Offload offload = plan::Offload::none;
 };
 
