@@ -89,6 +89,7 @@ tell() {
   done
   [ $lines -lt 0 ] || printf '%s\n%s' "$ruler" "$block"
   [ -n "$said" ] || [ -z "$first" ] || [ -e "$LOCKSTEP_MPI_STARTED" ] || echo "$first"
+  [ -n "$said$first" ]
 }
 
 has_living() { # process ids
@@ -117,10 +118,10 @@ watch() {
 
 remove_left_overs
 
-launcher=''
+launcher='' asked=''
 for signal in HUP INT TERM USR1 USR2; do
   # shellcheck disable=SC2064  # the signal is this one
-  trap "kill -$signal \$launcher 2>/dev/null" "$signal"
+  trap "asked=$signal; kill -$signal \$launcher 2>/dev/null" "$signal"
 done
 
 words=$(mktemp -u "${TMPDIR:-/tmp}/lockstep.XXXXXX")
@@ -150,5 +151,9 @@ while kill -0 "$teller" 2>/dev/null && [ $tries -lt 20 ]; do # the last words
   sleep 0.05
   tries=$((tries + 1))
 done
+# Open MPI 4 says nothing where a rank ends in the moment in which the others begin.
+if [ $status -ne 0 ] && [ -z "$asked" ] && ! kill -0 "$teller" 2>/dev/null && ! wait "$teller" && [ ! -e "$LOCKSTEP_MPI_STARTED" ]; then
+  echo "the job ended with exit code $status; its launcher does not say which rank ended first" >&2
+fi
 rm -f "$LOCKSTEP_MPI_STARTED"
 exit $status
