@@ -9,25 +9,10 @@
 # where rank 0 runs on HOST.
 set -u
 
-usage() {
-  echo "usage: $0 -n RANKS [--timeout SECONDS] program arguments…" >&2
-  exit 2
-}
-
-ranks='' timeout=''
-while [ $# -gt 0 ]; do
-  case $1 in
-    -n) [ $# -ge 2 ] || usage; ranks=$2; shift 2 ;;
-    --timeout) [ $# -ge 2 ] || usage; timeout=$2; shift 2 ;;
-    --nodes | --hostfile) echo "$0: several hosts need --launcher mpirun or srun" >&2; exit 2 ;;
-    --) shift; break ;;
-    -*) usage ;;
-    *) break ;;
-  esac
-done
-case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at least 1" >&2; exit 2 ;; esac
-case $timeout in 0* | *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
-[ $# -gt 0 ] || usage
+options='[--timeout SECONDS]'
+elsewhere='several hosts need --launcher mpirun or srun'
+# shellcheck source=launch/options.sh
+. "$(dirname -- "$0")/options.sh"
 
 # A port that nobody uses: two jobs that start together begin to look at different ones.
 port=$((20000 + $$ % 12000))

@@ -13,35 +13,11 @@
 # library the program is linked with.
 set -u
 
-usage() {
-  echo "usage: $0 -n RANKS [--nodes N] [--hostfile FILE] [--timeout SECONDS] [--grace SECONDS] program arguments…" >&2
-  exit 2
-}
-
-ranks= timeout= grace= nodes=1 hostfile=
-while [ $# -gt 0 ]; do
-  case $1 in
-    -n) [ $# -ge 2 ] || usage; ranks=$2; shift 2 ;;
-    --nodes) [ $# -ge 2 ] || usage; nodes=$2; shift 2 ;;
-    --hostfile) [ $# -ge 2 ] || usage; hostfile=$2; shift 2 ;;
-    --timeout) [ $# -ge 2 ] || usage; timeout=$2; shift 2 ;;
-    --grace) [ $# -ge 2 ] || usage; grace=$2; shift 2 ;;
-    --) shift; break ;;
-    -*) usage ;;
-    *) break ;;
-  esac
-done
-case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at least 1" >&2; exit 2 ;; esac
-case $nodes in '' | 0* | *[!0-9]*) echo "$0: --nodes needs a number of hosts, at least 1" >&2; exit 2 ;; esac
-case $timeout in 0* | *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
-case $grace in 0* | *[!0-9]*) echo "$0: --grace needs a whole number of seconds, not '$grace'" >&2; exit 2 ;; esac
-[ $# -gt 0 ] || usage
-[ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be distributed evenly over $nodes nodes" >&2; exit 2; }
+options='[--nodes N] [--hostfile FILE] [--timeout SECONDS] [--grace SECONDS]'
+# shellcheck source=launch/options.sh
+. "$(dirname -- "$0")/options.sh"
 [ "$nodes" -eq 1 ] || hostfile=${hostfile:-${LOCKSTEP_HOSTFILE:-}}
-if [ -n "$hostfile" ] && [ ! -r "$hostfile" ]; then
-  echo "$0: the hostfile $hostfile cannot be read" >&2
-  exit 2
-fi
+[ -z "$hostfile" ] || [ -r "$hostfile" ] || refuse "the hostfile $hostfile cannot be read"
 
 export HOME="${HOME:-/}" # without one Open MPI 5 starts nothing
 [ -z "${MPI_HOME:-}" ] || PATH=$PATH:$MPI_HOME/bin
@@ -67,10 +43,8 @@ choose_launcher() {
   echo mpirun
 }
 mpirun=${MPIRUN:-$(choose_launcher "$@")}
-if ! command -v "$mpirun" >/dev/null 2>&1; then
-  echo "$0: $mpirun is not installed; on Debian and Ubuntu: apt-get install openmpi-bin libopenmpi-dev" >&2
-  exit 2
-fi
+command -v "$mpirun" >/dev/null 2>&1 ||
+  refuse "$mpirun is not installed; on Debian and Ubuntu: apt-get install openmpi-bin libopenmpi-dev"
 
 # One thread a rank, so that ranks do not fight for cores.
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
@@ -111,10 +85,7 @@ case $version in
     # Intel's mpirun is a script that would leave its job behind when it is killed; this is what it starts.
     case $version in *Intel*) [ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra ;; esac
     ;;
-  *)
-    echo "$0: $mpirun is neither Open MPI nor MPICH; it says: $version" >&2
-    exit 2
-    ;;
+  *) refuse "$mpirun is neither Open MPI nor MPICH; it says: $version" ;;
 esac
 
 # The program compares this with what it finds.

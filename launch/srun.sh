@@ -8,34 +8,14 @@
 # no MPI meet where LOCKSTEP_STORE says; inside an allocation that is by itself a port of the first host's, the job's own.
 set -u
 
-usage() {
-  echo "usage: $0 -n RANKS [--nodes N] [--timeout SECONDS] program arguments…" >&2
-  exit 2
-}
-
-ranks='' nodes=1 timeout=''
-while [ $# -gt 0 ]; do
-  case $1 in
-    -n) [ $# -ge 2 ] || usage; ranks=$2; shift 2 ;;
-    --nodes) [ $# -ge 2 ] || usage; nodes=$2; shift 2 ;;
-    --timeout) [ $# -ge 2 ] || usage; timeout=$2; shift 2 ;;
-    --hostfile) echo "$0: Slurm chooses the hosts: leave out --hostfile, or use --launcher mpirun" >&2; exit 2 ;;
-    --) shift; break ;;
-    -*) usage ;;
-    *) break ;;
-  esac
-done
-case $ranks in '' | 0* | *[!0-9]*) echo "$0: -n needs the number of ranks, at least 1" >&2; exit 2 ;; esac
-case $nodes in '' | 0* | *[!0-9]*) echo "$0: --nodes needs a number of hosts, at least 1" >&2; exit 2 ;; esac
-case $timeout in 0* | *[!0-9]*) echo "$0: --timeout needs a whole number of seconds, not '$timeout'" >&2; exit 2 ;; esac
-[ $# -gt 0 ] || usage
-[ $((ranks % nodes)) -eq 0 ] || { echo "$0: $ranks ranks cannot be distributed evenly over $nodes nodes" >&2; exit 2; }
+options='[--nodes N] [--timeout SECONDS]'
+elsewhere='Slurm chooses the hosts: leave out --hostfile, or use --launcher mpirun'
+# shellcheck source=launch/options.sh
+. "$(dirname -- "$0")/options.sh"
 
 srun=${SRUN:-srun}
-if ! command -v "$srun" > /dev/null 2>&1; then
-  echo "$0: srun is not installed: this is not a Slurm machine; use --launcher mpirun" >&2
-  exit 2
-fi
+command -v "$srun" > /dev/null 2>&1 ||
+  refuse "srun is not installed: this is not a Slurm machine; use --launcher mpirun"
 
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 export LOCKSTEP_MPI_RANKS="$ranks" # the program compares this with what it finds
