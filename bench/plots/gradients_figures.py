@@ -1,7 +1,7 @@
 """The figures of week 21's extras about gradients: larger batches, and compression."""
 
 from gradients import METHODS, OPTIMIZERS, RATES, RULES, ring_is_one, smooth
-from style import ON_WHITE, doubling_axis, figure_legend, ink, label_ends, lines, look, plain_log_axis, subplots, title
+from style import ON_WHITE, doubling_axis, figure_legend, ink, label_ends, look, plain_log_axis, subplots, title
 
 
 def loss_panels(found, titles, names, samples):

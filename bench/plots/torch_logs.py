@@ -125,7 +125,7 @@ def row_of(name, text):
     values = sorted(value * (ranks if each else 1) for value in values)
     low, high = order_statistics(values)
     row = {"model": rest, "ranks": ranks, field: statistics.median(values), "samples": len(values), "log": name}
-    return row | ({f"{field}_low": low, f"{field}_high": high} if len(values) > 1 else {}), each
+    return row | ({f"{field}_low": low, f"{field}_high": high} if len(values) > 1 else {})
 
 
 def order_statistics(values):
@@ -144,12 +144,10 @@ def order_statistics(values):
 def of_logs(logs):
     """([Results], [(file, why not)]) of {name: text}: the logs of one unit are one study, with a curve for each name
     that is left when the ranks are taken from it."""
-    rows, skipped, shared = [], [], []
+    rows, skipped = [], []
     for name, text in logs.items():
         try:
-            row, each = row_of(name, text)
-            rows.append(row)
-            shared.append(each)
+            rows.append(row_of(name, text))
         except Unusable as why:
             skipped.append((name, str(why)))
     found = []
@@ -165,7 +163,7 @@ def of_logs(logs):
             skipped += [(row["log"], str(why)) for row in mine[:1]]
             continue
         results.kept = as_csv(field, mine)
-        results.remarks.insert(0, said_of(field, mine, any(shared)))
+        results.remarks.insert(0, said_of(field, mine))
         found.append(results)
     return found, skipped
 
@@ -174,7 +172,7 @@ def field_of(row):
     return next(field for field in row if field.endswith("_per_second") or field == "seconds")
 
 
-def said_of(field, rows, each):
+def said_of(field, rows):
     words = "a step's seconds" if field == "seconds" else field.replace("_", " ")
     total = "" if field == "seconds" else ", times the ranks where a log says per GPU, else taken as those of all ranks"
     return (
