@@ -9,6 +9,7 @@
 
 #include "common/error.hpp"
 #include "common/gpt/pipeline/bound.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week24_pipeline/open_schedule.hpp"
@@ -40,8 +41,7 @@ Contest contest_numbered(const std::string& number) {
 }
 
 std::string shape_words(const PipelineShape& shape) {
-  return fmt::format("{} stage{} and {} microbatch{}", shape.stages, shape.stages == 1 ? "" : "s", shape.microbatches,
-                     shape.microbatches == 1 ? "" : "es");
+  return counted(shape.stages, "stage") + " and " + counted(shape.microbatches, "microbatch");
 }
 
 /// A limit is of whole stages' activations: of v chunks a stage may hold v times as many.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/error.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/nearest.hpp"
 
 namespace lockstep::bench {
@@ -136,8 +137,8 @@ double host_bytes(const ToolRecipe& recipe, double parameters, int stage, int ra
 
 std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,
                           double largest_layer, const Machine& machine) {
-  std::string text = fmt::format("{}: {}\n{}: {:.4g} parameters on {} GPU{}, GB on each (bytes per parameter)\n{:<54}",
-                                 recipe.name, recipe.source, model, parameters, ranks, ranks == 1 ? "" : "s", "");
+  std::string text = fmt::format("{}: {}\n{}: {:.4g} parameters on {}, GB on each (bytes per parameter)\n{:<54}",
+                                 recipe.name, recipe.source, model, parameters, counted(ranks, "GPU"), "");
   for (const int stage : recipe.stages) text += fmt::format(" {:>18}", fmt::format("stage {}", stage));
   const auto row = [&](const std::string& kind, const auto& bytes_in) {
     text += fmt::format("\n{:<54}", kind);
@@ -162,9 +163,9 @@ std::string format_recipe(const ToolRecipe& recipe, const std::string& model, do
     const int gpus = std::min(ranks, machine.capacity());
     text += fmt::format(
         "\nOn {}, a step of one microbatch moves {:.2f} GB between each GPU and its host, {:.2f} s at {:.3g} GB/s, and "
-        "Adam takes {:.2f} s on the host of {} GPU{}.",
+        "Adam takes {:.2f} s on the host of {}.",
         machine.name, moved / 1e9, moved / machine.host->gpu_bytes_per_second, machine.host->gpu_bytes_per_second / 1e9,
-        plan::adam_seconds(*machine.host, elements, gpus), gpus, gpus == 1 ? "" : "s");
+        plan::adam_seconds(*machine.host, elements, gpus), counted(gpus, "GPU"));
   }
   text += fmt::format("\n{}\n", recipe.remark);
   if (!recipe.largest.empty() && largest_layer == 0)

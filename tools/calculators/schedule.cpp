@@ -20,6 +20,7 @@
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/run_program.hpp"
@@ -199,9 +200,9 @@ Entry show(const PipelineOptions& o, const Contest& contest, StepTimes times, co
   const double least = least_seconds(contest, times, shape);
   rows.push_back(row_of(pipe, times, run, numbers));
   rows.back().set("lower_bound_seconds", least);
-  const std::string title = fmt::format(
-      "{}: {} stage{}, {} microbatch{}{}", pipe.name, shape.stages, shape.stages == 1 ? "" : "s", shape.microbatches,
-      shape.microbatches == 1 ? "" : "es", shape.chunks > 1 ? fmt::format(", {} chunks", shape.chunks) : "");
+  const std::string title =
+      fmt::format("{}: {}, {}{}", pipe.name, counted(shape.stages, "stage"), counted(shape.microbatches, "microbatch"),
+                  shape.chunks > 1 ? fmt::format(", {} chunks", shape.chunks) : "");
   fmt::print("{}\n", title);
   if (trace) {
     const Trace named = named_trace(run, shape);

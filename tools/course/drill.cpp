@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "common/error.hpp"
 #include "common/support/text/fnv.hpp"
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/deeds.hpp"
@@ -51,11 +51,8 @@ fs::path seed_file(const Paths& paths, const std::string& id) { return folder_of
 constexpr std::uint64_t kSeeds = 1'000'000;
 
 std::optional<std::uint64_t> number_in(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || value >= kSeeds || (end != text.data() + text.size() && *end != '\n'))
-    return std::nullopt;
-  return value;
+  const auto value = parse_number<std::uint64_t>(text);
+  return value && *value < kSeeds ? value : std::nullopt;
 }
 
 /// A learner's variant of a drill: "123 mine" in its folder.

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 
 #include "common/error.hpp"
@@ -14,6 +13,7 @@
 #include "tools/course/handed_out.hpp"
 #include "tools/course/handout_pages.hpp"
 #include "tools/course/leaks.hpp"
+#include "tools/course/mine.hpp"
 #include "tools/course/process.hpp"
 #include "tools/course/skeleton.hpp"
 
@@ -85,14 +85,6 @@ Json with_hints(const Json& json, std::size_t level) {
     members.push_back({name, name == "hints" ? Json::list(std::move(kept)) : with_hints(value, level)});
   }
   return Json::object(std::move(members));
-}
-
-/// The ids that a program of this build links, as CMake wrote them.
-std::set<std::string> linked_by(const Paths& paths, const std::string& program) {
-  std::ifstream in(paths.build / "answers" / program);  // none where the program is not built
-  std::set<std::string> ids;
-  for (std::string id; in >> id;) ids.insert(id);
-  return ids;
 }
 
 /// The archive's tree, in a folder of its own until it is packed.
@@ -280,10 +272,7 @@ class Handout {
   }
 
   std::string platform() const {
-    const std::string words = read_text(paths_.build / "platform.txt");  // system, fmt, compiler, its version
-    std::vector<std::string> lines;
-    for (std::size_t begin = 0, end; (end = words.find('\n', begin)) != words.npos; begin = end + 1)
-      lines.push_back(words.substr(begin, end - begin));
+    const auto lines = lines_of(read_text(paths_.build / "platform.txt"));  // system, fmt, compiler, its version
     if (lines.size() != 4)
       throw Error(Verdict::usage,
                   "the build has no platform.txt, so it is unknown which systems its objects run on: configure it "

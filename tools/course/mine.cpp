@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <set>
 
 #include "common/error.hpp"
 #include "tools/course/commands.hpp"
@@ -25,8 +24,7 @@ bool has(const std::vector<Exercise>& exercises, const std::string& id) {
 /// The exercises of all `programs`, each once, in the course's order.
 std::vector<Exercise> exercises_of_all(const Paths& paths, const std::vector<std::string>& programs) {
   std::set<std::string> ids;
-  for (const std::string& program : programs)
-    for (const Exercise& exercise : exercises_of(paths, program)) ids.insert(exercise.id);
+  for (const std::string& program : programs) ids.merge(linked_by(paths, program));
   std::vector<Exercise> all = paths.course.select("").exercises;
   std::erase_if(all, [&](const Exercise& exercise) { return !ids.count(exercise.id); });
   return all;
@@ -73,12 +71,13 @@ std::string whose_are_the_references(const Paths& paths, const std::vector<Borro
   return fmt::format("{}{}{} ({})", known, known.empty() ? "" : ", ", fmt::join(missing, " "), why_missing(paths));
 }
 
-std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program) {
+std::set<std::string> linked_by(const Paths& paths, const std::string& program) {
   std::ifstream in(paths.build / "answers" / program);  // CMake wrote it
-  const std::set<std::string> ids{std::istream_iterator<std::string>(in), {}};
-  std::vector<Exercise> exercises = paths.course.select("").exercises;
-  std::erase_if(exercises, [&](const Exercise& exercise) { return !ids.count(exercise.id); });
-  return exercises;
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program) {
+  return exercises_of_all(paths, {program});
 }
 
 std::string build_mine(const Paths& paths, const std::vector<std::string>& programs, bool borrow) {

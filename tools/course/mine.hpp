@@ -2,6 +2,7 @@
 // (lockstep_use_answers in cmake/LockstepLabs.cmake).
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "tools/course/paths.hpp"
 
 namespace lockstep::tools {
+
+/// The ids of the answers that `program` links; none where it is not in this build.
+std::set<std::string> linked_by(const Paths& paths, const std::string& program);
 
 /// The exercises whose answers `program` links, in the course's order; none of a program that runs none.
 std::vector<Exercise> exercises_of(const Paths& paths, const std::string& program);

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "common/error.hpp"
+#include "common/support/text/counted.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/skeleton.hpp"
 
@@ -37,7 +38,7 @@ int skeletons(const Paths& paths, const std::string& what, bool overwrite, bool 
     }
   }
   if (same > 0)
-    fmt::print("{} file{} in {} {} the skeleton already\n", same, same == 1 ? "" : "s", paths.labs.string(),
+    fmt::print("{} in {} {} the skeleton already\n", counted(same, "file"), paths.labs.string(),
                same == 1 ? "is" : "are each");
   return drifted ? 1 : 0;
 }

@@ -14,6 +14,7 @@
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/results.hpp"
 #include "common/support/text/command_line.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/storage.hpp"
 #include "labs/week25_3d/budget.hpp"
@@ -173,8 +174,7 @@ void set_machine(Row& row, const Subject& s, const FlopsOptions& o) {
   const double peak = peak_of(machine, o.dtype);
   const int ranks = o.ranks > 0 ? o.ranks : 1;
   const double all = peak * ranks;
-  fmt::print("{} GPU{} of {}, each {}FLOP/s at peak in {}\n", ranks, ranks == 1 ? "" : "s", machine.name, scaled(peak),
-             o.dtype);
+  fmt::print("{} of {}, each {}FLOP/s at peak in {}\n", counted(ranks, "GPU"), machine.name, scaled(peak), o.dtype);
   double mfu = o.mfu;
   if (o.tokens_per_second > 0) {
     mfu = o.tokens_per_second * s.flop_per_token() / all;

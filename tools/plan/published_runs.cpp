@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 
 namespace lockstep::plan {
@@ -99,7 +100,7 @@ PublishedRun run_of(const Json& file, const Fields& row) {
   run.model = model_of(file, model, run.length);
   run.two_gradients = row.is("gradients", "both");
   run.copied_gradients = row.is("gradients", "copied");
-  run.name = fmt::format("{}, {} tokens, {} GPU{}", model, run.length, run.gpus, run.gpus == 1 ? "" : "s");
+  run.name = fmt::format("{}, {} tokens, {}", model, run.length, counted(run.gpus, "GPU"));
   week25::Strategy& s = run.strategy;
   s.tp = row.get<int>("tp", 1);
   s.pp = row.get<int>("pp", 1);

@@ -8,6 +8,7 @@
 #include "common/error.hpp"
 #include "common/support/json/document.hpp"
 #include "common/support/stats/stats.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/files.hpp"
 #include "labs/trainer/plan/search.hpp"
 #include "labs/week24_pipeline/schedules_by_name.hpp"
@@ -120,8 +121,8 @@ Validated validate_run(PublishedRun run, const std::string& machines, double uti
     row.library += update_bytes(run.unfused) * library.state.optimizer_bytes / 12 /  // fp32 parameter, m and v
                    task.cluster.machine.library->memory_bytes_per_second;
   if (run.any_microbatch || run.any_schedule)
-    row.chosen = fmt::format("microbatch {}, {} chunk{}", library.strategy.microbatch, library.strategy.chunks,
-                             library.strategy.chunks == 1 ? "" : "s");
+    row.chosen =
+        fmt::format("microbatch {}, {}", library.strategy.microbatch, counted(library.strategy.chunks, "chunk"));
   row.memory_bytes = library.memory_bytes + run.buffer_bytes;
   if (run.two_gradients) row.memory_bytes += library.state.gradient_bytes / 2;
   if (run.copied_gradients) row.memory_bytes += library.state.optimizer_bytes / 3;

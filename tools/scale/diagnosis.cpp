@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/support/host/host.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week25_3d/diagnosis.hpp"
 
@@ -90,8 +91,8 @@ Diagnosis diagnose(const Study& study, const Point& point) {
   Diagnosis d;
   if (!point.fits_cores) {
     d.limit = "oversubscribed cores";
-    d.sentence = fmt::format("{}: {} ranks, and {} usable core{}; efficiency is not computed", d.limit, point.ranks,
-                             read_host().usable_cores, read_host().usable_cores == 1 ? "" : "s");
+    d.sentence = fmt::format("{}: {} ranks, and {}; efficiency is not computed", d.limit, point.ranks,
+                             counted(read_host().usable_cores, "usable core"));
     return d;
   }
   const double share = study.weak ? 1 : 1.0 / point.ranks;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/runtime/has_cores.hpp"
+#include "common/support/text/counted.hpp"
 #include "tools/train/program.hpp"
 
 namespace lockstep::scaling {
@@ -20,8 +21,8 @@ std::string program_of(const train::TrainPlan& plan) {
   if (o.replicas() > 1)
     name += fmt::format(", {} replicas{}", o.replicas(), o.zero > 0 ? fmt::format(" (ZeRO-{})", o.zero) : "");
   if (!r.compress.empty()) name += ", " + r.compress + (r.no_feedback ? " without feedback" : "");
-  name += fmt::format(", {} microbatch{}", o.microbatches, o.microbatches == 1 ? "" : "es");
-  if (r.threads > 0) name += fmt::format(", {} thread{} each", r.threads, r.threads == 1 ? "" : "s");
+  name += ", " + counted(o.microbatches, "microbatch");
+  if (r.threads > 0) name += ", " + counted(r.threads, "thread") + " each";
   return name;
 }
 

@@ -224,10 +224,9 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
                    counted(plan_.step.microbatches, "microbatch")));
   for (const std::string& sentence : without_effect(plan_)) note("note      " + sentence);
   if (plan_.step.mesh.tp == 1 && plan_.step.mesh.pp == 1 && plan_.step.cp == 1) return;
-  const int replicas = plan_.step.replicas();
-  note(fmt::format("mesh      {} replica{}{} × {} tensor-parallel × {} stage{}{}", replicas, replicas == 1 ? "" : "s",
+  note(fmt::format("mesh      {}{} × {} tensor-parallel × {}{}", counted(plan_.step.replicas(), "replica"),
                    plan_.step.cp == 1 ? "" : fmt::format(" × {} context-parallel", plan_.step.cp), plan_.step.mesh.tp,
-                   plan_.step.mesh.pp, plan_.step.mesh.pp == 1 ? "" : "s",
+                   counted(plan_.step.mesh.pp, "stage"),
                    plan_.step.mesh.pp == 1
                        ? ""
                        : fmt::format(", schedule {}{}", plan_.step.schedule,

@@ -29,7 +29,6 @@ struct StepRecord {
 /// Indices of the values that a rank of a run returns; there are none where the run ended early.
 constexpr std::size_t kSquares = 0;    ///< Σ values² of its replica
 constexpr std::size_t kBytesSent = 1;  ///< by it, for the steps of this run
-constexpr std::size_t kRankResults = 2;
 
 struct Validation {
   int step = 0;

@@ -7,6 +7,7 @@
 
 #include "common/analysis/write_trace.hpp"
 #include "common/support/json/results.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/analyse/drill/kinds.hpp"
 
@@ -103,9 +104,9 @@ std::string format_output(const Drill& drill, const Played& played) {
   const week25::Options3d& o = drill.job.options;
   std::string text = fmt::format(
       "run       {}; nodes of {} ranks\nmodel     GPT of {} layers, {} sequences × {} tokens "
-      "per step, {} microbatch{} per replica\n\n",
-      drill.job.title, drill.job.machine.levels.front().ranks, o.model.layers, o.batch, o.sequence, o.microbatches,
-      o.microbatches == 1 ? "" : "es");
+      "per step, {}\n\n",
+      drill.job.title, drill.job.machine.levels.front().ranks, o.model.layers, o.batch, o.sequence,
+      counted(o.microbatches, "microbatch per replica"));
   text += step_lines(drill, played);
   if (!played.outcome.passed())
     text += fmt::format("\nstopped   {}\n", with_verdict(to_string(played.outcome.verdict), played.outcome.message));

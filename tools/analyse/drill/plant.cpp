@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week21_data_parallel/ddp.hpp"
 #include "labs/week21_data_parallel/ring_all_reduce.hpp"
@@ -104,8 +105,8 @@ std::string describe(const Fault& fault) {
   if (fault.is("swapped-order"))
     return fmt::format("rank {} gave bucket {} where bucket {} was due, in step {}", rank, bucket + 1, bucket, step);
   if (fault.is("wrong-count"))
-    return fmt::format("rank {} left out the last {} element{} of bucket {}, in step {}", rank, fault.left_out,
-                       fault.left_out == 1 ? "" : "s", bucket, step);
+    return fmt::format("rank {} left out the last {} of bucket {}, in step {}", rank,
+                       counted(fault.left_out, "element"), bucket, step);
   if (fault.is("long-warm-up")) return fmt::format("rank {} did one forward more before its first backward", rank);
   if (fault.is("short-warm-up")) return fmt::format("rank {} did one forward less before its first backward", rank);
   if (fault.is("crossed-microbatches"))
