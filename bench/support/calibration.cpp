@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "common/error.hpp"
 #include "common/support/host/host.hpp"
@@ -282,9 +281,6 @@ std::string machine_file(const Calibration& calibration, const Readings& reading
       tables_field(machine.measured), notes, results_json(context, measured));
 }
 
-std::string calibrated_file(const std::string& backend) {
-  const char* folder = std::getenv("LOCKSTEP_MACHINES");
-  return fmt::format("{}/{}", folder ? folder : LOCKSTEP_SOURCE_DIR "/outputs/machines", machine_file_of_host(backend));
-}
+std::string calibrated_file(const std::string& backend) { return machine_file_of_host(LOCKSTEP_SOURCE_DIR, backend); }
 
 }  // namespace lockstep::bench

@@ -100,8 +100,7 @@ double worst_residual(const Machine& machine, const std::vector<Reading>& readin
 std::string machine_file(const Calibration& calibration, const Readings& readings, const Context& context,
                          const std::vector<Row>& measured);
 
-/// Path of the file that `./lab calibrate` writes for this host and backend, and that every benchmark looks for:
-/// outputs/machines/HOST.json, HOST-cuda.json, HOST-nccl.json; LOCKSTEP_MACHINES names another folder.
+/// Path of the file that `./lab calibrate` writes for this host and backend, and that every benchmark looks for.
 std::string calibrated_file(const std::string& backend);
 
 }  // namespace lockstep::bench

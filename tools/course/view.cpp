@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "common/error.hpp"
@@ -99,14 +98,11 @@ std::vector<std::string> simulated_twin(const Paths& paths, const std::string& c
   const std::string emulated = option(arguments, "--emulate", "", true);
   std::string machine = option(arguments, "--machine", emulated, true);
   if (machine.empty()) {
-    const char* folder = std::getenv("LOCKSTEP_MACHINES");
-    const fs::path file =
-        (folder ? fs::path(folder) : paths.source / "outputs" / "machines") / machine_file_of_host(start.backend);
-    if (!fs::exists(file))
+    machine = machine_file_of_host(paths.source.string(), start.backend);
+    if (!fs::exists(machine))
       throw Error(Verdict::usage,
                   "lab view: this computer has not been measured yet: run ./lab calibrate; or give --machine "
                   "NAME, or --emulate NAME.");
-    machine = file.string();
   }
   arguments.insert(arguments.end(), {"--machine", machine});
   if (start.ranks == 0) arguments.insert(arguments.end(), {"--ranks", "2"});  // as many as there are processes

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -72,10 +71,8 @@ std::optional<Machine> gpu_machine(const std::string& root) {
 
 /// This computer as ./lab calibrate has measured it: with processes, which compute as a single one does.
 std::optional<Machine> calibrated_machine() {
-  const char* folder = std::getenv("LOCKSTEP_MACHINES");
-  const fs::path file =
-      fs::path(folder ? folder : LOCKSTEP_SOURCE_DIR "/outputs/machines") / machine_file_of_host("mpi");
-  return fs::exists(file) ? std::optional(read_machine(file.string())) : std::nullopt;
+  const std::string file = machine_file_of_host(LOCKSTEP_SOURCE_DIR, "mpi");
+  return fs::exists(file) ? std::optional(read_machine(file)) : std::nullopt;
 }
 
 double fastest_product(const Machine& machine) {

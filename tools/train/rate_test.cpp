@@ -138,7 +138,7 @@ TEST_F(TrainBaseline, OfAProcessorIsTheProductThatWasMeasured) {
   setenv("LOCKSTEP_MACHINES", folder_.c_str(), 1);
   EXPECT_TRUE(std::isnan(baseline_of(plan_, "mpi", false).product)) << "nothing was measured";
   EXPECT_TRUE(std::isnan(baseline_of(plan_, "sim", false).peak)) << "a processor has no MFU";
-  const std::string place = path(machine_file_of_host("mpi"));
+  const std::string place = machine_file_of_host("", "mpi");
   std::ifstream laptop(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json");
   std::string file{std::istreambuf_iterator<char>(laptop), {}};
   std::ofstream(place) << file;
@@ -168,7 +168,7 @@ TEST_F(TrainBaseline, RoofsAreOfTheMachineThatTheTimesAreOf) {
   gpu("0000:01:00.0", "NVIDIA H200");
   EXPECT_EQ(roofs_of(plan_, "nccl", false, folder_.string()).flop_per_second, 67e12);
   EXPECT_EQ(roofs_of(plan_, "nccl", false, folder_.string()).bytes_per_second, 4.8e12);
-  fs::copy_file(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json", folder_ / machine_file_of_host("mpi"));
+  fs::copy_file(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json", machine_file_of_host("", "mpi"));
   const Machine laptop = read_machine(LOCKSTEP_SOURCE_DIR "/bench/machines/laptop.json");
   EXPECT_NEAR(roofs_of(plan_, "mpi", false).flop_per_second, 0.9 * 96e9, 1);
   EXPECT_EQ(roofs_of(plan_, "mpi", false).bytes_per_second, laptop.memory_bytes_per_second);

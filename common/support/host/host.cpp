@@ -151,14 +151,16 @@ Host read_host(const std::string& root, std::vector<int> threads) {
   return host;
 }
 
-std::string machine_file_of_host(const std::string& backend) {
+std::string machine_file_of_host(const std::string& source, const std::string& backend) {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) name = {"host"};
   std::string host = name.data();
   host.erase(std::min(host.find('.'), host.size()));
   for (char& letter : host)
     if (!std::isalnum(static_cast<unsigned char>(letter)) && letter != '-' && letter != '_') letter = '_';
-  return (host.empty() ? "host" : host) + (backend == "mpi" ? "" : "-" + backend) + ".json";
+  const char* folder = std::getenv("LOCKSTEP_MACHINES");
+  return (folder ? folder : source + "/outputs/machines") + "/" + (host.empty() ? "host" : host) +
+         (backend == "mpi" ? "" : "-" + backend) + ".json";
 }
 
 void die_with_parent() {

@@ -23,9 +23,9 @@ std::vector<int> allowed_threads();
 /// `threads`: numbers of the allowed hardware threads, by default those of the affinity mask.
 Host read_host(const std::string& root = "", std::vector<int> threads = {});
 
-/// Returns the name that ./lab calibrate gives this computer's machine file: the computer's name, plus the backend's
-/// unless it is "mpi".
-std::string machine_file_of_host(const std::string& backend);
+/// Returns the machine file that ./lab calibrate writes for this computer: SOURCE/outputs/machines/HOST.json, where
+/// HOST is the computer's name, plus the backend's unless it is "mpi". LOCKSTEP_MACHINES names another folder.
+std::string machine_file_of_host(const std::string& source, const std::string& backend);
 
 /// Ends this process when its parent ends, so that no orphans remain.
 void die_with_parent();
