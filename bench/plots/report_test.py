@@ -1260,9 +1260,9 @@ class Sheets(InFolder):
 
     def test_what_pages_load_some_step_writes(self):
         steps = "".join(path.read_text() for path in (ROOT / "bench" / "report").glob("*.sh"))
-        written = [
-            re.sub(r"\$\{[^}]*\}|\$\w+", "*", name) for name in re.findall(r'\$data/([^"]*?)\.(?:json|csv)"', steps)
-        ]
+        names = re.findall(r'\$data/([^"]*?)\.(?:json|csv)"', steps)
+        names += re.findall(r'^ *(?:step|extra|\$kind) "?((?:\$\{[^}]*\}|[^":\s])+).* rows ', steps, re.M)
+        written = [re.sub(r"\$\{[^}]*\}|\$\w+", "*", name) for name in names]
         patterns = [re.compile(".*".join(map(re.escape, name.split("*"))) + "$") for name in written]
         for path in HERE.glob("*.py"):
             if path.name.startswith("report_"):

@@ -5,6 +5,7 @@
 #   step NAME[:SECONDS] 'what it is' program arguments…   output into data/NAME.log. SECONDS on two quiet cores; else 0.3
 #   step NAME[:SECONDS] 'what it is' mpi RANKS program…   the same of MPI processes, and with nothing running beside it
 #   step NAME[:SECONDS] 'what it is' alone program…       likewise, because it measures time
+#   step NAME[:SECONDS] 'what it is' rows …               each of these, with its rows into data/NAME.json and data/NAME.csv
 #   extra …                                               a step, but with --full alone; the page says that it is there
 #   settle                                                waits for those that run, because what follows reads their data
 #   pick WITH_FULL WITHOUT                                prints the one that is asked for
@@ -22,6 +23,7 @@ begin_step() {
 }
 
 alone() { "$@"; }
+rows() { "$@" --json "$data/$name.json" --csv "$data/$name.csv"; }
 beside=1
 [ "$(nproc)" -lt 2 ] || beside=2
 running='' # PID:NAME of each step that runs concurrently
@@ -47,7 +49,9 @@ step() {
   name=${1%%:*} what=$2 tenths=3
   case $1 in *:*) tenths=$((10 * ${1#*:})) ;; esac
   shift 2
-  case $1 in
+  how=$1
+  [ "$how" != rows ] || how=$2
+  case $how in
     mpi | alone) quiet=yes ;;
     *) quiet='' tenths=$(((tenths + beside - 1) / beside)) ;;
   esac

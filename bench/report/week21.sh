@@ -4,63 +4,50 @@
 all_reduce=$programs/bench_all_reduce
 for machine in pcie-box:4 dgx-a100:8 dgx-h100:8 dgx-a100-hdr:16; do
   name=${machine%:*}
-  step "all_reduce_sim_$name" "all-reduce, simulated on $name" "${all_reduce}_sim" --machine "$name" \
-    --ranks "${machine#*:}" --bytes 4KiB:512MiB --phantom \
-    --json "$data/all_reduce_sim_$name.json" --csv "$data/all_reduce_sim_$name.csv"
+  step "all_reduce_sim_$name" "all-reduce, simulated on $name" rows "${all_reduce}_sim" --machine "$name" \
+    --ranks "${machine#*:}" --bytes 4KiB:512MiB --phantom
 done
 for machine in dgx-a100-hdr dgx-a100-10gbe; do # a network port for each GPU, and one for all of a node
-  step "crossover_sim_$machine" "crossovers of all-reduces, simulated on $machine" "${all_reduce}_sim" --machine "$machine" --ranks 16 \
-    --bytes 1KiB:256MiB --algorithm all,auto --phantom --json "$data/crossover_sim_$machine.json" --csv "$data/crossover_sim_$machine.csv"
+  step "crossover_sim_$machine" "crossovers of all-reduces, simulated on $machine" rows "${all_reduce}_sim" --machine "$machine" --ranks 16 \
+    --bytes 1KiB:256MiB --algorithm all,auto --phantom
 done
 for machine in dgx-a100:8 dgx-a100-hdr:16; do
   name=${machine%:*}
-  step "collectives_sim_$name" "the other collectives, simulated on $name" "$programs/bench_collectives_sim" --machine "$name" \
-    --ranks "${machine#*:}" --bytes 4KiB:256MiB --phantom --json "$data/collectives_sim_$name.json" --csv "$data/collectives_sim_$name.csv"
+  step "collectives_sim_$name" "the other collectives, simulated on $name" rows "$programs/bench_collectives_sim" --machine "$name" \
+    --ranks "${machine#*:}" --bytes 4KiB:256MiB --phantom
 done
-step speed_phantom "simulator: 1,024 ranks, prices only" alone "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
-  --phantom --json "$data/speed_phantom.json" --csv "$data/speed_phantom.csv"
-step speed_real:1 "simulator: 1,024 ranks, real data" alone "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring \
-  --json "$data/speed_real.json" --csv "$data/speed_real.csv"
-step overhead "overhead of communication, simulated" "$programs/bench_overhead_sim" --ranks 2 \
-  --json "$data/overhead.json" --csv "$data/overhead.csv"
+step speed_phantom "simulator: 1,024 ranks, prices only" rows alone "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring --phantom
+step speed_real:1 "simulator: 1,024 ranks, real data" rows alone "${all_reduce}_sim" --ranks 1024 --bytes 64KiB --algorithm ring
+step overhead "overhead of communication, simulated" rows "$programs/bench_overhead_sim" --ranks 2
 for machine in pcie-box:1,2,4 dgx-a100:1,2,4,8 dgx-a100-hdr:1,2,4,8,16,32,64; do
   name=${machine%:*}
-  step "scaling_sim_$name" "scaling, simulated on $name" "$programs/bench_scaling_sim" --machine "$name" \
-    --ranks "${machine#*:}" --model gpt2-124m --batch 64 --phantom \
-    --json "$data/scaling_sim_$name.json" --csv "$data/scaling_sim_$name.csv"
+  step "scaling_sim_$name" "scaling, simulated on $name" rows "$programs/bench_scaling_sim" --machine "$name" \
+    --ranks "${machine#*:}" --model gpt2-124m --batch 64 --phantom
 done
 for machine in pcie-box:4 dgx-a100:8; do
   name=${machine%:*}
-  step "ddp_sim_$name" "DDP step, simulated on $name" "$programs/bench_ddp_sim" --machine "$name" \
-    --ranks "${machine#*:}" --model gpt2-124m --batch 8 --phantom --bucket-bytes 1MiB,5MiB,25MiB,100MiB --microbatches 1,4 \
-    --json "$data/ddp_sim_$name.json" --csv "$data/ddp_sim_$name.csv"
+  step "ddp_sim_$name" "DDP step, simulated on $name" rows "$programs/bench_ddp_sim" --machine "$name" \
+    --ranks "${machine#*:}" --model gpt2-124m --batch 8 --phantom --bucket-bytes 1MiB,5MiB,25MiB,100MiB --microbatches 1,4
 done
 step timeline "DDP timeline with and without overlap" "$programs/bench_ddp_sim" --machine pcie-box --ranks 2 \
   --model gpt2-124m --batch 4 --phantom --bucket-bytes 25MiB --timeline "$data/timeline" --json "$data/timeline.json"
 
 if [ -x "${all_reduce}_mpi" ] && has bench_all_reduce_mpi; then
   step calibrate:20 "what measurements are predicted from" mpi 2 "$programs/bench_calibrate_mpi"
-  step "all_reduce_mpi:$(pick 15 8)" "all-reduce, measured on 2 MPI processes" mpi 2 "${all_reduce}_mpi" \
-    --bytes "$(pick 4KiB:16MiB 4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB)" --samples "$(pick 31 15)" \
-    --json "$data/all_reduce_mpi.json" --csv "$data/all_reduce_mpi.csv"
-  extra collectives_mpi:12 "the other collectives, measured on 2 MPI processes" mpi 2 "$programs/bench_collectives_mpi" --bytes 4KiB,32KiB,256KiB,2MiB,16MiB \
-    --json "$data/collectives_mpi.json" --csv "$data/collectives_mpi.csv"
-  extra crossover_emulated:10 "crossovers of all-reduces, emulated with 4 MPI processes" mpi 4 "${all_reduce}_mpi" --ranks 4 --emulate pcie-box \
-    --scale 300 --samples 7 --bytes 16KiB:1MiB --algorithm recursive_doubling,rabenseifner,ring,auto \
-    --json "$data/crossover_emulated.json" --csv "$data/crossover_emulated.csv"
-  step "scaling_mpi:$(pick 30 10)" "scaling, measured on MPI processes" mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small \
-    --batch "$(pick 16 8)" --samples "$(pick 15 9)" \
-    --json "$data/scaling_mpi.json" --csv "$data/scaling_mpi.csv"
+  step "all_reduce_mpi:$(pick 15 8)" "all-reduce, measured on 2 MPI processes" rows mpi 2 "${all_reduce}_mpi" \
+    --bytes "$(pick 4KiB:16MiB 4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB)" --samples "$(pick 31 15)"
+  extra collectives_mpi:12 "the other collectives, measured on 2 MPI processes" rows mpi 2 "$programs/bench_collectives_mpi" --bytes 4KiB,32KiB,256KiB,2MiB,16MiB
+  extra crossover_emulated:10 "crossovers of all-reduces, emulated with 4 MPI processes" rows mpi 4 "${all_reduce}_mpi" --ranks 4 --emulate pcie-box \
+    --scale 300 --samples 7 --bytes 16KiB:1MiB --algorithm recursive_doubling,rabenseifner,ring,auto
+  step "scaling_mpi:$(pick 30 10)" "scaling, measured on MPI processes" rows mpi 2 "$programs/bench_scaling_mpi" --ranks 1,2 --model small \
+    --batch "$(pick 16 8)" --samples "$(pick 15 9)"
   most=$(pick 8 4)
-  step "scaling_emulated:$(pick 40 10)" "scaling, emulated with up to $most MPI processes" mpi "$most" "$programs/bench_scaling_mpi" --ranks "$(pick 1,2,4,8 1,2,4)" \
-    --model tiny --batch 8 --emulate laptop --scale "$(pick 50 25)" --samples "$(pick 5 3)" \
-    --json "$data/scaling_emulated.json" --csv "$data/scaling_emulated.csv"
-  step "ddp_mpi:$(pick 15 6)" "DDP step, measured on 2 MPI processes" mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 --samples "$(pick 31 11)" \
-    --json "$data/ddp_mpi.json" --csv "$data/ddp_mpi.csv"
-  step ddp_laptop "the same step, simulated" "$programs/bench_ddp_sim" --machine laptop --ranks 4 --model tiny --batch 4 \
-    --json "$data/ddp_laptop.json" --csv "$data/ddp_laptop.csv"
-  step "ddp_emulated:$(pick 5 3)" "DDP step, emulated with 4 MPI processes" mpi 4 "$programs/bench_ddp_mpi" --ranks 4 --model tiny --batch 4 \
-    --emulate laptop --scale 20 --samples "$(pick 11 5)" --json "$data/ddp_emulated.json" --csv "$data/ddp_emulated.csv"
+  step "scaling_emulated:$(pick 40 10)" "scaling, emulated with up to $most MPI processes" rows mpi "$most" "$programs/bench_scaling_mpi" --ranks "$(pick 1,2,4,8 1,2,4)" \
+    --model tiny --batch 8 --emulate laptop --scale "$(pick 50 25)" --samples "$(pick 5 3)"
+  step "ddp_mpi:$(pick 15 6)" "DDP step, measured on 2 MPI processes" rows mpi 2 "$programs/bench_ddp_mpi" --ranks 2 --model small --batch 4 --samples "$(pick 31 11)"
+  step ddp_laptop "the same step, simulated" rows "$programs/bench_ddp_sim" --machine laptop --ranks 4 --model tiny --batch 4
+  step "ddp_emulated:$(pick 5 3)" "DDP step, emulated with 4 MPI processes" rows mpi 4 "$programs/bench_ddp_mpi" --ranks 4 --model tiny --batch 4 \
+    --emulate laptop --scale 20 --samples "$(pick 11 5)"
 else
   say "no MPI in this build: what is measured on processes is left out"
 fi
@@ -99,23 +86,22 @@ if has train_sim; then
     for run in "none:" "topk:--compress topk:$density" "topk_forgets:--compress topk:$density --no-feedback" "int8:--compress int8-two-step"; do
       name=compress_${optimizer}_${run%%:*}
       # shellcheck disable=SC2086
-      extra "$name:3" "training with compressed gradients: $optimizer, ${run%%:*}" "$programs/train_sim" --ranks 2 --model tiny --steps 400 --batch 16 \
-        --sample 0 --log-every 1 ${rest#*:} ${run#*:} --json "$data/$name.json" --csv "$data/$name.csv"
+      extra "$name:3" "training with compressed gradients: $optimizer, ${run%%:*}" rows "$programs/train_sim" --ranks 2 --model tiny --steps 400 --batch 16 \
+        --sample 0 --log-every 1 ${rest#*:} ${run#*:}
     done
   done
 fi
 for machine in pcie-box-10gbe:2,4,8,16,32,64 dgx-a100:2,4,8; do
   name=${machine%:*}
-  step "compression_sim_$name" "sums of compressed gradients, simulated on $name" "$programs/bench_compression_sim" --machine "$name" \
-    --ranks "${machine#*:}" --density 0.01,0.001 --phantom --json "$data/compression_sim_$name.json" --csv "$data/compression_sim_$name.csv"
+  step "compression_sim_$name" "sums of compressed gradients, simulated on $name" rows "$programs/bench_compression_sim" --machine "$name" \
+    --ranks "${machine#*:}" --density 0.01,0.001 --phantom
 done
 if has bench_local_sgd_sim; then # the same methods compared with local SGD and DiLoCo (21.12)
   for ranks in 2 4; do
-    extra "local_sgd_$ranks:18" "local SGD and DiLoCo beside compressed gradients: $ranks ranks" "$programs/bench_local_sgd_sim" \
-      --ranks "$ranks" --steps 400 --json "$data/local_sgd_$ranks.json" --csv "$data/local_sgd_$ranks.csv"
+    extra "local_sgd_$ranks:18" "local SGD and DiLoCo beside compressed gradients: $ranks ranks" rows "$programs/bench_local_sgd_sim" \
+      --ranks "$ranks" --steps 400
   done
 fi
 if has bench_compression_mpi; then
-  extra compression_mpi:10 "sums of compressed gradients, measured on 2 MPI processes" mpi 2 "$programs/bench_compression_mpi" --ranks 2 --bytes 4MiB \
-    --json "$data/compression_mpi.json" --csv "$data/compression_mpi.csv"
+  extra compression_mpi:10 "sums of compressed gradients, measured on 2 MPI processes" rows mpi 2 "$programs/bench_compression_mpi" --ranks 2 --bytes 4MiB
 fi

@@ -3,16 +3,16 @@
 # real processes; charts.
 
 pipeline=$programs/bench_pipeline
-step pipeline "bubbles of all schedules, simulated" "${pipeline}_sim" --json "$data/pipeline.json" --csv "$data/pipeline.csv"
-step pipeline_hops "pipelines whose hops take time, simulated" "${pipeline}_sim" --stages 4 --microbatches 32 --comm-ms 0,0.05,0.1,0.2,0.3,0.4 \
-  --schedule gpipe,1f1b,interleaved,zb-h1 --json "$data/pipeline_hops.json" --csv "$data/pipeline_hops.csv"
-step pipeline_unequal "pipelines of unequal stages, simulated" "${pipeline}_sim" --stages 4 --microbatches 8 --comm-ms 0 --last-stage 1,1.25,1.5,2,3 \
-  --schedule gpipe,1f1b,interleaved,zb-h1 --json "$data/pipeline_unequal.json" --csv "$data/pipeline_unequal.csv"
+step pipeline "bubbles of all schedules, simulated" rows "${pipeline}_sim"
+step pipeline_hops "pipelines whose hops take time, simulated" rows "${pipeline}_sim" --stages 4 --microbatches 32 --comm-ms 0,0.05,0.1,0.2,0.3,0.4 \
+  --schedule gpipe,1f1b,interleaved,zb-h1
+step pipeline_unequal "pipelines of unequal stages, simulated" rows "${pipeline}_sim" --stages 4 --microbatches 8 --comm-ms 0 --last-stage 1,1.25,1.5,2,3 \
+  --schedule gpipe,1f1b,interleaved,zb-h1
 if has bench_pipeline_mpi; then
   for run in 2:1,4,8:gpipe,1f1b 4:4,8,16:gpipe,1f1b,interleaved,zb-h1; do
     ranks=${run%%:*} rest=${run#*:}
-    step "pipeline_wall_$ranks:$((2 * ranks))" "bubbles by wall clock, $ranks MPI processes emulated" mpi "$ranks" "${pipeline}_mpi" --microbatches "${rest%:*}" \
-      --schedule "${rest#*:}" --comm-ms 0 --forward-ms 15 --backward-ms 15 --weight-ms 15 --json "$data/pipeline_wall_$ranks.json" --csv "$data/pipeline_wall_$ranks.csv"
+    step "pipeline_wall_$ranks:$((2 * ranks))" "bubbles by wall clock, $ranks MPI processes emulated" rows mpi "$ranks" "${pipeline}_mpi" --microbatches "${rest%:*}" \
+      --schedule "${rest#*:}" --comm-ms 0 --forward-ms 15 --backward-ms 15 --weight-ms 15
   done
 fi
 if has train_sim; then
@@ -21,8 +21,7 @@ if has train_sim; then
     stages=${run#*:} options=
     [ "$stages" = 1 ] || options="--pp $stages --schedule ${run%:*}"
     # shellcheck disable=SC2086
-    step "train_pp_${run%:*}:2" "training on text, ${options:+4 stages, }${run%:*}" "$programs/train_sim" --ranks "$stages" $options $staged \
-      --json "$data/train_pp_${run%:*}.json" --csv "$data/train_pp_${run%:*}.csv"
+    step "train_pp_${run%:*}:2" "training on text, ${options:+4 stages, }${run%:*}" rows "$programs/train_sim" --ranks "$stages" $options $staged
   done
 fi
 for schedule in naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v dualpipev; do

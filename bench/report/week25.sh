@@ -3,9 +3,9 @@
 # computer here could hold, every small mesh against the serial program, what limits planted runs, and scaling.
 
 if has plan_sim; then
-  step "plan_gpt3:$(pick 16 13)" "the planner: GPT-3 on 1,024 A100, the best simulated" "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
-    --global-batch 1536 --simulate "$(pick 4 2)" --json "$data/plan_gpt3.json" --csv "$data/plan_gpt3.csv"
-  step validate "published runs and curves, predicted" "$programs/plan_sim" --validate --json "$data/validate.json" --csv "$data/validate.csv"
+  step "plan_gpt3:$(pick 16 13)" "the planner: GPT-3 on 1,024 A100, the best simulated" rows "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
+    --global-batch 1536 --simulate "$(pick 4 2)"
+  step validate "published runs and curves, predicted" rows "$programs/plan_sim" --validate
 fi
 if has train_sim; then
   for run in "1t:--model gpt-1t --tp 8 --pp 64 --batch 512 --microbatches 512 --sequence-parallel" \
@@ -20,8 +20,8 @@ if has train_sim; then
   for mesh in 1_1_1 2_1_1 1_2_1 1_1_2 4_1_1 1_4_1 1_1_4 2_2_1 2_1_2 1_2_2 8_1_1 1_8_1 1_1_8 4_2_1 2_4_1 4_1_2 2_1_4 1_4_2 1_2_4 2_2_2; do
     dp=${mesh%%_*} pp=${mesh##*_} tp=${mesh#*_}
     tp=${tp%_*}
-    step "mesh_$mesh:1" "training on text, mesh ($dp, $tp, $pp)" "$programs/train_sim" --ranks $((dp * tp * pp)) --tp "$tp" --pp "$pp" --steps "$(pick 40 20)" --model tiny \
-      --heads 8 --layers 6 --batch 16 --microbatches 2 --log-every 1 --sample 0 --json "$data/mesh_$mesh.json" --csv "$data/mesh_$mesh.csv"
+    step "mesh_$mesh:1" "training on text, mesh ($dp, $tp, $pp)" rows "$programs/train_sim" --ranks $((dp * tp * pp)) --tp "$tp" --pp "$pp" --steps "$(pick 40 20)" --model tiny \
+      --heads 8 --layers 6 --batch 16 --microbatches 2 --log-every 1 --sample 0
   done
 fi
 if has why; then
