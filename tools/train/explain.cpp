@@ -37,9 +37,7 @@ std::string torchrun(const TrainPlan& plan, const std::string& program) {
 
 std::vector<std::string> common_differences(const Facts& f) {
   std::vector<std::string> all;
-  const auto say = [&](bool so, const char* sentence) {
-    if (so) all.emplace_back(sentence);
-  };
+  const auto say = adds_to(all);
   say(!f.equal,
       "Microbatches of unequal size: there all have as many sequences; choose --batch divisible by --dp × "
       "--microbatches.");

@@ -115,9 +115,7 @@ Explanation as_accelerate(const TrainPlan& plan) {
       {gpt_file(plan), {"accelerate.yaml", accelerate_config(plan, f)}, {"train.py", accelerate_program(plan, f)}},
       "accelerate launch --config_file accelerate.yaml train.py",
       differences_of_gpt(f)};
-  const auto say = [&](bool so, const std::string& sentence) {
-    if (so) e.differs.push_back(sentence);
-  };
+  const auto say = adds_to(e.differs);
   say(o.mesh.tp > 1 || o.cp > 1,
       "--tp and --cp: Accelerate shards the models of transformers that bring a plan for it; this run is without.");
   say(o.mesh.pp > 1, "--pp: Accelerate's pipeline is for inference; this run is without.");

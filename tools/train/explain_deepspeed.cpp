@@ -173,9 +173,7 @@ Explanation as_deepspeed(const TrainPlan& plan) {
   Explanation e{{gpt_file(plan), deepspeed_config(plan), {"train.py", deepspeed_program(f)}},
                 fmt::format("deepspeed {}--num_gpus {} train.py", hosts, node),
                 differences_of_gpt(f)};
-  const auto say = [&](bool so, const std::string& sentence) {
-    if (so) e.differs.push_back(sentence);
-  };
+  const auto say = adds_to(e.differs);
   // deepspeed/runtime/lr_schedules.py: WarmupCosineLR counts from −1, and steps after the optimizer.
   say(true,
       "--warmup: DeepSpeed's rate is two steps late. It is 0 in the first two steps, and in a later step of the "

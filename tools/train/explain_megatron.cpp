@@ -143,9 +143,7 @@ std::vector<std::string> differences(const Facts& f) {
   const TrainRequest& r = f.r;
   const week25::Options3d& o = f.o;
   std::vector<std::string> differs = common_differences(f);
-  const auto say = [&](bool so, const std::string& sentence) {
-    if (so) differs.push_back(sentence);
-  };
+  const auto say = adds_to(differs);
   say(o.mesh.pp > 1 && o.schedule != "1f1b" && o.schedule != "interleaved",
       fmt::format("--schedule {}: Megatron-LM has 1F1B and interleaved 1F1B, and this line uses 1F1B.", o.schedule));
   say(o.mesh.pp > 1 && o.model.layers % parts_of(o) != 0,

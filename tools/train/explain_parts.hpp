@@ -27,6 +27,12 @@ struct Nodes {
 Nodes nodes_for(const TrainPlan& plan, int ranks);
 /// The command that starts `program` on all of them.
 std::string torchrun(const TrainPlan& plan, const std::string& program);
+/// A function that adds a sentence to `differs` where it is so.
+inline auto adds_to(std::vector<std::string>& differs) {
+  return [&differs](bool so, const std::string& sentence) {
+    if (so) differs.push_back(sentence);
+  };
+}
 /// Differences from every program.
 std::vector<std::string> common_differences(const Facts& facts);
 

@@ -362,9 +362,7 @@ rank = dist.get_rank()
                         o.loss_scale_interval);
   text += "\n\n" + model_lines(f) + data_lines(f) + checkpoint_lines(f) + clip_lines(f) + loop_lines(plan, f);
   e.files.push_back({"train.py", std::move(text)});
-  const auto say = [&](bool so, const std::string& sentence) {
-    if (so) e.differs.push_back(sentence);
-  };
+  const auto say = adds_to(e.differs);
   say(o.is_hybrid() && o.cp > 1,
       "--shard-group with --cp: the ranks of \"cp\" are neighbours in \"shard\": a second mesh names them.");
   say(o.cp > 1 && o.mesh.pp > 1,
