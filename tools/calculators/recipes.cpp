@@ -102,12 +102,7 @@ const std::vector<ToolRecipe>& tool_recipes() {
 }
 
 const ToolRecipe& find_recipe(const std::string& name) {
-  std::vector<std::string> known;
-  for (const ToolRecipe& recipe : tool_recipes()) {
-    if (recipe.name == name) return recipe;
-    known.push_back(recipe.name);
-  }
-  throw Error(Verdict::usage, unknown_name("--recipe", name, known));
+  return find_known("--recipe", name, tool_recipes(), &ToolRecipe::name);
 }
 
 namespace {

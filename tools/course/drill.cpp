@@ -37,12 +37,7 @@ std::vector<Drill> all_drills(const std::vector<Week>& weeks) {
 }
 
 Drill find_drill(const Paths& paths, const std::string& id) {
-  std::vector<std::string> known;
-  for (const Drill& drill : all_drills(paths.course.weeks())) {
-    if (drill.id == id) return drill;
-    known.push_back(drill.id);
-  }
-  throw Error(Verdict::usage, unknown_name("drill", id, known));
+  return find_known("drill", id, all_drills(paths.course.weeks()), &Drill::id);
 }
 
 fs::path folder_of(const Paths& paths, const std::string& id) { return paths.source / "outputs" / "drills" / id; }

@@ -258,8 +258,7 @@ int trace_tool(const Paths& paths, const std::string& command, std::vector<std::
 void check_benchmark(const Paths& paths, const std::string& name) {
   const auto known = known_benchmarks(paths);
   need_benchmarks(known);
-  if (std::find(known.begin(), known.end(), name) == known.end())
-    throw Error(Verdict::usage, unknown_name("benchmark", name, known));
+  check_known("benchmark", name, known);
 }
 
 int bench(const Paths& paths, std::vector<std::string> arguments, const std::vector<std::string>& around) {

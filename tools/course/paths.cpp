@@ -254,8 +254,7 @@ namespace {
 std::string choose_launcher(const Paths& paths, const Launch& how) {
   std::vector<std::string> known{"auto", "mpirun", "srun"};
   if (how.backend == "nccl") known.push_back("local");  // which needs no MPI
-  if (std::find(known.begin(), known.end(), how.launcher) == known.end())
-    throw Error(Verdict::usage, unknown_name("launcher", how.launcher, known));
+  check_known("launcher", how.launcher, known);
   if (how.launcher != "auto") return how.launcher;
   if (std::getenv("SLURM_JOB_ID") && !find_program("srun").empty()) return "srun";
   if (how.backend != "nccl" || how.nodes > 1) return "mpirun";
@@ -300,10 +299,7 @@ std::vector<std::string> launch(const Paths& paths, const std::filesystem::path&
 }
 
 void check_backend(const Paths& paths, const std::string& backend) {
-  const std::vector<std::string> known{"sim", "mpi", "cuda", "nccl"};
-  if (std::find(known.begin(), known.end(), backend) == known.end()) {
-    throw Error(Verdict::usage, unknown_name("backend", backend, known));
-  }
+  check_known("backend", backend, std::vector<std::string>{"sim", "mpi", "cuda", "nccl"});
   if (std::filesystem::exists(paths.build / "backends" / backend)) return;
   const std::string remedy = backend == "cuda"   ? "it needs the CUDA toolkit, and ./lab builds it in build/cuda"
                              : backend == "nccl" ? "it needs the CUDA toolkit and NCCL (libnccl-dev)"

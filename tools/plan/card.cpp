@@ -125,12 +125,7 @@ std::vector<Card> read_cards(const std::string& path) {
 }
 
 Card find_card(const std::vector<Card>& cards, const std::string& id) {
-  std::vector<std::string> known;
-  for (const Card& card : cards) {
-    if (card.id == id) return card;
-    known.push_back(card.id);
-  }
-  throw Error(Verdict::usage, unknown_name("card", id, known));
+  return find_known("card", id, cards, &Card::id);
 }
 
 Task task_of(const Card& card, const std::string& machines) {

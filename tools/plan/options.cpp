@@ -106,15 +106,13 @@ Task task_of(const PlanOptions& o) {
   if (o.prices != "lab" && o.prices != "library")
     refuse(fmt::format(
         "--prices {}: must be lab (the course's own collectives) or library (NCCL, cuBLAS, FlashAttention)", o.prices));
-  if (o.attention != "flash" && o.attention != "materialised")
-    refuse(unknown_name("--attention", o.attention, std::vector<std::string>{"flash", "materialised"}));
+  check_known("--attention", o.attention, std::vector<std::string>{"flash", "materialised"});
   if (o.attention == "materialised") {
     if (o.prices == "library") refuse("--attention materialised needs the lab's own operations: --prices lab");
     task.model.attention = AttentionKind::materialised;
   }
   if (o.prices == "library") task.cluster.machine = task.cluster.machine.as_library();
-  if (o.precision != "bf16" && o.precision != "fp8")
-    refuse(unknown_name("--precision", o.precision, std::vector<std::string>{"bf16", "fp8"}));
+  check_known("--precision", o.precision, std::vector<std::string>{"bf16", "fp8"});
   if (o.precision == "fp8") {
     if (o.simulate > 0)
       refuse("--simulate: the simulator has no products of 8 bits; --precision fp8 is by formula alone");

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -110,9 +109,8 @@ double update_bytes(const std::string& software) {
 }
 
 Unfused casts(const std::string& scaling, bool gathered, const GptConfig& config) {
-  if (const std::vector<std::string> known{"tensorwise", "rowwise", "transformer-engine", "delayed"};
-      std::find(known.begin(), known.end(), scaling) == known.end())
-    throw Error(Verdict::usage, unknown_name("scaling of fp8", scaling, known));
+  check_known("scaling of fp8", scaling,
+              std::vector<std::string>{"tensorwise", "rowwise", "transformer-engine", "delayed"});
   const auto share = [](std::size_t a, std::size_t b) { return static_cast<double>(a) / static_cast<double>(b); };
   const double met = config.architecture.experts > 0 ? static_cast<double>(config.architecture.top_k) : 1;
   const double mlp = met * share(config.mlp_width(), config.d_model),

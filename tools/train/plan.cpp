@@ -54,8 +54,7 @@ void check_training(const TrainRequest& r) {
     refuse(fmt::format("--lr-scaling {} needs --base-batch, the batch for which --lr is right", r.lr_scaling));
   if (r.base_batch && r.lr_scaling == "none") refuse("--base-batch is for --lr-scaling linear or sqrt");
   if (r.checkpoint_every && r.checkpoint.empty()) refuse("--checkpoint-every needs --checkpoint DIRECTORY");
-  if (r.on_save_error != "continue" && r.on_save_error != "stop")
-    refuse(unknown_name("--on-save-error", r.on_save_error, std::array<std::string, 2>{"continue", "stop"}));
+  check_known("--on-save-error", r.on_save_error, std::array<std::string, 2>{"continue", "stop"});
   if (r.phantom && (!r.resume.empty() || !r.checkpoint.empty()))
     refuse("a phantom run has no parameters to save or resume");
   if (r.phantom && !r.init.empty()) refuse("a phantom run has no parameters: leave out --init");

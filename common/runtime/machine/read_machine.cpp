@@ -365,8 +365,7 @@ Machine find_machine(const std::string& name, const std::string& folder) {
   if (name.ends_with(".json")) return read_machine(name);
   std::vector<std::string> names = machine_names(folder);
   if (names.empty()) throw Error(Verdict::usage, fmt::format("no machine files in {}", folder));
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    throw Error(Verdict::usage, unknown_name("machine", name, names));
+  check_known("machine", name, names);
   return read_machine((std::filesystem::path(folder) / (name + ".json")).string());
 }
 

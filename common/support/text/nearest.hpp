@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/error.hpp"
+
 namespace lockstep {
 
 /// Number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, ignoring case
@@ -73,6 +75,23 @@ inline std::string unknown_name(std::string_view what, std::string_view name, st
   text += " Known: ";
   for (std::size_t i = 0; i < known.size(); ++i) text += (i ? ", " : "") + known[i];
   return text + ".";
+}
+
+/// Throws Error(usage) with this sentence unless `name` is among `known`.
+inline void check_known(std::string_view what, std::string_view name, std::span<const std::string> known) {
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw Error(Verdict::usage, unknown_name(what, name, known));
+}
+
+/// Returns the first of `all` whose `member` is `name`; throws likewise if there is none.
+template <class All, class Member>
+const auto& find_known(std::string_view what, std::string_view name, const All& all, Member member) {
+  std::vector<std::string> known;
+  for (const auto& each : all) {
+    if (each.*member == name) return each;
+    known.push_back(each.*member);
+  }
+  throw Error(Verdict::usage, unknown_name(what, name, known));
 }
 
 /// An option as --help shows it.
