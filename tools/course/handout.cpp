@@ -94,7 +94,7 @@ class Handout {
       : paths_(paths),
         options_(options),
         weeks_(weeks_of(options.weeks, paths.course)),
-        all_(exercises(paths)),
+        all_(paths.exercises()),
         scratch_(paths) {}
 
   void make() {
@@ -119,12 +119,6 @@ class Handout {
 
  private:
   fs::path tree() const { return scratch_.path() / kTop; }
-
-  static std::vector<Exercise> exercises(const Paths& paths) {
-    std::vector<Exercise> all = paths.course.select("").exercises;
-    std::erase_if(all, [&](const Exercise& e) { return !paths.has(e); });
-    return all;
-  }
 
   /// Objects were made from the working tree, and texts come from the commit: they must agree. Answers in labs/ may be
   /// anything; skeletons are handed out.

@@ -152,15 +152,17 @@ std::vector<Week> Paths::weeks() const {
   return here;
 }
 
+std::vector<Exercise> Paths::exercises() const {
+  std::vector<Exercise> here = course.select("").exercises;
+  std::erase_if(here, [this](const Exercise& e) { return !has(e); });
+  return here;
+}
+
 std::string Paths::example() const {
   const std::string usual = "21.2";
-  std::string first;
-  for (const Exercise& exercise : course.select("").exercises) {
-    if (!has(exercise)) continue;
-    if (exercise.id == usual) return usual;
-    if (first.empty()) first = exercise.id;
-  }
-  return first.empty() ? usual : first;
+  const std::vector<Exercise> here = exercises();
+  const bool usual_is_here = std::any_of(here.begin(), here.end(), [&](const Exercise& e) { return e.id == usual; });
+  return here.empty() || usual_is_here ? usual : here.front().id;
 }
 
 Built build_targets(const Paths& paths, const std::vector<std::string>& targets, std::string_view what) {

@@ -32,6 +32,8 @@ struct Paths {
   bool has(const Exercise& e) const;
   /// The weeks of which an exercise is here: a handout's course lists all, and it has the files of some.
   std::vector<Week> weeks() const;
+  /// The exercises that are here.
+  std::vector<Exercise> exercises() const;
   /// An exercise that is here, for examples in messages: 21.2, or the first.
   std::string example() const;
 };

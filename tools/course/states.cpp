@@ -24,8 +24,8 @@ std::optional<Exercise> last_edited(const Paths& paths) {
   std::optional<Exercise> last;
   std::filesystem::file_time_type when;
   std::error_code none;
-  for (const Exercise& exercise : paths.course.select("").exercises) {
-    if (!paths.has(exercise) || is_untouched(paths, exercise)) continue;
+  for (const Exercise& exercise : paths.exercises()) {
+    if (is_untouched(paths, exercise)) continue;
     const auto written = std::filesystem::last_write_time(paths.answer(exercise), none);
     if (!last || written > when) last = exercise, when = written;
   }
@@ -33,9 +33,7 @@ std::optional<Exercise> last_edited(const Paths& paths) {
 }
 
 std::optional<Exercise> next_exercise(const Paths& paths, const std::optional<Exercise>& from) {
-  std::vector<Exercise> all;
-  for (const Exercise& exercise : paths.course.select("").exercises)
-    if (paths.has(exercise)) all.push_back(exercise);
+  std::vector<Exercise> all = paths.exercises();
   std::stable_sort(all.begin(), all.end(), [](const Exercise& a, const Exercise& b) {
     return std::pair(a.week, !a.early) < std::pair(b.week, !b.early);
   });

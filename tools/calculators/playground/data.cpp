@@ -56,8 +56,6 @@ std::string models() {
   });
 }
 
-Machine machine(const std::string& name) { return find_machine(name, LOCKSTEP_SOURCE_DIR "/bench/machines"); }
-
 struct Named {
   const char* name;
   const char* file;
@@ -72,7 +70,7 @@ std::string gpus() {
                                         {"H200", "dgx-h200"},
                                         {"B200", "dgx-b200"}}};
   return list(kGpus, [](const Named& gpu) {
-    return fmt::format(R"({{"name":"{}","bytes":{}}})", gpu.name, machine(gpu.file).memory_bytes);
+    return fmt::format(R"({{"name":"{}","bytes":{}}})", gpu.name, planned_machine(gpu.file).memory_bytes);
   });
 }
 
@@ -83,7 +81,7 @@ std::string links() {
                                          {"DGX H100, 8 GPUs, NVLink", "dgx-h100", 8},
                                          {"4 GPUs on PCIe", "pcie-box", 4}}};
   return list(kLinks, [](const Named& link) {
-    const week21::CostModel cost = week21::cost_model(machine(link.file), link.ranks);
+    const week21::CostModel cost = week21::cost_model(planned_machine(link.file), link.ranks);
     return fmt::format(R"({{"name":"{}","p":{},"alpha":{:.6g},"link":{:.6g},"add":{:.6g},"launch":{:.6g}}})", link.name,
                        link.ranks, cost.alpha * 1e6, 1 / cost.beta / 1e9, 1 / cost.gamma / 1e9, cost.launch * 1e6);
   });
