@@ -22,7 +22,7 @@
 #include "common/support/json/repeatable.hpp"
 #include "common/support/json/row_fields.hpp"
 #include "common/support/text/counted.hpp"
-#include "common/support/text/parse_number.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 
@@ -40,12 +40,6 @@ Machine machine_for(const std::string& name, int ranks) {
     if (other.starts_with(machine.name + "-")) clusters += (clusters.empty() ? "; clusters of it are " : ", ") + other;
   throw Error(Verdict::usage,
               fmt::format("machine {} holds {} ranks, not {}{}", machine.name, machine.capacity(), ranks, clusters));
-}
-
-int number_of_ranks(const std::string& text) {
-  const int value = parse_number<int>(text).value_or(0);
-  if (value < 1) throw Error(Verdict::usage, fmt::format("--ranks needs whole numbers of at least 1, not '{}'", text));
-  return value;
 }
 
 std::uint64_t peak_rss_bytes() {
@@ -122,7 +116,7 @@ class Bench::Table : public benchmark::BenchmarkReporter {
 
 Bench::Bench(std::string name, Options options, int available_ranks)
     : name_(std::move(name)), options_(std::move(options)) {
-  for (const std::string& text : options_.ranks) ranks_.push_back(number_of_ranks(text));
+  for (const std::string& text : options_.ranks) ranks_.push_back(count_in("--ranks", text));
   if (ranks_.empty()) ranks_ = {available_ranks > 0 ? available_ranks : 4};
   const int most = *std::max_element(ranks_.begin(), ranks_.end());
   if (available_ranks > 0 && most > available_ranks)

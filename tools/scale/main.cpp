@@ -10,7 +10,7 @@
 #include "common/runtime/run.hpp"
 #include "common/support/json/repeatable.hpp"
 #include "common/support/text/counted.hpp"
-#include "common/support/text/parse_number.hpp"
+#include "common/support/text/numbers.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week25_3d/diagnosis.hpp"
@@ -36,17 +36,11 @@ struct Request {
   bool help = false;
 };
 
-int whole_number(const std::string& flag, std::string_view text) {
-  const int value = parse_number<int>(text).value_or(0);
-  if (value < 1) throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'", flag, text));
-  return value;
-}
-
 std::vector<int> whole_numbers(const std::string& flag, const std::string& text) {
   std::vector<int> numbers;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
-    numbers.push_back(whole_number(flag, std::string_view(text).substr(at, comma - at)));
+    numbers.push_back(count_in(flag, std::string_view(text).substr(at, comma - at)));
     at = comma + 1;
   }
   std::sort(numbers.begin(), numbers.end());
@@ -82,7 +76,7 @@ Request read_own_options(int argc, char** argv, std::vector<std::string>& rest) 
     else if (flag == "--ranks")
       ranks = value();
     else if (flag == "--rounds")
-      request.study.rounds = whole_number(flag, value());
+      request.study.rounds = count_in(flag, value());
     else if (flag == "--json")
       request.json = value();
     else if (flag == "--plot")

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/error.hpp"
@@ -33,6 +34,11 @@ inline int whole_in(const std::string& option, const std::string& text, int leas
 }
 inline int count_in(const std::string& option, const std::string& text, int most) {
   return whole_in(option, text, 1, most);
+}
+inline int count_in(const std::string& option, std::string_view text) {
+  const int value = parse_number<int>(text).value_or(0);
+  if (value >= 1) return value;
+  throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'", option, text));
 }
 
 inline std::vector<int> counts_in(const std::string& option, const std::vector<std::string>& texts, int most) {
