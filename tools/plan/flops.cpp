@@ -145,7 +145,7 @@ double peak_of(const Machine& machine, const std::string& type) {
     throw Error(Verdict::usage, fmt::format("--dtype fp8: {} has no such products that we know of: choose a machine "
                                             "with H100 or H200, such as --machine dgx-h100",
                                             machine.name));
-  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(fp8 ? DType::i8 : parse_storage(type))];
+  const double peak = machine.peak(fp8 ? DType::i8 : parse_storage(type));
   if (peak >= 5e12) return peak;
   throw Error(Verdict::usage,
               fmt::format("the peak of {} is not a vendor's figure, so a share of it is not an MFU: choose a "

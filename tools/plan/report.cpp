@@ -41,7 +41,7 @@ using week25::StepTime;
 
 Figures figures(const Task& task, const Rated& rated) {
   const double batch = task.global_batch, seconds = rated.time.total();
-  const double peak = task.cluster.machine.peak_flop_per_second[static_cast<std::size_t>(task.model.storage)];
+  const double peak = task.cluster.machine.peak(task.model.storage);
   const double tokens = 20 * static_cast<double>(task.model.active_parameters());
   return {.mfu = batch * task.model.step_flop(task.length) / (task.cluster.gpus * peak * seconds),
           .days = tokens / (batch * static_cast<double>(task.length)) * seconds / 86400};

@@ -86,8 +86,7 @@ void write_plans(const PlanOptions& o, const Task& task, const Search& found,
       .set("prices", o.prices)
       .set("precision", o.precision)
       .set("price_per_gpu_hour", price > 0 ? price : NAN)
-      .set("peak_flop_per_second",
-           task.cluster.machine.peak_flop_per_second[static_cast<std::size_t>(task.model.storage)])
+      .set("peak_flop_per_second", task.cluster.machine.peak(task.model.storage))
       .set("memory_bytes_per_second", task.cluster.machine.memory_bytes_per_second)
       .set("candidates", found.candidates)
       .set("candidates_per_second", static_cast<double>(found.candidates) / found.seconds);

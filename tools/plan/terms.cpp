@@ -15,8 +15,7 @@ namespace {
 void best_products(Machine& machine) {
   LibraryPrices& library = *machine.library;
   constexpr double kLarge = 1e15;  // FLOP of a product whose beginning and end do not count
-  const double best =
-      machine.matmul_efficiency(kLarge) * machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
+  const double best = machine.matmul_efficiency(kLarge) * machine.peak(DType::bf16);
   library.fp8_flop_per_second *= best / library.matmul_flop_per_second;
   library.matmul_flop_per_second = best;
   library.write_bytes_per_second = 1e30;

@@ -89,7 +89,7 @@ Predicted predict(const Task& task, const std::vector<Strategy>& ways) {
 double simple_seconds(const PublishedRun& run, const Machine& machine, double utilisation) {
   const double tokens = static_cast<double>(run.batch) * static_cast<double>(run.length);
   const double flop = (run.strategy.recompute ? 8 : 6) * static_cast<double>(run.model.active_parameters()) * tokens;
-  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
+  const double peak = machine.peak(DType::bf16);
   return flop / (run.gpus * peak * utilisation);
 }
 
@@ -192,7 +192,7 @@ double layer_utilisation(const std::string& root) {
   const Json& baseline = file.at("rows")[0];
   const Machine machine = find_machine(file.at("machine").get<std::string>(), root + "/bench/machines");
   const double seconds = (baseline[2].get<double>() + baseline[3].get<double>()) / 1e3;
-  return flop / seconds / machine.peak_flop_per_second[static_cast<std::size_t>(DType::bf16)];
+  return flop / seconds / machine.peak(DType::bf16);
 }
 
 std::vector<ValidatedTable> validate(const std::string& root, const std::string& table, const Without& without) {

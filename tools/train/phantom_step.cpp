@@ -298,7 +298,7 @@ PhantomStep phantom_step(const Options3d& o, const Machine& machine, bool trace)
   add_stages(step, stages, o);
   step.levels = levels_of(stages, machine, o);
   step.model_flop = train::published_flop(o);
-  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(o.model.storage)];
+  const double peak = machine.peak(o.model.storage);
   step.mfu = step.model_flop / (o.mesh.ranks() * peak * step.seconds);
   step.tokens_per_second = static_cast<double>(o.batch * o.sequence) / step.seconds;
   if (trace) step.trace = trace_of(stages, o);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr double kLeastGpu = 5e12;
 
 double sheet_peak(const Machine& machine, DType type) {
-  const double peak = machine.peak_flop_per_second[static_cast<std::size_t>(type)];
+  const double peak = machine.peak(type);
   return peak >= kLeastGpu ? peak : NAN;
 }
 
@@ -80,7 +80,7 @@ double fastest_product(const Machine& machine) {
   for (const ProductPrice& product : machine.measured.products)
     best = std::fmax(best, 2 * product.m * product.nk / product.seconds);
   if (std::isfinite(best)) return best;
-  return machine.peak_flop_per_second[static_cast<std::size_t>(DType::f32)] * machine.matmul_efficiency(1e15);
+  return machine.peak(DType::f32) * machine.matmul_efficiency(1e15);
 }
 
 bool has_gpus(const std::string& backend) { return backend == "cuda" || backend == "nccl"; }
@@ -106,7 +106,7 @@ Baseline baseline_of(const TrainPlan& plan, const std::string& backend, bool mod
 Roofs roofs_of(const TrainPlan& plan, const std::string& backend, bool modelled, const std::string& root) {
   const std::optional<Machine> machine = machine_of(plan, backend, modelled, root);
   if (!machine) return {};
-  const double peak = machine->peak_flop_per_second[static_cast<std::size_t>(plan.step.model.storage)];
+  const double peak = machine->peak(plan.step.model.storage);
   return {modelled || has_gpus(backend) ? peak : fastest_product(*machine), machine->memory_bytes_per_second};
 }
 

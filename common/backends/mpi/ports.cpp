@@ -23,7 +23,7 @@ void require_one_host(MPI_Comm comm, int ranks) {
 }
 
 void require_fit(const Machine& machine, int ranks) {
-  const int holds = machine.levels.empty() ? 1 : machine.levels.back().ranks;
+  const int holds = machine.capacity();
   if (holds != 0 && ranks > holds)
     throw Error(Verdict::usage,
                 fmt::format("{} ranks do not fit machine {}, which holds {}", ranks, machine.name, holds));

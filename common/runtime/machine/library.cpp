@@ -52,9 +52,9 @@ double gpu_seconds(const LibraryPrices& prices, const Machine& machine, const Op
   if (!operation.matmul) return operation.bytes / prices.memory_bytes_per_second + machine.launch;
   if (std::string_view(operation.name).starts_with("attention"))
     return attention_seconds(prices, operation) + machine.launch;
-  const auto peak = [&](DType dtype) { return machine.peak_flop_per_second[static_cast<std::size_t>(dtype)]; };
-  const double rate = prices.fp8 ? prices.fp8_flop_per_second
-                                 : prices.matmul_flop_per_second * peak(operation.dtype) / peak(DType::bf16);
+  const double rate = prices.fp8
+                          ? prices.fp8_flop_per_second
+                          : prices.matmul_flop_per_second * machine.peak(operation.dtype) / machine.peak(DType::bf16);
   const auto [m, n, k] = operation.mnk;
   const double operands = static_cast<double>((m + n) * k * bytes_of(operation.dtype));
   const double write_rate =
