@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/error.hpp"
+#include "common/support/text/counted.hpp"
 #include "common/support/text/parse_number.hpp"
 
 namespace lockstep {
@@ -68,8 +69,7 @@ class Places {
 
 /// "4 microbatches and 1 chunk".
 std::string counts(const PipelineShape& shape) {
-  return fmt::format("{} microbatch{} and {} chunk{}", shape.microbatches, shape.microbatches == 1 ? "" : "es",
-                     shape.chunks, shape.chunks == 1 ? "" : "s");
+  return counted(shape.microbatches, "microbatch") + " and " + counted(shape.chunks, "chunk");
 }
 
 std::string wrong_range(const StageSchedule& stage, const PipelineShape& shape) {
@@ -223,8 +223,8 @@ ShapedSchedule parse_schedule(const std::string& text, const std::string& name) 
   const double needed = 2.0 * read.shape.microbatches * read.shape.chunks;
   for (std::size_t s = 0; s < read.schedule.size(); ++s)  // before the checker allocates memory for all of them
     if (const std::size_t steps = read.schedule[s].size(); static_cast<double>(steps) < needed)
-      refuse(fmt::format(": stage {} has {} step{}; {} need at least {:.0f}", s, steps, steps == 1 ? "" : "s",
-                         counts(read.shape), needed));
+      refuse(fmt::format(": stage {} has {}; {} need at least {:.0f}", s, counted(steps, "step"), counts(read.shape),
+                         needed));
   return read;
 }
 

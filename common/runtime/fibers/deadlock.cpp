@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/runtime/wait_chain.hpp"
+#include "common/support/text/counted.hpp"
 
 namespace lockstep {
 
@@ -91,11 +92,9 @@ std::string unread_messages(const std::vector<UnmatchedHalf>& unread) {
   const UnmatchedHalf& first = unread.front();
   const std::size_t more = unread.size() - 1;
   return fmt::format("UNREAD: rank {} sent {} to rank {}, which ended without receiving it (sent at {}){}.", first.from,
-                     bytes_text(first.bytes), first.to, describe(first.where),
-                     more > 0 ? fmt::format(" (and {} more message{} like it)", more, more == 1 ? "" : "s") : "");
+                     counted(first.bytes, "byte"), first.to, describe(first.where),
+                     more > 0 ? fmt::format(" (and {} like it)", counted(more, "more message")) : "");
 }
-
-std::string bytes_text(std::uint64_t bytes) { return fmt::format("{} byte{}", bytes, bytes == 1 ? "" : "s"); }
 
 std::string inside_queue(const std::string& queue, const Location* closure) {
   std::string text = fmt::format(" on queue \"{}\"", queue);
@@ -108,7 +107,7 @@ std::string waits_for_transfer(const Transfer& transfer, int peer, Location star
   const bool sends = transfer.kind == Transfer::Kind::send;
   const char* other = sends ? "receive" : "send";
   std::string text = fmt::format("{} {} {} rank {}, which has ", sends ? "sends" : "receives",
-                                 bytes_text(transfer.slice.bytes()), sends ? "to" : "from", peer);
+                                 counted(transfer.slice.bytes(), "byte"), sends ? "to" : "from", peer);
   text += astray ? fmt::format("started the {} on another queue, \"{}\", at {}: only halves on one queue match", other,
                                queue, describe(astray->where))
                  : fmt::format("not started the {}", other);

@@ -46,6 +46,4 @@ std::string waits_for_transfer(const Transfer& transfer, int peer, Location star
 /// Message of a run that left these sends unread: describes the first in full and counts the others.
 std::string unread_messages(const std::vector<UnmatchedHalf>& unread);
 
-std::string bytes_text(std::uint64_t bytes);  ///< "1 byte", "40 bytes"
-
 }  // namespace lockstep
