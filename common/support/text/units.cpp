@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "common/error.hpp"
+#include "common/support/text/trim.hpp"
 
 namespace lockstep {
 namespace {
@@ -27,12 +28,6 @@ constexpr std::array<Unit, 9> kByteUnits{{{"B", 1},
                                           {"GB", 1e9},
                                           {"TB", 1e12}}};
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& letter : result) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return result;
-}
-
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -46,8 +41,8 @@ std::string_view trim(std::string_view text) {
 double unit_size(std::string_view unit, std::string_view whole) {
   if (unit.empty()) return 1;
   for (const Unit& known : kByteUnits)
-    if (lower(unit) == lower(known.name)) return known.size;
-  if (unit.size() == 1 && std::string_view("kmgt").find(lower(unit)) != std::string_view::npos) {
+    if (lower(std::string(unit)) == lower(known.name)) return known.size;
+  if (unit.size() == 1 && std::string_view("kmgt").find(lower(std::string(unit))) != std::string_view::npos) {
     char letter = static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0])));
     refuse(whole, fmt::format("write {}iB for powers of 1024 or {}B for powers of 1000", letter, letter));
   }
