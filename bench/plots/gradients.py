@@ -31,30 +31,24 @@ def smooth(rows, samples):
     ]
 
 
-def batches(data):
-    """By rate, then by rule: the rows of each run, with its batch."""
+def runs_of(data, kind, groups, names, batch):
+    """Of each group that ran as a whole, the rows of its runs by name, with their batch."""
     found = {}
-    for rate in RATES:
-        runs = {
-            rule: [dict(r, batch=8 if rule == "small" else 64) for r in load_csv(data, f"batch_{rate}_{rule}") or []]
-            for rule in RULES
-        }
+    for group in groups:
+        runs = {n: [dict(r, batch=batch(n)) for r in load_csv(data, f"{kind}_{group}_{n}") or []] for n in names}
         if all(runs.values()):
-            found[rate] = runs
+            found[group] = runs
     return found
+
+
+def batches(data):
+    """By rate, then by rule."""
+    return runs_of(data, "batch", RATES, RULES, lambda rule: 8 if rule == "small" else 64)
 
 
 def compressed(data):
-    """By optimizer, then by method: the rows of each run."""
-    found = {}
-    for optimizer in OPTIMIZERS:
-        runs = {
-            method: [dict(r, batch=16) for r in load_csv(data, f"compress_{optimizer}_{method}") or []]
-            for method in METHODS
-        }
-        if all(runs.values()):
-            found[optimizer] = runs
-    return found
+    """By optimizer, then by method."""
+    return runs_of(data, "compress", OPTIMIZERS, METHODS, lambda method: 16)
 
 
 def final(rows, samples=640):
