@@ -255,11 +255,8 @@ inline Values whole_values(const Outcome& outcome, const std::vector<Unit>& unit
 inline void equals_ddp(const FsdpOptions& options, int passes, Location where = Location::current()) {
   const auto program = [&](Rank dp, const Case& c) { return train_fsdp(dp, c.size, passes, gpt_units(), options); };
   const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
-    const Outcome ddp =
-        run({.ranks = c.ranks},
-            Program([&](Rank dp) { return train_unit_ddp(dp, c.size, passes, options.precision.keep); }));
-    const std::string wrong =
-        week21::wrong_parameters(whole_values(outcome, gpt_units()), ddp.check().values[0], 0, "plain DDP");
+    const Values& ddp = trained(train_unit_ddp, c.ranks, c.size, passes, options.precision.keep);
+    const std::string wrong = week21::wrong_parameters(whole_values(outcome, gpt_units()), ddp, 0, "plain DDP");
     return wrong.empty() ? "" : fmt::format("{}{}.", wrong, kEveryBit);
   };
   run_cases(program, judge,

@@ -209,8 +209,7 @@ void weights_are_those_of_ddp(const FsdpOptions& options, double tolerance) {
                           });
       },
       [&](const Case& c, const Outcome& outcome, int g) -> std::string {
-        const Outcome ddp =
-            run({.ranks = c.ranks}, Program([&](Rank dp) { return train_unit_ddp(dp, c.size, /*passes=*/2); }));
+        const Values& ddp = trained(train_unit_ddp, c.ranks, c.size, /*passes=*/2, DType::f32);
         for (int rank = g; rank < c.ranks; ++rank)
           if (outcome.values[rank] != outcome.values[rank % g])
             return fmt::format("ranks {} and {} have the same share, and different bits after training", rank % g,
@@ -218,7 +217,7 @@ void weights_are_those_of_ddp(const FsdpOptions& options, double tolerance) {
         Outcome node = outcome;
         node.values.resize(static_cast<std::size_t>(g));
         const std::string wrong =
-            week21::wrong_parameters(whole_values(node, gpt_units()), ddp.check().values[0], tolerance, "plain DDP");
+            week21::wrong_parameters(whole_values(node, gpt_units()), ddp, tolerance, "plain DDP");
         return wrong.empty() ? "" : wrong + ".";
       },
       options, {8});

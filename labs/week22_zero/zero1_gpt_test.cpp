@@ -37,8 +37,7 @@ TEST(Lab22_2b, TheWeightsAreThoseOfDdpBitForBit) {
   for (DType storage : {DType::f32, DType::bf16}) {
     const auto program = [&](Rank dp, const Case& c) { return train_zero1(dp, c.size, storage); };
     const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
-      const Outcome ddp = run({.ranks = c.ranks}, Program([&](Rank dp) { return train_ddp(dp, c.size, storage); }));
-      return differs_from(outcome, ddp.check().values[0], 0, "plain DDP", kEveryBit);
+      return differs_from(outcome, trained(train_ddp, c.ranks, c.size, storage, 0), 0, "plain DDP", kEveryBit);
     };
     run_cases(program, judge,
               {.ranks = {1, 2, 3, 4, 8},
@@ -86,10 +85,8 @@ TEST(Lab22_2c, TheNormIsThatOfTheWholeGradient) {
 /// What is wrong with parts a and b, without which no training is that of DDP.
 std::string wrong_zero1_before_c() {
   if (std::string wrong = wrong_zero1_a(); !wrong.empty() || !testing::has_ranks(2)) return wrong;
-  const auto trained = [](const auto& train) {
-    return run({.ranks = 2}, Program([&](Rank dp) { return train(dp, 8, DType::f32, 0); })).check();
-  };
-  const std::string wrong = differs_from(trained(train_zero1), trained(train_ddp).values[0], 0, "plain DDP");
+  const Outcome zero1 = run({.ranks = 2}, Program([](Rank dp) { return train_zero1(dp, 8); }));
+  const std::string wrong = differs_from(zero1.check(), trained(train_ddp, 2, 8, DType::f32, 0), 0, "plain DDP");
   return wrong.empty() ? "" : "22.2b first: with 2 ranks and 8 sequences, and without clipping, " + wrong;
 }
 
@@ -97,10 +94,9 @@ TEST(Lab22_2c, ClippedTrainingIsThatOfDdp) {
   constexpr float kNorm = 0.5f;  // small enough to bite
   const auto program = [](Rank dp, const Case& c) { return train_zero1(dp, c.size, DType::f32, kNorm); };
   const auto judge = [](const Case& c, const Outcome& outcome) -> std::string {
-    const auto ddp =
-        run({.ranks = c.ranks}, Program([&](Rank dp) { return train_ddp(dp, c.size, DType::f32, kNorm); }));
     // The squares are added in another order, so the factor may differ in its last bit.
-    return differs_from(outcome, ddp.check().values[0], 1e-5, "plain DDP, clipped by the same norm,");
+    return differs_from(outcome, trained(train_ddp, c.ranks, c.size, DType::f32, kNorm), 1e-5,
+                        "plain DDP, clipped by the same norm,");
   };
   run_cases(program, judge,
             {.ranks = {1, 2, 3, 4}, .sizes = sizes_of({8}), .unit = "sequence", .cause = wrong_zero1_before_c});

@@ -317,9 +317,8 @@ TEST(Lab22_3c, TheWeightsAreThoseOfDdpBitForBit) {
       return train_zero2(dp, c.size, way.passes, way.storage, way.overlap);
     };
     const auto judge = [&](const Case& c, const Outcome& outcome) -> std::string {
-      const Outcome ddp = run({.ranks = c.ranks},
-                              Program([&](Rank dp) { return train_unit_ddp(dp, c.size, way.passes, way.storage); }));
-      return differs_from(outcome, ddp.check().values[0], 0, "plain DDP", kEveryBit);
+      const Values& ddp = trained(train_unit_ddp, c.ranks, c.size, way.passes, way.storage);
+      return differs_from(outcome, ddp, 0, "plain DDP", kEveryBit);
     };
     run_cases(program, judge,
               {.ranks = {1, 2, 3, 4, 8},

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <map>
 #include <string>
+#include <tuple>
+#include <type_traits>
 
 #include "common/arithmetic.hpp"
 #include "common/chunk.hpp"
@@ -83,7 +86,7 @@ inline Values train_engine(Rank dp, const Gpt& gpt, std::size_t sequences, int p
 }
 
 /// Plain data parallelism with the whole optimizer on every rank, and the same collectives' order: the oracle.
-inline Values train_ddp(Rank dp, std::size_t sequences, DType storage = DType::f32, float max_norm = 0) {
+inline Values train_ddp(Rank dp, std::size_t sequences, DType storage, float max_norm) {
   GptConfig config = week21::small_gpt();
   config.storage = storage;
   Gpt gpt(dp, config, static_cast<std::uint64_t>(dp.rank()));
@@ -112,7 +115,7 @@ inline std::vector<Unit> gpt_units() {
 
 /// Plain data parallelism again, on units: in every pass the gradients of each are all-reduced and averaged, and the
 /// averages of all passes added up.
-inline Values train_unit_ddp(Rank dp, std::size_t sequences, int passes, DType storage = DType::f32) {
+inline Values train_unit_ddp(Rank dp, std::size_t sequences, int passes, DType storage) {
   GptConfig config = week21::small_gpt();
   config.storage = storage;
   Gpt gpt(dp, config, static_cast<std::uint64_t>(dp.rank()));
@@ -133,6 +136,17 @@ inline Values train_unit_ddp(Rank dp, std::size_t sequences, int passes, DType s
     optimizer.step(dp, kRate);
   };
   return train_engine(dp, gpt, sequences, passes, engine, [&] { return to_host(dp, gpt.parameters().values); });
+}
+
+/// What rank 0 of an oracle returns: train(dp, arguments…). It is trained once, because its own work is never
+/// perturbed, so that cases which differ only in --perturb have the same one.
+template <class... Arguments>
+const Values& trained(Values (*train)(Rank, Arguments...), int ranks, std::type_identity_t<Arguments>... arguments) {
+  static std::map<std::tuple<decltype(train), int, Arguments...>, Values> known;
+  Values& values = known[{train, ranks, arguments...}];
+  if (values.empty())
+    values = run({.ranks = ranks}, Program([&](Rank dp) { return train(dp, arguments...); })).check().values[0];
+  return values;
 }
 
 inline constexpr const char* kEveryBit = "; it adds in the same order, so every bit must agree";
