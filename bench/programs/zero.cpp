@@ -133,7 +133,8 @@ void weigh_all(Bench& bench, const ZeroOptions& o) {
         }
       }
     if (!is_judge()) continue;
-    fmt::print("{}: {:.4g} parameters in {}\n", model.name, static_cast<double>(model.config.parameters()), o.dtype);
+    fmt::print("{}: {} parameters in {}\n", model.name,
+               format_parameters(static_cast<double>(model.config.parameters())), o.dtype);
     print_memory(all);
     print_totals(all);
   }

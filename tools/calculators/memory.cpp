@@ -23,6 +23,7 @@
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/run_program.hpp"
 #include "common/support/text/storage.hpp"
+#include "common/support/text/units.hpp"
 #include "labs/trainer/plan/pieces.hpp"
 #include "labs/week22_zero/memory_calculator.hpp"
 #include "tools/calculators/plot.hpp"
@@ -138,21 +139,17 @@ std::string holders(double bytes, const std::vector<Gpu>& gpus) {
 
 void print(const std::vector<Row>& rows, const MemoryOptions& o, week22::Recipe recipe, bool activations) {
   const auto bytes = [](const Row& row, const char* name) { return gigabytes(number(row, name)); };
-  const auto size = [](double parameters) {
-    return parameters < 1e9 ? fmt::format("{:.4g} million", parameters / 1e6)
-                            : fmt::format("{:.4g} billion", parameters / 1e9);
-  };
   std::string model;
   for (const Row& row : rows) {
     if (const auto name = text(row, "model"); name != model) {
       model = name;
       const auto active = number(row, "active_parameters");
       const std::string mixture = active > 0 ? fmt::format(", {} of which a token meets, experts shared by {}",
-                                                           size(active), counted(o.ep, "rank"))
+                                                           format_parameters(active), counted(o.ep, "rank"))
                                              : "";
       fmt::print("{}: {} parameters{} in {}, GB on each GPU\n{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", name,
-                 size(number(row, "parameters")), mixture, o.dtype, "stage", "ranks", "parameters", "gradients",
-                 "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
+                 format_parameters(number(row, "parameters")), mixture, o.dtype, "stage", "ranks", "parameters",
+                 "gradients", "optimizer", activations ? fmt::format(" {:>12}", "activations") : "", "total",
                  "smallest GPU that fits");
     }
     fmt::print("{:>5} {:>6} {:>11} {:>10} {:>10}{} {:>8}  {}\n", number(row, "stage"), number(row, "ranks"),

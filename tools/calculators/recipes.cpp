@@ -8,6 +8,7 @@
 #include "common/error.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/units.hpp"
 
 namespace lockstep::bench {
 
@@ -132,8 +133,9 @@ double host_bytes(const ToolRecipe& recipe, double parameters, int stage, int ra
 
 std::string format_recipe(const ToolRecipe& recipe, const std::string& model, double parameters, int ranks,
                           double largest_layer, const Machine& machine) {
-  std::string text = fmt::format("{}: {}\n{}: {:.4g} parameters on {}, GB on each (bytes per parameter)\n{:<54}",
-                                 recipe.name, recipe.source, model, parameters, counted(ranks, "GPU"), "");
+  std::string text =
+      fmt::format("{}: {}\n{}: {} parameters on {}, GB on each (bytes per parameter)\n{:<54}", recipe.name,
+                  recipe.source, model, format_parameters(parameters), counted(ranks, "GPU"), "");
   for (const int stage : recipe.stages) text += fmt::format(" {:>18}", fmt::format("stage {}", stage));
   const auto row = [&](const std::string& kind, const auto& bytes_in) {
     text += fmt::format("\n{:<54}", kind);

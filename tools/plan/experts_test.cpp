@@ -184,7 +184,7 @@ TEST(Experts, WhatCannotBeIsRefused) {
 TEST(Experts, TheProgramPlansThem) {
   const std::string task = "--model mixtral-8x7b --cluster dgx-h100x8 --global-batch 256 --sequence 4096 ";
   const std::string plans = said(task + "--top 3 --explain dp=64,ep=8");
-  EXPECT_TRUE(contains(plans, "12.9 of which a token meets")) << plans;
+  EXPECT_TRUE(contains(plans, "46.7 billion parameters, 12.88 billion of which a token meets")) << plans;
   EXPECT_TRUE(contains(plans, "none is dropped")) << plans;
   EXPECT_TRUE(contains(plans, "experts' all-to-alls")) << plans;
   EXPECT_TRUE(contains(plans, "exit 0")) << plans;

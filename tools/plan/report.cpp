@@ -23,10 +23,10 @@ void print_wrapped(const std::string& line) {
   fmt::print("{}\n", wrapped_lines(line, terminal_columns(STDOUT_FILENO)));
 }
 
-/// ", 12.9 of which a token meets": of a mixture.
+/// ", 12.88 billion of which a token meets": of a mixture.
 std::string active(const GptConfig& model) {
   if (model.architecture.experts == 0) return "";
-  return fmt::format(", {:.3g} of which a token meets", static_cast<double>(model.active_parameters()) / 1e9);
+  return fmt::format(", {} of which a token meets", format_parameters(static_cast<double>(model.active_parameters())));
 }
 
 /// "12.3", "1010", "1.2e+08": three digits, and no power of ten before a million.
@@ -58,8 +58,8 @@ std::string format_cost(double gpu_hours, double price) {
 
 void print_task(const Task& task) {
   const Cluster& cluster = task.cluster;
-  print_wrapped(fmt::format("{}: {:.4g} billion parameters{}, {}, sequences of {} tokens, {} of them per step.",
-                            task.model_name, static_cast<double>(task.model.parameters()) / 1e9, active(task.model),
+  print_wrapped(fmt::format("{}: {} parameters{}, {}, sequences of {} tokens, {} of them per step.", task.model_name,
+                            format_parameters(static_cast<double>(task.model.parameters())), active(task.model),
                             counted(task.model.layers, "layer"), task.length, task.global_batch));
   fmt::print("{}: {} of {:.4g} GB in {}{}.\n\n", cluster.name, counted(cluster.gpus, "GPU"), task.memory_bytes / 1e9,
              counted(cluster.nodes, "node"), cluster.network.empty() ? "" : ", joined as in " + cluster.network);

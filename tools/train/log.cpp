@@ -212,7 +212,7 @@ void TrainLog::begin(int first_step, std::uint64_t bytes_sent) {
   began_ = std::chrono::steady_clock::now();
   const GptConfig& m = plan_.step.model;
   note(fmt::format("model     {} parameters: {}, {}, d_model {}, vocabulary {}, context {}, {}, {} head{}",
-                   short_count(static_cast<double>(m.parameters())), counted(m.layers, "layer"),
+                   format_parameters(static_cast<double>(m.parameters())), counted(m.layers, "layer"),
                    counted(m.heads, "head"), m.d_model, m.vocabulary, m.context, to_string(m.storage),
                    m.tied_head ? "tied" : "untied", describe_architecture(m)));
   if (plan_.corpus)

@@ -49,7 +49,7 @@ std::string bubble_by_formula(const week25::Options3d& o) {
 
 void print_report(const TrainPlan& plan, const PhantomStep& step) {
   const week25::Options3d& o = plan.step;
-  fmt::print("model     {:.4g} billion parameters: {}\n", static_cast<double>(plan.step.model.parameters()) / 1e9,
+  fmt::print("model     {} parameters: {}\n", format_parameters(static_cast<double>(plan.step.model.parameters())),
              describe_model(plan.step.model));
   const int replicas = o.replicas();
   fmt::print("mesh      {}{} × {} tensor-parallel{} × {} = {} of {}; ZeRO-{}{}, recompute {}\n",

@@ -192,7 +192,7 @@ TEST_F(Folder, APhantomMeshIsReportedOneRankAStage) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(report_phantom(plan), 0);
   const std::string report = testing::internal::GetCapturedStdout();
-  for (const char* word : {"MFU", "bubble", "memory", "NVLink", "InfiniBand", "simulated 2 ranks"})
+  for (const char* word : {"118528 parameters", "MFU", "bubble", "memory", "NVLink", "InfiniBand", "simulated 2 ranks"})
     EXPECT_NE(report.find(word), report.npos) << word << " is not in\n" << report;
   const auto read = [](const std::string& file) {
     std::ifstream in(file);

@@ -69,5 +69,15 @@ TEST(Units, TimesAndBandwidthsAreWritten) {
   EXPECT_EQ(format_bandwidth(1.18e9), "1.18 GB/s");
 }
 
+TEST(Units, ParametersAreWritten) {
+  EXPECT_EQ(format_parameters(12816), "12816");
+  EXPECT_EQ(format_parameters(999'999), "999999");
+  EXPECT_EQ(format_parameters(1e6), "1 million");
+  EXPECT_EQ(format_parameters(124'439'808), "124.4 million");
+  EXPECT_EQ(format_parameters(999.96e6), "1 billion");
+  EXPECT_EQ(format_parameters(8'030'261'248), "8.03 billion");
+  EXPECT_EQ(format_parameters(1008e9), "1008 billion");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -132,4 +132,9 @@ std::string format_bandwidth(double bytes_per_second) {
   return fmt::format("{} {}", three_digits(bytes_per_second), names[index]);
 }
 
+std::string format_parameters(double count) {
+  if (count < 999'999.5) return fmt::format("{:.0f}", count);
+  return count < 999.95e6 ? fmt::format("{:.4g} million", count / 1e6) : fmt::format("{:.4g} billion", count / 1e9);
+}
+
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Sizes and times as people write and read them. Every command line parses sizes here.
+// Sizes, times and counts as people write and read them. Every command line parses sizes here.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,9 @@ std::string format_seconds(double seconds);
 
 /// Returns "1.25 GB/s", in decimal units, as usual for networks and memories; three significant digits.
 std::string format_bandwidth(double bytes_per_second);
+
+/// Returns "8.03 billion", "124.4 million", "12816": of a model's parameters, four significant digits from a million
+/// on.
+std::string format_parameters(double count);
 
 }  // namespace lockstep
