@@ -62,8 +62,7 @@ namespace {
 
 /// Options that change our step and nothing in what is printed for a program.
 std::vector<std::string> without_a_line(const std::string& program) {
-  std::vector<std::string> all{"--no-feedback", "--outer-lr", "--outer-momentum", "--capacity-factor",
-                               "--balance-loss"};
+  std::vector<std::string> all{"--no-feedback", "--outer-lr", "--outer-momentum"};
   const auto add = [&](const std::vector<std::string>& more) { all.insert(all.end(), more.begin(), more.end()); };
   if (program == "megatron") add({"--wrap", "--prefetch"});
   if (program != "megatron") add({"--attention"});

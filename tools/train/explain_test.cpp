@@ -250,6 +250,14 @@ TEST(ExplainAs, OlderProgramsHaveALineEach) {
     EXPECT_NE(refused(program).find(says), std::string::npos) << refused(program);
 }
 
+TEST(ExplainAs, ExpertsAreRefused) {
+  TrainRequest options = meshed(2, 1, 1);
+  options.model = "tiny-moe";
+  options.explain_as = "torchrun";
+  const std::string says = refusal([&] { make_plan(options, 0); });
+  EXPECT_NE(says.find("the printed programs have no experts"), says.npos) << says;
+}
+
 TEST(ExplainAs, AnotherProgramIsRefused) { EXPECT_NE(refused("megatrom").find("megatron"), std::string::npos); }
 
 }  // namespace

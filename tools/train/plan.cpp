@@ -152,14 +152,18 @@ void check_mixture(const TrainRequest& r, const week25::Options3d& o) {
                                                       {r.precision != "fp32", "--precision"},
                                                       {o.reduce != DType::f32, "--reduce"},
                                                       {r.phantom, "--phantom"},
-                                                      {!r.init.empty(), "--init"},
-                                                      {!r.explain_as.empty(), "--explain-as"}};
+                                                      {!r.init.empty(), "--init"}};
   for (const auto& [asked, option] : unsupported)
     if (asked)
       refuse(
           fmt::format("{} with --model {}: experts are shared by plain replicas, in fp32, and routed by real values; "
                       "leave out {}",
                       option, r.model, option));
+  if (!r.explain_as.empty())
+    refuse(fmt::format(
+        "--explain-as with --model {}: the printed programs have no experts; in Megatron-LM, see --num-experts and "
+        "--moe-router-topk",
+        r.model));
   if (o.model.architecture.mlp != MlpKind::gelu)
     refuse(fmt::format(
         "--model {}: ./lab train has experts with GELU (tiny-moe); ./lab plan and memory know this model", r.model));
