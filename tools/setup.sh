@@ -88,6 +88,7 @@ if [ -n "$as_root" ] && [ "$ask" = yes ] && [ -t 0 ] && [ -t 1 ]; then
       ;;
   esac
 fi
+echo "installing, which takes a minute or more"
 # shellcheck disable=SC2086  # a list of words
 install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing; }
 log=$(mktemp)

@@ -135,7 +135,7 @@ Regraded grade_into(const Paths& paths, const GradeOptions& options, const Hande
   Regraded regraded;
   if (before) {
     const bool kept = grading.graded && keep_others(paths.course.select(options.what), before->grading, grading);
-    if (kept) fmt::print("submissions that were graded before and are not in {} keep their points\n", options.what);
+    if (kept) fmt::print("exercises that were graded before and are not in {} keep their points\n", options.what);
     regraded.changes = changes(before->row, before->grading.rows, summary_row(name, grading), grading.rows);
     if (!regraded.changes.empty()) grading.remarks += fmt::format("Since it was last graded: {}.\n", regraded.changes);
   }

@@ -217,7 +217,7 @@ latin=$work/$(printf 'caf\351').zip
 cp "$work/anna.zip" "$work/$long" && cp "$work/anna.zip" "$latin"
 "$lab" grade "$work/bob.zip" --only 21.1 --out "$work/grades" > "$work/out" 2>&1 || fail 'late: not graded'
 # An exercise that was not asked for keeps its row, what changed is said, and the folder keeps its seed.
-for words in 'submissions that were graded before and are not in 21.1 keep their points' \
+for words in 'exercises that were graded before and are not in 21.1 keep their points' \
   '^bob .* 5 of 15  it had 0 points: 21.1 NOT SUBMITTED → PASS$'; do
   grep -q "$words" "$work/out" || fail "late: the output does not say $words"
 done

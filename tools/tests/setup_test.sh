@@ -38,6 +38,7 @@ set_up # Ninja is missing
 [ $code = 0 ] || fail "exit code $code"
 says '^Packages are missing. To install them, this runs with sudo, as root:$'
 says '^  apt-get install -y --no-install-recommends.* ninja-build'
+says '^installing, which takes a minute or more$' # apt-get's own output is not seen
 grep -q '^apt-get install .*ninja-build' "$folder/ran" || fail 'it should install'
 [ "$(head -n 1 "$folder/ran")" = sudo ] || fail 'with sudo'
 
