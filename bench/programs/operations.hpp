@@ -34,14 +34,15 @@ inline std::vector<OperationTotal> operations_of(RunOptions options,
   outcome.check();
   std::map<std::pair<std::string, std::string>, OperationTotal> totals;
   for (const TraceEvent& event : outcome.trace.events) {
-    if (event.kind != TraceEvent::Kind::compute || event.begin < outcome.values[0][0]) continue;
+    const TraceCompute* compute = event.compute();
+    if (!compute || event.begin < outcome.values[0][0]) continue;
     OperationTotal& total = totals[{event.name, event.where}];
     total.name = event.name;
     total.where = event.where;
     total.calls += 1;
     total.seconds += (event.end - event.begin) / kSteps;
-    total.flop += event.flop / kSteps;
-    total.bytes += event.moved / kSteps;
+    total.flop += compute->flop / kSteps;
+    total.bytes += compute->moved / kSteps;
   }
   std::vector<OperationTotal> all;
   for (auto& [key, total] : totals) {

@@ -23,7 +23,7 @@ Trace cut(const Trace& whole, const std::vector<Values>& acts, const std::vector
     const auto rank = static_cast<std::size_t>(event.rank);
     const double begin = acts[rank][0], end = acts[rank][1];
     if (event.end <= begin || event.begin >= end) continue;
-    if (event.begin < begin) event.messages.clear();
+    if (event.begin < begin && event.transfer()) event.what = TraceTransfer{event.transfer()->group, {}};
     event.begin = std::max(event.begin, begin) - origins[rank];
     event.end = std::min(event.end, end) - origins[rank];
     trace.events.push_back(std::move(event));

@@ -16,15 +16,7 @@
 namespace lockstep {
 namespace {
 
-const char* category(TraceEvent::Kind kind) {
-  switch (kind) {
-    case TraceEvent::Kind::compute: return "compute";
-    case TraceEvent::Kind::wait: return "wait";
-    case TraceEvent::Kind::transfer: return "transfer";
-    case TraceEvent::Kind::region: return "region";
-  }
-  return "";
-}
+constexpr const char* kCategories[] = {"compute", "wait", "transfer", "region"};  // by TraceEvent::Kind
 
 /// Writes one event per line, with the commas that JSON needs between them.
 class EventList {
@@ -57,7 +49,7 @@ class EventList {
     long long begin = nanoseconds(event.begin), length = nanoseconds(event.end) - begin;
     add(R"({{"ph": "X", "name": {}, "cat": "{}", "pid": {}, "tid": {}, "ts": {}.{:03}, "dur": {}.{:03}, )"
         R"("args": {{"where": {}{}}}}})",
-        lockstep::quoted(event.name), category(event.kind), event.rank, thread, begin / 1000, begin % 1000,
+        lockstep::quoted(event.name), kCategories[event.what.index()], event.rank, thread, begin / 1000, begin % 1000,
         length / 1000, length % 1000, lockstep::quoted(event.where), program(event));
   }
   void closure(const TraceClosure& c, const std::string& queue) {
@@ -113,26 +105,26 @@ class EventList {
     if (event.first == 0) return "";
     std::string text = fmt::format(R"(, "first": {})", event.first);
     if (event.last != event.first) text += fmt::format(R"(, "last": {})", event.last);
-    if (event.own > 0 && event.end - event.begin > event.own * (1 + 1e-9))
-      text += fmt::format(R"(, "own_seconds": {:.9g})", event.own);
-    if (event.launch > 0) text += fmt::format(R"(, "launch_seconds": {:.4g})", event.launch);
-    if (event.moved > 0) text += fmt::format(R"(, "flop": {:.9g}, "moved_bytes": {:.9g})", event.flop, event.moved);
-    if (event.phase) text += R"(, "phase": true)";
-    if (event.cut) text += R"(, "cut": true)";
-    if (event.bytes > 0) text += fmt::format(R"(, "bytes": {})", event.bytes);
-    if (!event.uses.empty()) text += R"(, "uses": [)" + uses(event) + "]";
-    if (event.kind != TraceEvent::Kind::transfer) return text;
-    text += fmt::format(R"(, "group": {}, "messages": [)", event.group);
-    for (const TraceMessage& m : event.messages)
-      text += fmt::format(R"({}["{}", {}, {}, {:.6g}, {:.6g}, {}, {}])", &m == event.messages.data() ? "" : ", ",
-                          m.sends ? "send" : "receive", m.peer, m.bytes, m.latency, m.seconds, m.block, m.offset);
-    return text + "]";
-  }
-  static std::string uses(const TraceEvent& event) {
-    std::string text;
-    for (const TraceUse& u : event.uses)
-      text += fmt::format(R"({}["{}", {}, {}, {}])", text.empty() ? "" : ", ", u.writes ? "write" : "read", u.block,
-                          u.offset, u.bytes);
+    if (const TraceCompute* c = event.compute()) {
+      if (c->own > 0 && event.end - event.begin > c->own * (1 + 1e-9))
+        text += fmt::format(R"(, "own_seconds": {:.9g})", c->own);
+      if (c->launch > 0) text += fmt::format(R"(, "launch_seconds": {:.4g})", c->launch);
+      if (c->moved > 0) text += fmt::format(R"(, "flop": {:.9g}, "moved_bytes": {:.9g})", c->flop, c->moved);
+      for (const TraceUse& u : c->uses)
+        text += fmt::format(R"({}["{}", {}, {}, {}])", &u == c->uses.data() ? R"(, "uses": [)" : ", ",
+                            u.writes ? "write" : "read", u.block, u.offset, u.bytes);
+      if (!c->uses.empty()) text += "]";
+    } else if (const TraceTransfer* t = event.transfer()) {
+      text += fmt::format(R"(, "group": {}, "messages": [)", t->group);
+      for (const TraceMessage& m : t->messages)
+        text += fmt::format(R"({}["{}", {}, {}, {:.6g}, {:.6g}, {}, {}])", &m == t->messages.data() ? "" : ", ",
+                            m.sends ? "send" : "receive", m.peer, m.bytes, m.latency, m.seconds, m.block, m.offset);
+      text += "]";
+    } else if (const TraceRegion* r = event.region()) {
+      if (r->phase) text += R"(, "phase": true)";
+      if (r->cut) text += R"(, "cut": true)";
+      if (r->bytes > 0) text += fmt::format(R"(, "bytes": {})", r->bytes);
+    }
     return text;
   }
 

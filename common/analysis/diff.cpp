@@ -34,7 +34,7 @@ const char* word_of(EventKind kind) {
 
 /// Names an event. "wait" alone would merge waits of all kinds, so a wait's name includes its location.
 std::string name_of(const TraceEvent& event) {
-  return event.kind == EventKind::wait ? fmt::format("wait at {}", event.where) : event.name;
+  return event.wait() ? fmt::format("wait at {}", event.where) : event.name;
 }
 
 int ranks_of(const Trace& trace) {
@@ -49,11 +49,11 @@ Durations durations_of(const Trace& trace, std::size_t count) {
   steps.count = count;
   std::vector<const TraceEvent*> events;
   for (const TraceEvent& event : trace.events)
-    if (event.kind != EventKind::region && (count == 0 || steps.hold(event))) events.push_back(&event);
+    if (!event.region() && (count == 0 || steps.hold(event))) events.push_back(&event);
   std::stable_sort(events.begin(), events.end(), [](auto* x, auto* y) { return x->begin < y->begin; });
   Durations durations;
   for (const TraceEvent* event : events)
-    durations[{event->kind, name_of(*event), event->rank, trace.queues.at(static_cast<std::size_t>(event->queue))}]
+    durations[{event->kind(), name_of(*event), event->rank, trace.queues.at(static_cast<std::size_t>(event->queue))}]
         .push_back(event->end - event->begin);
   return durations;
 }

@@ -42,7 +42,7 @@ class TextChart {
     std::vector<double> shares(static_cast<std::size_t>(width_), 0.0);
     double until = span_.begin;
     for (const TraceEvent* event : events) {
-      if (event->kind != kind || event->end <= until) continue;
+      if (event->kind() != kind || event->end <= until) continue;
       const double begin = column(std::max(event->begin, until)), end = column(event->end);
       until = event->end;
       for (int c = static_cast<int>(begin); c < width_ && c < end; ++c)
@@ -117,7 +117,7 @@ struct StepLook {
   char letter;
   const char *fill, *meaning;
 
-  bool operator()(const TraceEvent* event) const { return event->kind == Kind::compute && event->name[0] == letter; }
+  bool operator()(const TraceEvent* event) const { return event->compute() && event->name[0] == letter; }
 };
 constexpr StepLook kSteps[] = {
     {'F', "─", "forward"}, {'B', "═", "backward"}, {'I', "≈", "input's half"}, {'W', "+", "weights' half"}};
@@ -144,7 +144,7 @@ std::vector<Sent> messages_of(const Trace& trace) {
 /// Main's steps, and its waits between them.
 Cells steps_of(const TextChart& chart, const std::vector<const TraceEvent*>& work) {
   Cells line = chart.empty("·");
-  const auto is_step = [](const TraceEvent* event) { return event->kind == Kind::compute; };
+  const auto is_step = [](const TraceEvent* event) { return event->compute() != nullptr; };
   const auto first = std::find_if(work.begin(), work.end(), is_step);
   const auto last = std::find_if(work.rbegin(), work.rend(), is_step).base();
   for (auto wait = first; wait < last; ++wait)
@@ -190,7 +190,7 @@ void write_gantt_text(const Trace& trace, std::ostream& out, int columns) {
   }
   bool steps = false, other = false;  // what is computed
   for (const TraceEvent& event : trace.events)
-    if (event.kind == Kind::compute) (analysis::is_pipeline_step(event) ? steps : other) = true;
+    if (event.compute()) (analysis::is_pipeline_step(event) ? steps : other) = true;
   (steps && !other ? write_stages : write_queues)(trace, out, columns);
 }
 

@@ -14,15 +14,13 @@
 namespace lockstep::analysis {
 namespace {
 
-using Kind = TraceEvent::Kind;
-
 /// Regions of one name on main, by rank and in order.
 std::map<int, std::vector<const TraceEvent*>> all_phases(const Trace& trace, const std::string& name) {
   std::map<int, std::vector<const TraceEvent*>> by_rank;
   for (const TraceStuck& stuck : trace.stuck) by_rank[stuck.rank];
   for (const TraceEvent& event : trace.events) {
     auto& regions = by_rank[event.rank];
-    if (event.kind == Kind::region && event.queue == 0 && event.name == name) regions.push_back(&event);
+    if (event.region() && event.queue == 0 && event.name == name) regions.push_back(&event);
   }
   for (auto& [rank, regions] : by_rank)
     std::sort(regions.begin(), regions.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
@@ -32,7 +30,7 @@ std::map<int, std::vector<const TraceEvent*>> all_phases(const Trace& trace, con
 /// Number of phases that one rank has ended.
 std::size_t ended(const std::vector<const TraceEvent*>& phases) {
   return static_cast<std::size_t>(
-      std::count_if(phases.begin(), phases.end(), [](const TraceEvent* e) { return !e->cut; }));
+      std::count_if(phases.begin(), phases.end(), [](const TraceEvent* e) { return !e->region()->cut; }));
 }
 
 std::size_t ended_by_all(const std::map<int, std::vector<const TraceEvent*>>& by_rank) {
@@ -58,11 +56,11 @@ class Maker {
   Graph make() {
     add_lanes();
     for (const TraceEvent& e : trace_.events)
-      if (e.kind == Kind::region && e.name == "data") data_[{e.rank, e.queue}].push_back(&e);
+      if (e.region() && e.name == "data") data_[{e.rank, e.queue}].push_back(&e);
     for (std::size_t i = 0; i < trace_.closures.size(); ++i) add_closure(trace_.closures[i]);
-    for (int event : in_program_order(Kind::transfer)) add_batch(event);
+    for (int event : in_program_order(TraceEvent::Kind::transfer)) add_batch(event);
     join_messages();
-    for (int event : in_program_order(Kind::compute)) add_arithmetic(event);
+    for (int event : in_program_order(TraceEvent::Kind::compute)) add_arithmetic(event);
     add_host_time();
     write_programs();
     set_delays();
@@ -84,9 +82,8 @@ class Maker {
       throw Error(Verdict::usage,
                   "this trace does not say what waited for what, so it cannot be replayed: record the run with ./lab "
                   "train --trace FILE.json");
-    const auto lost = std::find_if(trace_.events.begin(), trace_.events.end(), [](const TraceEvent& e) {
-      return e.first == 0 && (e.kind == Kind::compute || e.kind == Kind::transfer);
-    });
+    const auto lost = std::find_if(trace_.events.begin(), trace_.events.end(),
+                                   [](const TraceEvent& e) { return e.first == 0 && (e.compute() || e.transfer()); });
     if (lost != trace_.events.end())
       throw Error(Verdict::usage,
                   fmt::format("this trace does not say where '{}' of rank {} stands in its program, so it cannot be "
@@ -193,10 +190,10 @@ class Maker {
     return loading;
   }
 
-  std::vector<int> in_program_order(Kind kind) const {
+  std::vector<int> in_program_order(TraceEvent::Kind kind) const {
     std::vector<int> events;
     for (std::size_t i = 0; i < trace_.events.size(); ++i)
-      if (trace_.events[i].kind == kind && trace_.events[i].first > 0) events.push_back(static_cast<int>(i));
+      if (trace_.events[i].kind() == kind && trace_.events[i].first > 0) events.push_back(static_cast<int>(i));
     std::sort(events.begin(), events.end(), [&](int a, int b) {
       const TraceEvent &x = event(a), &y = event(b);
       return std::tie(x.rank, x.queue, x.first) < std::tie(y.rank, y.queue, y.first);
@@ -208,6 +205,7 @@ class Maker {
 
   void add_batch(int index) {
     const TraceEvent& e = event(index);
+    const TraceTransfer& transfer = *e.transfer();
     const bool counts = step_of(e) >= 0;
     int batch = -1;
     if (counts) {
@@ -216,14 +214,14 @@ class Maker {
       TransferBatch& made = graph_.batches.emplace_back();
       made.event = index;
       made.lane = lane;
-      int& last = last_of_.try_emplace({lane, e.group}, -1).first->second;
+      int& last = last_of_.try_emplace({lane, transfer.group}, -1).first->second;
       made.before = std::exchange(last, batch);
       place(lane, e.first, 1, Action::Kind::start, batch);
       if (e.last > 0) place(lane, e.last, 1, Action::Kind::await_batch, batch);
     }
-    for (const TraceMessage& m : e.messages) {                                     // messages match in order within a
+    for (const TraceMessage& m : transfer.messages) {                              // messages match in order within a
       const int from = m.sends ? e.rank : m.peer, to = m.sends ? m.peer : e.rank;  // (group, queue, sender, receiver)
-      Halves& halves = halves_[{e.group, e.queue, from, to}];
+      Halves& halves = halves_[{transfer.group, e.queue, from, to}];
       (m.sends ? halves.sends : halves.receives).push_back({batch, &m});
     }
   }
@@ -272,11 +270,12 @@ class Maker {
     const TraceEvent& e = event(index);
     const int step = step_of(e);
     if (step < 0) return;
-    const double seconds = e.own > 0 ? e.own : e.end - e.begin;
+    const TraceCompute& compute = *e.compute();
+    const double seconds = compute.own > 0 ? compute.own : e.end - e.begin;
     const int lane = lane_of_.at({e.rank, e.queue});
     place(lane, e.first, 1, Action::Kind::work, static_cast<int>(graph_.works.size()));
     graph_.works.push_back(
-        {.event = index, .lane = lane, .step = step, .seconds = seconds, .launch = std::min(e.launch, seconds)});
+        {.event = index, .lane = lane, .step = step, .seconds = seconds, .launch = std::min(compute.launch, seconds)});
   }
 
   // Time between two recorded events of a queue (in a modelled run only data loading) --------------------------------
@@ -285,7 +284,7 @@ class Maker {
     note_ends();
     std::map<std::tuple<int, int, int>, std::vector<const TraceEvent*>> by_step;  // (rank, queue, step)
     for (const TraceEvent& e : trace_.events) {
-      if (e.first == 0 || (e.kind != Kind::compute && e.kind != Kind::wait)) continue;
+      if (e.first == 0 || (!e.compute() && !e.wait())) continue;
       if (const int step = step_of(e); step >= 0) by_step[{e.rank, e.queue, step}].push_back(&e);
     }
     for (auto& [key, events] : by_step) {
@@ -308,7 +307,7 @@ class Maker {
       add_gap(*e, until, e->begin, step, 0);
       until = std::max(until, e->end);
       // A wait ends when its thread notices.
-      if (e->kind == Kind::wait) add_gap(*e, std::max(e->begin, ends_[{e->rank, e->queue, e->first}]), e->end, step, 2);
+      if (e->wait()) add_gap(*e, std::max(e->begin, ends_[{e->rank, e->queue, e->first}]), e->end, step, 2);
     }
   }
 
@@ -319,7 +318,7 @@ class Maker {
       known = std::max(known, end);
     };
     for (const TraceEvent& e : trace_.events)
-      if (e.kind == Kind::transfer) note(e.rank, e.queue, e.last, e.end);
+      if (e.transfer()) note(e.rank, e.queue, e.last, e.end);
     for (const TraceClosure& c : trace_.closures) note(c.rank, 0, c.waited, c.end);
   }
 
@@ -434,7 +433,7 @@ std::optional<Stop> stop_of(const Trace& trace, const std::string& phase) {
 std::vector<std::string> phase_names(const Trace& trace) {
   std::set<std::string> names;
   for (const TraceEvent& event : trace.events)
-    if (event.kind == Kind::region && event.queue == 0 && event.phase) names.insert(event.name);
+    if (event.region() && event.queue == 0 && event.region()->phase) names.insert(event.name);
   return {names.begin(), names.end()};
 }
 

@@ -14,7 +14,6 @@
 namespace lockstep::analysis {
 namespace {
 
-using EventOf = TraceEvent::Kind;
 constexpr int kMostRanks = 16;
 constexpr std::uint64_t kMostBytes = 4096, kWidth = 4;  // kWidth: bytes per element
 constexpr std::size_t kMostSteps = 200;
@@ -64,9 +63,10 @@ class Follower {
     std::map<int, std::size_t> batches;
     for (const TraceEvent& e : trace_.events) {
       ranks.insert(e.rank);
-      if (e.kind == EventOf::transfer && ++batches[e.rank] > kMostSteps)
+      if (!e.transfer()) continue;
+      if (++batches[e.rank] > kMostSteps)
         return give_up(fmt::format("only of runs with at most {} batches of messages per rank", kMostSteps));
-      for (const TraceMessage& m : e.messages)
+      for (const TraceMessage& m : e.transfer()->messages)
         if (m.sends) sent.insert({e.rank, m.block});
     }
     result_.ranks = static_cast<int>(std::max(ranks.size(), trace_.totals.size()));
@@ -105,7 +105,7 @@ class Follower {
             {nanoseconds(event(f.to).end), MemoryEvent::Kind::received, event(f.to).first, index});
     }
     for (std::size_t i = 0; i < trace_.events.size(); ++i)
-      if (const TraceEvent& e = trace_.events[i]; e.kind == EventOf::compute)
+      if (const TraceEvent& e = trace_.events[i]; e.compute())
         memory_events_[e.rank].push_back(
             {nanoseconds(e.end), MemoryEvent::Kind::computed, e.first, static_cast<int>(i)});
     for (auto& [rank, events] : memory_events_)
@@ -137,16 +137,15 @@ class Follower {
   }
 
   void play(const MemoryEvent& e) {
-    if (e.kind == MemoryEvent::Kind::computed) return compute(event(e.index));
+    if (e.kind == MemoryEvent::Kind::computed) return compute(event(e.index), event(e.index).compute()->uses);
     const Flight& f = flights_[static_cast<std::size_t>(e.index)];
     if (e.kind == MemoryEvent::Kind::sent) {
       begin_batch(f.from);
-      const TraceMessage& m = event(f.from).messages[f.which_from];
-      in_flight_[e.index] = part(event(f.from).rank, m.block, m.offset, m.bytes);
+      in_flight_[e.index] = part(event(f.from).rank, f.sent->block, f.sent->offset, f.sent->bytes);
       return;
     }
     begin_batch(f.to);
-    const TraceMessage& m = event(f.to).messages[f.which_to];
+    const TraceMessage& m = *f.received;
     put(event(f.to).rank, m.block, m.offset, f.from < 0 ? Array(m.bytes / kWidth, nothing()) : in_flight_[e.index]);
   }
 
@@ -184,11 +183,11 @@ class Follower {
 
   /// Follows z = x + y, y += x and y = x. Scaling does not change a sum's terms, and filled memory holds no rank's
   /// value.
-  void compute(const TraceEvent& e) {
-    if (e.uses.empty()) return;
+  void compute(const TraceEvent& e, const std::vector<TraceUse>& uses) {
+    if (uses.empty()) return;
     std::vector<Array> read;
     const TraceUse* target = nullptr;
-    for (const TraceUse& use : e.uses)
+    for (const TraceUse& use : uses)
       if (use.writes)
         target = &use;
       else

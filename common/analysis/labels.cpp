@@ -15,8 +15,6 @@
 namespace lockstep::analysis {
 namespace {
 
-using EventOf = TraceEvent::Kind;
-
 /// Index of the chunk that begins at `offset`, or −1.
 int chunk_at(std::uint64_t bytes, int parts, std::uint64_t width, std::uint64_t offset) {
   for (int i = 0; i < parts; ++i)
@@ -53,11 +51,11 @@ class Namer {
     note_closures();
     for (std::size_t i = 0; i < flights_.size(); ++i) names_.messages[i] = name_of(flights_[i]);
     for (std::size_t i = 0; i < trace_.events.size(); ++i)
-      if (trace_.events[i].kind != EventOf::region) names_.events[i] = trace_.events[i].name;
+      if (!trace_.events[i].region()) names_.events[i] = trace_.events[i].name;
     name_transfers();
     name_waits();
     for (std::size_t i = 0; i < trace_.events.size(); ++i)
-      if (trace_.events[i].kind == EventOf::transfer)
+      if (trace_.events[i].transfer())
         if (const TraceEvent* c = collective_of(trace_.events[i])) names_.places[i] = place_of(c);
     return std::move(names_);
   }
@@ -68,10 +66,11 @@ class Namer {
   void note_regions() {
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& e = trace_.events[i];
-      if (e.kind != EventOf::region) continue;
-      if (e.queue == 0 && e.phase && e.name == "step") steps_[e.rank].push_back(e.begin);
+      const TraceRegion* region = e.region();
+      if (!region) continue;
+      if (e.queue == 0 && region->phase && e.name == "step") steps_[e.rank].push_back(e.begin);
       regions_[{e.rank, e.queue}].push_back(static_cast<int>(i));
-      if (e.bytes > 0) collectives_[{e.rank, e.queue}].push_back(static_cast<int>(i));
+      if (region->bytes > 0) collectives_[{e.rank, e.queue}].push_back(static_cast<int>(i));
     }
     for (const TraceBlock& block : trace_.blocks)
       if (block.uploaded) arrays_[{block.rank, block.id}] = block.bytes;
@@ -82,7 +81,7 @@ class Namer {
                   [&](int a, int b) {  // if equal, phases enclose other regions, and later-closed ones the earlier
                     const auto key = [&](int index) {
                       return std::tuple(event(index).first, -static_cast<long long>(event(index).last),
-                                        !event(index).phase, -index);
+                                        !event(index).region()->phase, -index);
                     };
                     return key(a) < key(b);
                   });
@@ -90,9 +89,10 @@ class Namer {
 
   void note_groups() {
     for (const TraceEvent& e : trace_.events)
-      if (e.kind == EventOf::transfer) {
-        members_[e.group].insert(e.rank);
-        for (const TraceMessage& m : e.messages) members_[e.group].insert(m.peer);
+      if (const TraceTransfer* transfer = e.transfer()) {
+        std::set<int>& members = members_[transfer->group];
+        members.insert(e.rank);
+        for (const TraceMessage& m : transfer->messages) members.insert(m.peer);
       }
   }
 
@@ -115,7 +115,7 @@ class Namer {
     for (int index : list) {
       const TraceEvent& e = event(index);
       if (around && e.first > 0 && e.last <= around->last && e.first >= around->first) around_[&e] = around;
-      if (e.phase && is_numbered(e.name)) around = &e;
+      if (e.region()->phase && is_numbered(e.name)) around = &e;
     }
   }
   std::string part_of(const TraceEvent* collective, const std::string& what) const {
@@ -141,7 +141,7 @@ class Namer {
           label = e.name;
           if (all.events.size() > 1 && !is_numbered(e.name) && !around_.contains(&e))
             label += fmt::format(" {} of {}", k + 1, all.events.size());
-          if (e.bytes > 0) label += ", " + format_bytes(static_cast<double>(e.bytes));
+          if (e.region()->bytes > 0) label += ", " + format_bytes(static_cast<double>(e.region()->bytes));
         }
     }
   }
@@ -164,10 +164,9 @@ class Namer {
     std::map<std::tuple<std::string, int, std::uint64_t>, long> numbers;
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& e = trace_.events[i];
-      if (e.kind != EventOf::transfer) continue;
-      const TraceEvent* collective = collective_of(e);
+      const TraceEvent* collective = e.transfer() ? collective_of(e) : nullptr;
       if (!collective) continue;
-      for (const TraceMessage& m : e.messages) {
+      for (const TraceMessage& m : e.transfer()->messages) {
         if (!m.sends || m.block == 0) continue;
         auto [known, fresh] = begins_.try_emplace({collective, m.block}, m.offset);
         known->second = std::min(known->second, m.offset);
@@ -181,16 +180,17 @@ class Namer {
   std::string name_of(const Flight& flight) const {
     const bool sent = flight.from >= 0;
     const TraceEvent& e = event(sent ? flight.from : flight.to);
-    const TraceMessage& m = e.messages[sent ? flight.which_from : flight.which_to];
+    const TraceMessage& m = sent ? *flight.sent : *flight.received;
     const TraceEvent* collective = collective_of(e);
     if (sent && !collective)
       if (const std::string* step = step_before(e)) return *step;
     if (!sent || !collective || m.block == 0) return array_part(e, m);
     std::uint64_t begin = begins_.at({collective, m.block});
     const auto elsewhere = all_begins_.find({place_of(collective), e.queue, m.block});
-    if (elsewhere != all_begins_.end() && elsewhere->second + collective->bytes >= begin + m.bytes)
+    const std::uint64_t bytes = collective->region()->bytes;
+    if (elsewhere != all_begins_.end() && elsewhere->second + bytes >= begin + m.bytes)
       begin = std::min(begin, elsewhere->second);
-    return part_of(collective, part_name(collective->bytes, size_of(e.group), m.offset - begin, m.bytes));
+    return part_of(collective, part_name(bytes, size_of(e.transfer()->group), m.offset - begin, m.bytes));
   }
 
   void note_closures() {
@@ -220,7 +220,7 @@ class Namer {
     if (m.block == 0) return format_bytes(static_cast<double>(m.bytes));
     const auto array = arrays_.find({e.rank, m.block});
     return array == arrays_.end() ? format_bytes(static_cast<double>(m.bytes))
-                                  : part_name(array->second, size_of(e.group), m.offset, m.bytes);
+                                  : part_name(array->second, size_of(e.transfer()->group), m.offset, m.bytes);
   }
 
   void name_transfers() {
@@ -230,8 +230,8 @@ class Namer {
       const auto add = [&](std::string& text, int peer, const char* preposition) {
         text += fmt::format("{}{} {} rank {}", text.empty() ? "" : ", ", names_.messages[i], preposition, peer);
       };
-      if (f.from >= 0) add(sends[f.from], event(f.from).messages[f.which_from].peer, "to");
-      if (f.to >= 0) add(receives[f.to], event(f.to).messages[f.which_to].peer, "from");
+      if (f.from >= 0) add(sends[f.from], f.sent->peer, "to");
+      if (f.to >= 0) add(receives[f.to], f.received->peer, "from");
     }
     awaited_ = sends;
     for (const auto& [index, text] : receives) awaited_[index] = text;
@@ -249,7 +249,7 @@ class Namer {
     std::map<std::tuple<int, int, std::uint64_t>, double> ends;
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& e = trace_.events[i];
-      if (e.kind != EventOf::transfer || e.last == 0) continue;
+      if (!e.transfer() || e.last == 0) continue;
       double& end = ends[{e.rank, e.queue, e.last}];
       if (e.end < end) continue;
       end = e.end;
@@ -260,7 +260,7 @@ class Namer {
       if (c.waited > 0) awaited[{c.rank, 0, c.waited}] = "queue " + trace_.queues[static_cast<std::size_t>(c.queue)];
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const TraceEvent& e = trace_.events[i];
-      if (e.kind != EventOf::wait) continue;
+      if (!e.wait()) continue;
       if (const auto known = awaited.find({e.rank, e.queue, e.first}); known != awaited.end())
         names_.events[i] = "wait: " + known->second;
     }

@@ -11,10 +11,11 @@ namespace lockstep {
 namespace {
 
 void sort_by_begin(std::vector<const TraceEvent*>& events) {
-  std::stable_sort(events.begin(), events.end(), [](const TraceEvent* a, const TraceEvent* b) {
-    return std::tuple(nanoseconds(a->begin), -nanoseconds(a->end), !a->phase) <
-           std::tuple(nanoseconds(b->begin), -nanoseconds(b->end), !b->phase);
-  });
+  const auto key = [](const TraceEvent* e) {
+    const bool phase = e->region() && e->region()->phase;
+    return std::tuple(nanoseconds(e->begin), -nanoseconds(e->end), !phase);
+  };
+  std::stable_sort(events.begin(), events.end(), [&](auto* a, auto* b) { return key(a) < key(b); });
 }
 
 }  // namespace
@@ -25,11 +26,7 @@ std::vector<TraceRow> trace_rows(const Trace& trace) {
   std::map<std::tuple<int, int>, TraceRow> rows;
   for (const TraceEvent& event : trace.events) {
     TraceRow& row = rows[{event.rank, event.queue}];
-    using Kind = TraceEvent::Kind;
-    (event.kind == Kind::transfer ? row.transfers
-     : event.kind == Kind::region ? row.regions
-                                  : row.work)
-        .push_back(&event);
+    (event.transfer() ? row.transfers : event.region() ? row.regions : row.work).push_back(&event);
   }
   std::vector<TraceRow> sorted;
   for (auto& [key, row] : rows) {
@@ -83,7 +80,7 @@ std::vector<std::vector<const TraceEvent*>> lanes(const std::vector<const TraceE
 double covered(const std::vector<const TraceEvent*>& events, TraceEvent::Kind kind) {
   double sum = 0, until = -HUGE_VAL;
   for (const TraceEvent* event : events) {
-    if (event->kind != kind || event->end <= until) continue;
+    if (event->kind() != kind || event->end <= until) continue;
     sum += event->end - std::max(event->begin, until);
     until = event->end;
   }

@@ -18,7 +18,6 @@
 namespace lockstep::analysis {
 namespace {
 
-using EventOf = TraceEvent::Kind;
 constexpr std::size_t kMostMessages = 256;
 constexpr std::size_t kColumns = 124;  // bytes; an arrow has three
 
@@ -34,8 +33,7 @@ struct Line {
 std::vector<std::size_t> steps_of(const Trace& trace, const Labels& labels) {
   std::map<std::tuple<std::string, int, int>, std::vector<std::size_t>> batches;  // by place, rank, queue
   for (std::size_t i = 0; i < trace.events.size(); ++i)
-    if (const TraceEvent& e = trace.events[i]; e.kind == EventOf::transfer)
-      batches[{labels.places[i], e.rank, e.queue}].push_back(i);
+    if (const TraceEvent& e = trace.events[i]; e.transfer()) batches[{labels.places[i], e.rank, e.queue}].push_back(i);
   std::vector<std::size_t> steps(trace.events.size());
   for (auto& [key, all] : batches) {
     std::stable_sort(all.begin(), all.end(), [&](std::size_t a, std::size_t b) {
@@ -59,7 +57,7 @@ std::vector<Line> lines_of(const Trace& trace) {
     const Flight& f = flights[i];
     if (f.from < 0) continue;
     const auto event = static_cast<std::size_t>(f.from);
-    const TraceMessage& m = trace.events[event].messages[f.which_from];
+    const TraceMessage& m = *f.sent;
     lines.push_back({labels.places[event], steps[event], nanoseconds(f.begin), nanoseconds(f.end), m.bytes,
                      fmt::format("{} → {}: {}", trace.events[event].rank, m.peer, labels.messages[i])});
     const long long begin = lines.back().begin;
@@ -132,14 +130,14 @@ std::string message_table(const Trace& trace, std::size_t most_lines) {
 namespace {
 
 bool sets_up(const TraceEvent& e) {
-  return e.kind == EventOf::region && e.queue == 0 && (e.phase ? e.name == "set-up" : e.name == "broadcast");
+  return e.region() && e.queue == 0 && (e.region()->phase ? e.name == "set-up" : e.name == "broadcast");
 }
 
 /// Time at which each rank has ended the set-up at its beginning. Nothing if all transfers are part of it.
 std::optional<std::map<int, double>> ends_of_set_up(const Trace& trace) {
   std::map<int, std::vector<const TraceEvent*>> transfers, regions;  // by rank
   for (const TraceEvent& e : trace.events) {
-    if (e.kind == EventOf::transfer) transfers[e.rank].push_back(&e);
+    if (e.transfer()) transfers[e.rank].push_back(&e);
     if (sets_up(e)) regions[e.rank].push_back(&e);
   }
   std::map<int, double> ends;
@@ -162,7 +160,7 @@ std::optional<std::map<int, double>> ends_of_set_up(const Trace& trace) {
 /// True for an event of that rank's set-up.
 bool belongs_to_set_up(const TraceEvent& e, const std::map<int, double>& ends) {
   const auto end = ends.find(e.rank);
-  return end != ends.end() && (e.end <= end->second || (e.kind == EventOf::region && e.begin < end->second));
+  return end != ends.end() && (e.end <= end->second || (e.region() && e.begin < end->second));
 }
 
 }  // namespace

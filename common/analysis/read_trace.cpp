@@ -36,15 +36,6 @@ double duration_of(const Json& json) {
   return time;
 }
 
-TraceEvent::Kind kind_of(const std::string& category) {
-  using Kind = TraceEvent::Kind;
-  if (category == "compute") return Kind::compute;
-  if (category == "wait") return Kind::wait;
-  if (category == "transfer") return Kind::transfer;
-  if (category == "region") return Kind::region;
-  throw JsonError("category " + category);
-}
-
 class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {}
@@ -101,7 +92,7 @@ class Reader {
   void complete(const Json& event) {
     const Json& arguments = event.at("args");
     TraceEvent& e = trace_.events.emplace_back();
-    e.kind = kind_of(event.at("cat"));
+    e.what = what_of(event.at("cat"), arguments);
     e.rank = rank_of(event.at("pid"));
     e.name = event.at("name");
     e.where = arguments.at("where");
@@ -109,17 +100,28 @@ class Reader {
     e.end = e.begin + duration_of(event.at("dur")) * 1e-6;
     e.first = arguments.value("first", std::uint64_t{0});
     e.last = arguments.value("last", e.first);
-    if (const Json* own = arguments.find("own_seconds")) e.own = duration_of(*own);
-    if (const Json* launch = arguments.find("launch_seconds")) e.launch = duration_of(*launch);
-    e.phase = arguments.value("phase", false);
-    e.cut = arguments.value("cut", false);
-    e.group = arguments.value("group", 0u);
-    if (arguments.contains("messages"))
-      for (const Json& m : arguments.at("messages")) e.messages.push_back(message(m));
-    e.bytes = arguments.value("bytes", std::uint64_t{0});
-    if (const Json* uses = arguments.find("uses"))
-      for (const Json& u : *uses) e.uses.push_back({u.at(1), u.at(2), u.at(3), u.at(0) == "write"});
     threads_.push_back(event.at("tid"));
+  }
+
+  static decltype(TraceEvent::what) what_of(const std::string& category, const Json& a) {
+    if (category == "compute") {
+      TraceCompute compute;
+      if (const Json* own = a.find("own_seconds")) compute.own = duration_of(*own);
+      if (const Json* launch = a.find("launch_seconds")) compute.launch = duration_of(*launch);
+      if (const Json* uses = a.find("uses"))
+        for (const Json& u : *uses) compute.uses.push_back({u.at(1), u.at(2), u.at(3), u.at(0) == "write"});
+      return compute;
+    }
+    if (category == "transfer") {
+      TraceTransfer transfer{.group = a.value("group", 0u)};
+      if (const Json* messages = a.find("messages"))
+        for (const Json& m : *messages) transfer.messages.push_back(message(m));
+      return transfer;
+    }
+    if (category == "region")
+      return TraceRegion{a.value("phase", false), a.value("cut", false), a.value("bytes", std::uint64_t{0})};
+    if (category == "wait") return TraceWait{};
+    throw JsonError("category " + category);
   }
 
   static TraceMessage message(const Json& m) {

@@ -9,12 +9,10 @@
 namespace lockstep::analysis {
 namespace {
 
-using EventOf = TraceEvent::Kind;
-
 /// One end of a message. The k-th sent on a (group, queue) from one rank to another is the k-th received there.
 struct End {
   int event = -1;
-  std::size_t which = 0;
+  const TraceMessage* message = nullptr;
 };
 struct Ends {
   std::vector<End> sends, receives;
@@ -23,7 +21,7 @@ struct Ends {
 std::vector<int> transfers_in_order(const Trace& trace) {
   std::vector<int> order;
   for (std::size_t i = 0; i < trace.events.size(); ++i)
-    if (trace.events[i].kind == EventOf::transfer) order.push_back(static_cast<int>(i));
+    if (trace.events[i].transfer()) order.push_back(static_cast<int>(i));
   std::sort(order.begin(), order.end(), [&](int a, int b) {
     const TraceEvent &x = trace.events[static_cast<std::size_t>(a)], &y = trace.events[static_cast<std::size_t>(b)];
     return std::tie(x.rank, x.queue, x.first, x.begin) < std::tie(y.rank, y.queue, y.first, y.begin);
@@ -32,10 +30,10 @@ std::vector<int> transfers_in_order(const Trace& trace) {
 }
 
 Flight flight(const Trace& trace, const End& send, const End& receive) {
-  Flight f{.from = send.event, .to = receive.event, .which_from = send.which, .which_to = receive.which};
+  Flight f{.from = send.event, .to = receive.event, .sent = send.message, .received = receive.message};
   const TraceEvent* from = send.event < 0 ? nullptr : &trace.events[static_cast<std::size_t>(send.event)];
   const TraceEvent* to = receive.event < 0 ? nullptr : &trace.events[static_cast<std::size_t>(receive.event)];
-  const TraceMessage& m = from ? from->messages[send.which] : to->messages[receive.which];
+  const TraceMessage& m = from ? *f.sent : *f.received;
   const bool eager = trace.modelled ? m.bytes <= trace.eager_bytes : from && to && from->end < to->begin;
   if (from && to)
     f.begin = eager ? from->begin : std::max(from->begin, to->begin);
@@ -45,7 +43,7 @@ Flight flight(const Trace& trace, const End& send, const End& receive) {
     f.begin = trace.modelled ? std::max(to->begin, to->end - m.seconds) : to->begin;
   f.end = to ? to->end : from->end;
   // In a batch with several receives the price determines this one's arrival, unless it was the last.
-  if (to && trace.modelled && to->messages.size() > 2) f.end = std::min(f.end, f.begin + m.seconds);
+  if (to && trace.modelled && to->transfer()->messages.size() > 2) f.end = std::min(f.end, f.begin + m.seconds);
   f.end = std::max(f.end, f.begin);
   return f;
 }
@@ -56,10 +54,9 @@ std::vector<Flight> flights_of(const Trace& trace) {
   std::map<std::tuple<std::uint32_t, int, int, int>, Ends> all;  // (group, queue, from, to)
   for (int index : transfers_in_order(trace)) {
     const TraceEvent& e = trace.events[static_cast<std::size_t>(index)];
-    for (std::size_t i = 0; i < e.messages.size(); ++i) {
-      const TraceMessage& m = e.messages[i];
-      Ends& ends = all[{e.group, e.queue, m.sends ? e.rank : m.peer, m.sends ? m.peer : e.rank}];
-      (m.sends ? ends.sends : ends.receives).push_back({index, i});
+    for (const TraceMessage& m : e.transfer()->messages) {
+      Ends& ends = all[{e.transfer()->group, e.queue, m.sends ? e.rank : m.peer, m.sends ? m.peer : e.rank}];
+      (m.sends ? ends.sends : ends.receives).push_back({index, &m});
     }
   }
   std::vector<Flight> flights;
@@ -87,12 +84,12 @@ std::map<int, OfRank> by_rank(const Trace& trace, const std::vector<Flight>& fli
     mine.share.rank = e.rank;
     mine.share.seconds = std::max(mine.share.seconds, e.end);
     seconds = std::max(seconds, e.end);
-    if (e.kind == EventOf::compute && e.queue == 0) mine.share.computing += e.end - e.begin;
-    if (e.kind == EventOf::compute && e.queue != 0) mine.going_on.push_back({e.begin, e.end});
-    if (e.kind == EventOf::transfer && trace.backend == "pytorch" && !e.messages.empty() &&
+    if (e.compute() && e.queue == 0) mine.share.computing += e.end - e.begin;
+    if (e.compute() && e.queue != 0) mine.going_on.push_back({e.begin, e.end});
+    if (e.transfer() && trace.backend == "pytorch" && !e.transfer()->messages.empty() &&
         e.name.ends_with(": ranks arrive"))
       mine.pending.push_back({e.begin, e.end});
-    if (e.kind == EventOf::wait && e.queue == 0) mine.waits.push_back(static_cast<int>(i));
+    if (e.wait() && e.queue == 0) mine.waits.push_back(static_cast<int>(i));
   }
   for (const Flight& f : flights)
     for (int event : {f.from, f.to}) {
@@ -150,7 +147,7 @@ TimeShare share_of_steps(const Trace& trace, const Steps& steps, const Shares& s
   for (const auto& [rank, all] : steps.by_rank)
     for (std::size_t k = 0; k < steps.count; ++k) share.seconds += all[k]->end - all[k]->begin;
   for (const TraceEvent& e : trace.events)
-    if (e.kind == EventOf::compute && e.queue == 0 && steps.hold(e)) share.computing += e.end - e.begin;
+    if (e.compute() && e.queue == 0 && steps.hold(e)) share.computing += e.end - e.begin;
   for (const WaitPart& part : shares.waits)
     if (steps.hold(trace.events[static_cast<std::size_t>(part.event)]))
       (part.exposed ? share.exposed : share.bubble) += part.end - part.begin;

@@ -41,11 +41,11 @@ TimeShare share_of_steps(const Trace& trace, const Steps& steps, const Shares& s
 /// A message as recorded. It is in flight from the time when both of its ends have begun, or only its sender if it is
 /// eager.
 struct Flight {
-  int from = -1, to = -1;      // events of the trace; −1: not recorded
-  std::size_t which_from = 0;  // index among that event's messages
-  std::size_t which_to = 0;
-  double begin = 0, end = 0;  // time in flight
+  int from = -1, to = -1;                                   // events of the trace; −1: not recorded
+  const TraceMessage *sent = nullptr, *received = nullptr;  // as these events have it; null likewise
+  double begin = 0, end = 0;                                // time in flight
 };
+/// They point into the trace.
 std::vector<Flight> flights_of(const Trace& trace);
 
 /// Analyses the whole trace; takes its flights if they are already known.

@@ -29,8 +29,8 @@ std::map<std::uint32_t, Price> slowest_links(const Trace& trace, const Graph& gr
   std::map<std::uint32_t, Price> links;
   for (const TransferBatch& batch : graph.batches) {
     const TraceEvent& event = trace.events[static_cast<std::size_t>(batch.event)];
-    for (const TraceMessage& m : event.messages) {
-      Price& link = links[event.group];
+    for (const TraceMessage& m : event.transfer()->messages) {
+      Price& link = links[event.transfer()->group];
       link.latency = std::max(link.latency, m.latency);
       if (m.bytes > 0) link.per_byte = std::max(link.per_byte, (m.seconds - m.latency) / static_cast<double>(m.bytes));
     }
@@ -62,9 +62,9 @@ std::vector<RankUse> use_of_ranks(const Trace& trace, const Graph& graph, const 
     moving[event.rank].push_back({event.begin, event.end});
     double& wire = by_rank[event.rank].wire;
     wire += batch.delay / steps;
-    for (const TraceMessage& m : event.messages)
-      if (!m.sends)
-        wire += (links[event.group].latency + static_cast<double>(m.bytes) * links[event.group].per_byte) / steps;
+    const Price& link = links[event.transfer()->group];
+    for (const TraceMessage& m : event.transfer()->messages)
+      if (!m.sends) wire += (link.latency + static_cast<double>(m.bytes) * link.per_byte) / steps;
   }
   std::vector<RankUse> uses;
   for (auto& [rank, use] : by_rank) {

@@ -92,7 +92,7 @@ TEST(Why, HostTimeAndLoadingDataAreSeenInMeasuredRuns) {
       const double at = step * 12e-3;
       const auto first = static_cast<std::uint64_t>(3 * step + 1);
       const auto add = [&](double from, double to, std::uint64_t position) {
-        trace.events.push_back({.kind = TraceEvent::Kind::compute,
+        trace.events.push_back({.what = TraceCompute{},
                                 .name = "matmul",
                                 .begin = at + from,
                                 .end = at + to,
@@ -103,13 +103,12 @@ TEST(Why, HostTimeAndLoadingDataAreSeenInMeasuredRuns) {
       add(8e-3, 9e-3, first + 1);
       add(9.5e-3, 10e-3, first + 2);
       const auto region = [&](const char* name, double from, double to, std::uint64_t last) {
-        trace.events.push_back({.kind = TraceEvent::Kind::region,
+        trace.events.push_back({.what = TraceRegion{.phase = true},
                                 .name = name,
                                 .begin = at + from,
                                 .end = at + to,
                                 .first = first,
-                                .last = last,
-                                .phase = true});
+                                .last = last});
       };
       if (loads) region("data", 0, 3.5e-3, first - 1);
       region("step", 0, 10e-3, first + 2);
@@ -137,9 +136,8 @@ TEST(Why, NothingGainedIsNotLessThanNothing) {
 }
 
 TEST(Diff, RanksDifferencesAndCountsWhatIsOnlyInOne) {
-  using Kind = TraceEvent::Kind;
   const auto event = [](const char* name, double begin, double end) {
-    return TraceEvent{.kind = Kind::compute, .name = name, .begin = begin, .end = end};
+    return TraceEvent{.what = TraceCompute{}, .name = name, .begin = begin, .end = end};
   };
   const Trace a = of(2, {event("add", 0, 1), event("matmul", 1, 3), event("add", 3, 4), event("gelu", 4, 5)});
   const Trace b = of(2, {event("add", 0, 1.5), event("matmul", 1.5, 8), event("add", 8, 9), event("copy", 9, 10)});

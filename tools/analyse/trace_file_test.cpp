@@ -127,7 +127,7 @@ TEST(Why, ATraceThatLacksAPartIsReplayedOrRefused) {
 TEST(Why, ATraceWithoutPositionsOrEventsIsRefused) {
   Trace old{.queues = {"main"}};
   EXPECT_THROW(why(old), Error);
-  old.events.push_back({.kind = TraceEvent::Kind::compute, .name = "add", .end = 1});
+  old.events.push_back({.what = TraceCompute{}, .name = "add", .end = 1});
   EXPECT_THROW(why(old), Error);
 }
 

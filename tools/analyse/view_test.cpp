@@ -80,9 +80,7 @@ TEST(Page, SharesOfTimeAreThoseOfTheLedgers) {
 
 TEST(Page, ALegendThatLacksAnEventIsSaidToBeWrong) {
   Trace trace = read_back(run(analysis::traced(3), analysis::RandomProgram(3, false)).trace);
-  const auto seconds = [](const TraceEvent& e) {
-    return e.kind == TraceEvent::Kind::compute && e.queue == 0 ? e.end - e.begin : 0;
-  };
+  const auto seconds = [](const TraceEvent& e) { return e.compute() && e.queue == 0 ? e.end - e.begin : 0; };
   const auto lost = std::max_element(trace.events.begin(), trace.events.end(),
                                      [&](const TraceEvent& a, const TraceEvent& b) { return seconds(a) < seconds(b); });
   ASSERT_GT(seconds(*lost), 0);
@@ -117,13 +115,12 @@ TEST(Page, MessagesOfARingNameTheirChunks) {
   for (const std::string& name : labels.messages) ++seen[name];
   EXPECT_EQ(seen.size(), 4u);
   for (int c = 0; c < 4; ++c) EXPECT_EQ(seen["chunk " + std::to_string(c)], 6) << c;
-  const auto first = std::find_if(trace.events.begin(), trace.events.end(), [](const TraceEvent& e) {
-    return e.kind == TraceEvent::Kind::transfer && e.rank == 2;
-  });
+  const auto first = std::find_if(trace.events.begin(), trace.events.end(),
+                                  [](const TraceEvent& e) { return e.transfer() && e.rank == 2; });
   EXPECT_EQ(labels.events[static_cast<std::size_t>(first - trace.events.begin())],
             "send chunk 1 to rank 3; receive chunk 0 from rank 1");
   const auto wait = std::find_if(trace.events.begin(), trace.events.end(),
-                                 [](const TraceEvent& e) { return e.kind == TraceEvent::Kind::wait && e.rank == 2; });
+                                 [](const TraceEvent& e) { return e.wait() && e.rank == 2; });
   EXPECT_EQ(labels.events[static_cast<std::size_t>(wait - trace.events.begin())], "wait: chunk 0 from rank 1");
   keep_page("ring", outcome);
 }
@@ -240,7 +237,7 @@ TEST(Page, ARaceOfTwoQueuesNamesThem) {
   const TraceRace& found = trace.races[0];
   EXPECT_NE(found.first.queue, found.second.queue);
   const auto is_first = [&](const TraceEvent& e) {
-    return e.kind == TraceEvent::Kind::compute && e.queue == found.first.queue && e.first == found.first.position;
+    return e.compute() && e.queue == found.first.queue && e.first == found.first.position;
   };
   const auto first = std::find_if(trace.events.begin(), trace.events.end(), is_first);
   ASSERT_NE(first, trace.events.end()) << "the earlier one has ended, and is in the trace";
@@ -319,8 +316,7 @@ TEST(Page, SaysWhatRanAndWhatItsTimesAre) {
 TEST(Page, APlaceIsShownWithItsNeighbours) {
   const Trace trace = read_back(ring_run(4, 8).trace);
   const Json drawn = scene_of(trace, {.source = LOCKSTEP_SOURCE_DIR});
-  const auto of_add = std::find_if(trace.events.begin(), trace.events.end(),
-                                   [](const TraceEvent& e) { return e.kind == TraceEvent::Kind::compute; });
+  const auto of_add = std::find_if(trace.events.begin(), trace.events.end(), [](auto& e) { return e.compute(); });
   ASSERT_NE(of_add, trace.events.end());
   const Json& place = drawn.at("sources").at(of_add->where);
   EXPECT_EQ(place.at(0).get<std::string>(), "tools/analyse/ring_run_testing.hpp");

@@ -23,15 +23,13 @@ std::vector<double> wire_seconds(const week24::TimedRun& run) {
 }
 
 Trace named_trace(const week24::TimedRun& run, const PipelineShape& shape) {
-  using Kind = TraceEvent::Kind;
   Trace trace = run.outcome.trace;
   // Drops what the chart says otherwise: a link's transfers show what its queue waits for, and the steps' names show
   // the phases.
-  std::erase_if(trace.events,
-                [](const TraceEvent& e) { return e.kind == Kind::region || (e.kind == Kind::wait && e.queue != 0); });
+  std::erase_if(trace.events, [](const TraceEvent& e) { return e.region() || (e.wait() && e.queue != 0); });
   std::vector<std::vector<TraceEvent*>> works(run.steps.size());  // of each stage, in its order
   for (TraceEvent& event : trace.events)
-    if (event.kind == Kind::compute && event.queue == 0) works[static_cast<std::size_t>(event.rank)].push_back(&event);
+    if (event.compute() && event.queue == 0) works[static_cast<std::size_t>(event.rank)].push_back(&event);
   for (std::size_t s = 0; s < works.size(); ++s) {
     std::sort(works[s].begin(), works[s].end(), [](auto* a, auto* b) { return a->first < b->first; });
     std::vector<TimedStep> steps = run.steps[s];

@@ -29,13 +29,14 @@ std::vector<OperationTotal> operations_of_microbatch(const Task& task, const wee
                               .check();
   std::map<std::string, OperationTotal> totals;
   for (const TraceEvent& event : outcome.trace.events) {
-    if (event.kind != TraceEvent::Kind::compute || event.rank != 0 || event.begin < outcome.values[0][0]) continue;
+    const TraceCompute* compute = event.compute();
+    if (!compute || event.rank != 0 || event.begin < outcome.values[0][0]) continue;
     OperationTotal& total = totals[event.name];
     total.name = event.name;
     total.calls += 1;
-    total.seconds += event.own;
-    total.flop += event.flop;
-    total.bytes += event.moved;
+    total.seconds += compute->own;
+    total.flop += compute->flop;
+    total.bytes += compute->moved;
   }
   std::vector<OperationTotal> all;
   for (auto& [name, total] : totals) all.push_back(std::move(total));

@@ -63,8 +63,7 @@ double middle_step(const Timed& run) {
 double copy_seconds(const Timed& run) {
   double seconds = 0;
   for (const TraceEvent& e : run.outcome.trace.events)
-    if (e.rank == 0 && e.kind == TraceEvent::Kind::compute && e.where.find("loader.cpp") != e.where.npos)
-      seconds += e.end - e.begin;
+    if (e.rank == 0 && e.compute() && e.where.find("loader.cpp") != e.where.npos) seconds += e.end - e.begin;
   return seconds / static_cast<double>(run.records.size());
 }
 

@@ -166,16 +166,6 @@ class StageRun {
   Seen seen_;
 };
 
-TraceEvent event(TraceEvent::Kind kind, int rank, std::string name, double begin, double end) {
-  TraceEvent made;
-  made.kind = kind;
-  made.rank = rank;
-  made.name = std::move(name);
-  made.begin = begin;
-  made.end = end;
-  return made;
-}
-
 /// Time at which a step begins for a stage. Stages begin together; with overlap_gather, where one step follows another,
 /// each begins when its own previous step ends.
 double own_begin(const Seen& stage, double begin, const Options3d& o) { return o.overlap_gather ? stage.begin : begin; }
@@ -189,7 +179,6 @@ double begin_of(const std::vector<Seen>& stages) {
 
 /// Returns one row per stage: the steps of its schedule, the waits between them, and the rest of the step.
 Trace trace_of(const std::vector<Seen>& stages, const Options3d& o) {
-  using Kind = TraceEvent::Kind;
   const double begin = begin_of(stages);
   double first = begin;
   for (const Seen& stage : stages) first = std::min(first, own_begin(stage, begin, o));
@@ -198,16 +187,17 @@ Trace trace_of(const std::vector<Seen>& stages, const Options3d& o) {
     const Seen& stage = stages[s];
     const int rank = static_cast<int>(s);
     double at = own_begin(stage, begin, o);
-    const auto add = [&](Kind kind, const std::string& name, double from, double to) {
-      if (to > from) trace.events.push_back(event(kind, rank, name, from - first, to - first));
+    const auto add = [&](const auto& what, const std::string& name, double from, double to) {
+      if (to > from)
+        trace.events.push_back({.what = what, .rank = rank, .name = name, .begin = from - first, .end = to - first});
     };
     for (const TimedStep& step : stage.steps) {
-      add(Kind::wait, "wait", at, step.begin);
-      add(Kind::compute, to_string(step.step, o.chunks), step.begin, step.end);
+      add(TraceWait{}, "wait", at, step.begin);
+      add(TraceCompute{}, to_string(step.step, o.chunks), step.begin, step.end);
       at = step.end;
     }
-    add(Kind::wait, "gradients", stage.pipeline_end, stage.gradients_end);
-    add(Kind::compute, "update", stage.gradients_end, stage.end);
+    add(TraceWait{}, "gradients", stage.pipeline_end, stage.gradients_end);
+    add(TraceCompute{}, "update", stage.gradients_end, stage.end);
   }
   return trace;
 }

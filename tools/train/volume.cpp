@@ -58,7 +58,7 @@ struct CountedStep {
 std::map<int, CountedStep> counted_steps(const Trace& trace) {
   std::map<int, std::vector<const TraceEvent*>> steps;
   for (const TraceEvent& event : trace.events)
-    if (event.kind == TraceEvent::Kind::region && event.name == "step") steps[event.rank].push_back(&event);
+    if (event.region() && event.name == "step") steps[event.rank].push_back(&event);
   std::map<int, CountedStep> all;
   for (auto& [rank, of] : steps) {
     std::sort(of.begin(), of.end(), [](const TraceEvent* a, const TraceEvent* b) { return a->begin < b->begin; });
@@ -145,10 +145,10 @@ std::vector<CountedTraffic> counted_traffic(const TrainPlan& plan) {
   std::map<std::pair<std::string, std::string>, CountedTraffic> found;
   const double ranks = plan.run.ranks;
   for (const TraceEvent& event : outcome.trace.events) {
-    if (event.kind != TraceEvent::Kind::transfer || !steps.at(event.rank).has(event)) continue;
+    if (!event.transfer() || !steps.at(event.rank).has(event)) continue;
     const std::string collective = region_of(event.name);
     const CountedTraffic* last = nullptr;
-    for (const TraceMessage& message : event.messages) {
+    for (const TraceMessage& message : event.transfer()->messages) {
       if (!message.sends) continue;
       const char* axis = axis_between(plan.step, event.rank, message.peer, collective);
       CountedTraffic& counted = found[{axis, collective}];

@@ -14,9 +14,8 @@
 namespace lockstep {
 namespace {
 
-using Kind = TraceEvent::Kind;
-TraceEvent event(Kind kind, int rank, int queue, std::string name, double begin, double end) {
-  return {.kind = kind,
+TraceEvent event(decltype(TraceEvent::what) what, int rank, int queue, std::string name, double begin, double end) {
+  return {.what = std::move(what),
           .rank = rank,
           .queue = queue,
           .name = std::move(name),
@@ -29,14 +28,14 @@ TraceEvent event(Kind kind, int rank, int queue, std::string name, double begin,
 Trace sample() {
   Trace trace{.queues = {"main", "comm"}};
   trace.events = {
-      event(Kind::compute, 0, 0, "matmul", 2e-6, 6e-6),
-      event(Kind::region, 0, 0, "backward", 1e-6, 9e-6),
-      event(Kind::wait, 0, 0, "wait", 6e-6, 9e-6),
-      event(Kind::region, 0, 0, "layer \"1\" <&>", 1e-6, 6e-6),
-      event(Kind::wait, 0, 1, "wait", 3e-6, 8e-6),
-      event(Kind::transfer, 0, 1, "send 4 KiB to 1", 3e-6, 7e-6),
-      event(Kind::transfer, 0, 1, "receive 4 KiB from 1", 4e-6, 8e-6),
-      event(Kind::compute, 1, 0, "add", 0, 10e-6),
+      event(TraceCompute{}, 0, 0, "matmul", 2e-6, 6e-6),
+      event(TraceRegion{}, 0, 0, "backward", 1e-6, 9e-6),
+      event(TraceWait{}, 0, 0, "wait", 6e-6, 9e-6),
+      event(TraceRegion{}, 0, 0, "layer \"1\" <&>", 1e-6, 6e-6),
+      event(TraceWait{}, 0, 1, "wait", 3e-6, 8e-6),
+      event(TraceTransfer{}, 0, 1, "send 4 KiB to 1", 3e-6, 7e-6),
+      event(TraceTransfer{}, 0, 1, "receive 4 KiB from 1", 4e-6, 8e-6),
+      event(TraceCompute{}, 1, 0, "add", 0, 10e-6),
   };
   return trace;
 }
@@ -98,12 +97,13 @@ TEST(ChromeTrace, TransfersHaveThreadsOfTheirOwnAndEveryThreadNests) {
 }
 
 TEST(ChromeTrace, OverlapsOfAnyKindNestAfterRounding) {
+  const decltype(TraceEvent::what) kinds[] = {TraceCompute{}, TraceWait{}, TraceTransfer{}, TraceRegion{}};
   Trace trace{.queues = {"main"}};
   unsigned random = 1;
   auto next = [&] { return (random = random * 1664525u + 1013904223u) / 4294967296.0; };
   for (int i = 0; i < 300; ++i) {
     double begin = next() * 1e-6;
-    trace.events.push_back(event(static_cast<Kind>(i % 4), 0, 0, "e", begin, begin + next() * next() * 3e-7));
+    trace.events.push_back(event(kinds[i % 4], 0, 0, "e", begin, begin + next() * next() * 3e-7));
   }
   std::size_t events = 0;
   for (const auto& [thread, spans] : spans_of(chrome(trace))) {
@@ -128,20 +128,20 @@ TEST(GanttText, OneLetterForWhatAQueueMostlyDoes) {
 
 TEST(GanttText, ComputingWhileBytesMoveIsMarked) {
   Trace trace{.queues = {"main"}};
-  trace.events = {event(Kind::compute, 0, 0, "gelu", 0, 8e-6), event(Kind::transfer, 0, 0, "send", 2e-6, 10e-6)};
+  trace.events = {event(TraceCompute{}, 0, 0, "gelu", 0, 8e-6), event(TraceTransfer{}, 0, 0, "send", 2e-6, 10e-6)};
   std::ostringstream out;
   write_gantt_text(trace, out, 31);
   EXPECT_EQ(out.str().substr(0, 23), "rank 0 main |CCBBBBBBtt");
 }
 
 TEST(GanttText, APipelineHasALineForEachStage) {
+  const TraceTransfer sent{.messages = {{.peer = 1, .sends = true, .bytes = 4}}},
+      received{.messages = {{.peer = 0, .sends = false, .bytes = 4}}};
   Trace trace{.queues = {"main", "down even"}};
-  trace.events = {event(Kind::compute, 0, 0, "F0", 0, 4e-6),      event(Kind::transfer, 0, 1, "send", 4e-6, 4e-6),
-                  event(Kind::wait, 1, 0, "wait", 0, 6e-6),       event(Kind::transfer, 1, 1, "receive", 0, 6e-6),
-                  event(Kind::compute, 1, 0, "F0", 6e-6, 8e-6),   event(Kind::wait, 1, 0, "wait", 8e-6, 9e-6),
-                  event(Kind::compute, 1, 0, "B0.1", 9e-6, 10e-6)};
-  trace.events[1].messages = {{.peer = 1, .sends = true, .bytes = 4}};
-  trace.events[3].messages = {{.peer = 0, .sends = false, .bytes = 4}};
+  trace.events = {event(TraceCompute{}, 0, 0, "F0", 0, 4e-6),      event(sent, 0, 1, "send", 4e-6, 4e-6),
+                  event(TraceWait{}, 1, 0, "wait", 0, 6e-6),       event(received, 1, 1, "receive", 0, 6e-6),
+                  event(TraceCompute{}, 1, 0, "F0", 6e-6, 8e-6),   event(TraceWait{}, 1, 0, "wait", 8e-6, 9e-6),
+                  event(TraceCompute{}, 1, 0, "B0.1", 9e-6, 10e-6)};
   std::ostringstream out;
   write_gantt_text(trace, out, 28);
   EXPECT_EQ(out.str(),
@@ -164,9 +164,9 @@ TEST(GanttText, ADeadlockBeforeAnyMessageSaysWhereToLook) {
 }
 
 TEST(Layout, CoveredCountsOverlapsOnce) {
-  TraceEvent a = event(Kind::transfer, 0, 0, "a", 0, 4), b = event(Kind::transfer, 0, 0, "b", 1, 3),
-             c = event(Kind::transfer, 0, 0, "c", 3, 6);
-  EXPECT_EQ(covered({&a, &b, &c}, Kind::transfer), 6);
+  TraceEvent a = event(TraceTransfer{}, 0, 0, "a", 0, 4), b = event(TraceTransfer{}, 0, 0, "b", 1, 3),
+             c = event(TraceTransfer{}, 0, 0, "c", 3, 6);
+  EXPECT_EQ(covered({&a, &b, &c}, TraceEvent::Kind::transfer), 6);
   EXPECT_EQ(lanes({&a, &b, &c}, true).size(), 2u);
   EXPECT_EQ(lanes({&a, &b, &c}, false).size(), 2u);
 }

@@ -67,7 +67,7 @@ void CudaRank::compute(CommunicatorKey at, const Operation& operation, Kernel ke
   queue.last = {};
   span(begin, {here(queue)},
        [this, index = queue.index, name = operation.name, where, position = recorder_.position(queue.index),
-        work = OperationPrice{.flop = operation.flop, .bytes = operation.bytes}](double from, double to) {
+        work = TraceCompute{.flop = operation.flop, .moved = operation.bytes}](double from, double to) {
          recorder_.busy(index, from, to, name, 0, where, position, work);
        });
 }

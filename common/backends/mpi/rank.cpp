@@ -70,9 +70,9 @@ void MpiRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   job_.note_activity(now);
   const double end = queue->last_end = job_.clock.at(now);
   job_.record([&](Recorder& recorder) {
-    OperationPrice price{own, own > 0 ? job_.options.machine.overhead(operation) : 0, operation.flop, operation.bytes};
-    recorder.busy(at.queue, begin, end, operation.name, operation.flop, where, recorder.position(at.queue), price);
-    recorder.touched(operation);
+    recorder.busy(at.queue, begin, end, operation.name, operation.flop, where, recorder.position(at.queue),
+                  {own, own > 0 ? job_.options.machine.overhead(operation) : 0, operation.flop, operation.bytes,
+                   recorder.uses_of(operation)});
   });
 }
 

@@ -112,8 +112,8 @@ void NcclRank::compute(CommunicatorKey at, const Operation& operation, Kernel ke
   const std::uint64_t position = job_.record([&](Recorder& recorder) { return recorder.position(at.queue); });
   job_.add_span(std::exchange(queue->stretch, {}), end,
                 [index = at.queue, name = operation.name, flop = std::exchange(queue->stretch_flop, 0), where, position,
-                 work = OperationPrice{.flop = operation.flop, .bytes = operation.bytes}](Recorder& recorder,
-                                                                                          double from, double to) {
+                 work = TraceCompute{.flop = operation.flop, .moved = operation.bytes}](Recorder& recorder, double from,
+                                                                                        double to) {
                   recorder.busy(index, from, to, name, flop, where, position, work);
                 });
 }

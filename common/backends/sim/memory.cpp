@@ -54,8 +54,8 @@ void SimRank::compute(CommunicatorKey at, const Operation& operation, Kernel ker
   }
   const double launch = recorder_.tracing() ? machine.overhead(operation) : 0;
   recorder_.busy(queue.index, begin, queue.clock, operation.name, operation.flop, where,
-                 recorder_.position(queue.index), {seconds, launch, operation.flop, operation.bytes});
-  recorder_.touched(operation);
+                 recorder_.position(queue.index),
+                 {seconds, launch, operation.flop, operation.bytes, recorder_.uses_of(operation)});
 }
 
 /// Sleeps until main's operation has ended. What unfinished collectives took of the GPU is made up for after it, while

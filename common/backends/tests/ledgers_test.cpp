@@ -153,7 +153,7 @@ TEST(Ledgers, Time) {
   if (!is_judge()) return;
   auto count = [&](TraceEvent::Kind kind) {
     return std::count_if(outcome.trace.events.begin(), outcome.trace.events.end(),
-                         [kind](const TraceEvent& event) { return event.kind == kind; });
+                         [kind](const TraceEvent& event) { return event.kind() == kind; });
   };
   EXPECT_EQ(count(TraceEvent::Kind::compute), 4);
   EXPECT_EQ(count(TraceEvent::Kind::transfer), 2);
@@ -197,11 +197,12 @@ TEST(Ledgers, MemoryOverTime) {
     EXPECT_EQ(own[3].bytes, 120u);
   }
   for (const TraceEvent& event : trace.events) {
-    if (event.kind != TraceEvent::Kind::compute || event.name != "add") continue;
-    ASSERT_EQ(event.uses.size(), 2u);
-    EXPECT_EQ(event.uses[0].block, 3u);
-    EXPECT_EQ(event.uses[1].block, 1u);
-    EXPECT_TRUE(event.uses[1].writes);
+    if (!event.compute() || event.name != "add") continue;
+    const std::vector<TraceUse>& uses = event.compute()->uses;
+    ASSERT_EQ(uses.size(), 2u);
+    EXPECT_EQ(uses[0].block, 3u);
+    EXPECT_EQ(uses[1].block, 1u);
+    EXPECT_TRUE(uses[1].writes);
   }
 }
 
@@ -251,7 +252,7 @@ TEST(Ledgers, WhatCameEarlyEndsWhenItIsReceived) {
   if (!is_judge()) return;
   int transfers = 0;
   for (const TraceEvent& event : outcome.trace.events) {
-    if (event.kind != TraceEvent::Kind::transfer) continue;
+    if (!event.transfer()) continue;
     ++transfers;
     EXPECT_GE(event.end, event.begin) << "rank " << event.rank;
   }

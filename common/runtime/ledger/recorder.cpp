@@ -25,31 +25,18 @@ void Recorder::released(int queue, Category category, std::uint64_t bytes) {
 }
 
 void Recorder::busy(int queue, double begin, double end, const char* name, double flop, Location where,
-                    std::uint64_t position, OperationPrice price) {
+                    std::uint64_t position, TraceCompute work) {
   PerQueue& q = queues_[queue];
   q.flop += flop;
   q.busy += end - begin;
   q.end = std::max(q.end, end);
-  if (trace_)
-    events_.push_back({.kind = TraceEvent::Kind::compute,
-                       .rank = rank_,
-                       .queue = queue,
-                       .name = name,
-                       .where = describe(where),
-                       .begin = begin,
-                       .end = end,
-                       .first = position,
-                       .last = position,
-                       .own = price.own,
-                       .launch = price.launch,
-                       .flop = price.flop,
-                       .moved = price.bytes});
+  if (trace_) events_.push_back({std::move(work), rank_, queue, name, describe(where), begin, end, position, position});
 }
 
-void Recorder::touched(const Operation& operation) {
+std::vector<TraceUse> Recorder::uses_of(const Operation& operation) const {
   constexpr std::uint64_t kSmall = 4096;
-  if (!trace_) return;
   std::vector<TraceUse> uses;
+  if (!trace_) return uses;
   const auto add = [&](const auto& slices, bool writes) {
     for (const Slice* slice : slices)
       if (slice && !slice->empty()) uses.push_back({slice->block()->id, slice->offset_bytes(), slice->bytes(), writes});
@@ -57,7 +44,8 @@ void Recorder::touched(const Operation& operation) {
   add(operation.reads, false);
   add(operation.writes, true);
   const auto large = [](const TraceUse& use) { return use.bytes > kSmall; };
-  if (std::none_of(uses.begin(), uses.end(), large)) events_.back().uses = std::move(uses);
+  if (std::any_of(uses.begin(), uses.end(), large)) return {};
+  return uses;
 }
 
 void Recorder::block_made(const Block& block, double now) {
@@ -79,7 +67,7 @@ void Recorder::waited(int queue, double begin, double end, Location where, std::
   q.waiting += end - begin;
   q.end = std::max(q.end, end);
   if (trace_ && end > begin)
-    events_.push_back({TraceEvent::Kind::wait, rank_, queue, "wait", describe(where), begin, end, position, position});
+    events_.push_back({TraceWait{}, rank_, queue, "wait", describe(where), begin, end, position, position});
 }
 
 namespace {
@@ -104,7 +92,7 @@ void Recorder::transferred(int queue, int group, double begin, double end, std::
   if (!trace_) return;
   notes_->transferred(queue, group, events_.size());
   events_.push_back(
-      {TraceEvent::Kind::transfer, rank_, queue,
+      {TraceTransfer{}, rank_, queue,
        fmt::format("{}{} transfers, {} bytes", region ? std::string(region) + ": " : "", transfers, bytes),
        describe(where), begin, end});
 }
@@ -123,7 +111,7 @@ void Recorder::open_region(int queue, const char* name, std::size_t bytes, doubl
   if (!total.phase) total.bytes += bytes;
   q.open.push_back({index, now, where});
   find_innermost(q);
-  if (notes_) notes_->region_opened(queue, total.phase ? 0 : bytes);
+  if (notes_) notes_->region_opened(queue, {.phase = total.phase, .bytes = total.phase ? 0 : bytes});
 }
 
 void Recorder::close_region(int queue, double now) {
@@ -145,17 +133,7 @@ void Recorder::region_lasted(int queue, int region, double begin, double end) {
   q.totals[region].seconds += end - begin;
   if (!trace_) return;
   const ProgramNotes::Range range = notes_->region_lasted(queue);
-  events_.push_back({.kind = TraceEvent::Kind::region,
-                     .rank = rank_,
-                     .queue = queue,
-                     .name = q.totals[region].name,
-                     .begin = begin,
-                     .end = end,
-                     .first = range.first,
-                     .last = range.last,
-                     .phase = q.totals[region].phase,
-                     .cut = range.cut,
-                     .bytes = range.bytes});
+  events_.push_back({range.region, rank_, queue, q.totals[region].name, "", begin, end, range.first, range.last});
 }
 
 void Recorder::find_innermost(PerQueue& q) {

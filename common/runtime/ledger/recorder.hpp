@@ -16,13 +16,6 @@
 
 namespace lockstep {
 
-/// Modelled time of an operation, excluding slowdowns: `own` in total, `launch` with nothing to do.
-struct OperationPrice {
-  double own = 0;
-  double launch = 0;
-  double flop = 0, bytes = 0;  // its work, for the trace
-};
-
 class Recorder {
  public:
   /// `machine`: cost model of the messages if times are modelled, else null. `memory` must outlive the Recorder.
@@ -64,10 +57,10 @@ class Recorder {
     if (notes_) notes_->closure_ends(queue, now);
   }
 
-  // Time on the queue's clock; for arithmetic also FLOP.
+  // Time on the queue's clock; for arithmetic also FLOP, and for the trace what else is known.
   void busy(int queue, double begin, double end, const char* name, double flop, Location where, std::uint64_t position,
-            OperationPrice price = {});
-  void touched(const Operation& operation);  ///< memory used by the last operation recorded by busy(), if small
+            TraceCompute work = {});
+  std::vector<TraceUse> uses_of(const Operation& operation) const;          ///< for the trace: none if one is large
   void count_flop(int queue, double flop) { queues_[queue].flop += flop; }  ///< if the time is known only later
   void waited(int queue, double begin, double end, Location where, std::uint64_t position);
   /// Records a batch. For each (group, queue), call it in the order in which batches were started.

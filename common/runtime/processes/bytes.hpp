@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "common/error.hpp"
@@ -53,6 +54,11 @@ class Writer {
   void put(const std::optional<T>& value) {
     put(value.has_value());
     if (value) put(*value);
+  }
+  template <class... T>
+  void put(const std::variant<T...>& value) {
+    put(value.index());
+    std::visit([this](const auto& held) { put(held); }, value);
   }
 };
 
@@ -101,6 +107,13 @@ class Reader {
     get(there);
     value.reset();
     if (there) get(value.emplace());
+  }
+  template <class... T>
+  void get(std::variant<T...>& value) {
+    std::size_t index = 0, i = 0;
+    get(index);
+    if (index >= sizeof...(T)) throw Error(Verdict::usage, "what was sent is damaged");
+    ((i++ == index ? get(value.template emplace<T>()) : void()), ...);
   }
   std::size_t get_size() {
     std::size_t size = 0;

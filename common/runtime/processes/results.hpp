@@ -39,9 +39,7 @@ void fields(Io& io, Of<Failure> auto& failure) {
 
 template <class Io>
 void fields(Io& io, Of<TraceEvent> auto& event) {
-  io(event.kind, event.rank, event.queue, event.name, event.where, event.begin, event.end, event.first, event.last,
-     event.cut, event.own, event.launch, event.flop, event.moved, event.phase, event.group, event.messages, event.bytes,
-     event.uses);
+  io(event.what, event.rank, event.queue, event.name, event.where, event.begin, event.end, event.first, event.last);
 }
 
 template <class Io>

@@ -54,12 +54,13 @@ TEST(Bytes, ATraceHasItsQueuesAndSaysWhatWasCut) {
   Trace all, mine;
   all.queues = {"main", "backward"};
   mine.queues = {"main", "comm"};
-  mine.events = {{.kind = TraceEvent::Kind::region, .rank = 1, .queue = 1, .name = "all_reduce", .cut = true}};
+  mine.events = {{.what = TraceRegion{.cut = true}, .rank = 1, .queue = 1, .name = "all_reduce"}};
   unpack_into(all, pack(mine, mine.queues));
   ASSERT_EQ(all.events.size(), 1u);
   EXPECT_EQ(all.queues.at(static_cast<std::size_t>(all.events[0].queue)), "comm");
   EXPECT_EQ(all.events[0].name, "all_reduce");
-  EXPECT_TRUE(all.events[0].cut);
+  ASSERT_TRUE(all.events[0].region());
+  EXPECT_TRUE(all.events[0].region()->cut);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ void ProgramNotes::batch_started(int queue, int group, std::span<const int> memb
   Batches& batches = batches_[{group, queue}];
   if (batches.all.empty()) batches.group = group_name(members);
   TransferBatch& started = batches.all.emplace_back();
-  started.range.first = next(queue);
+  started.first = next(queue);
   for (const Transfer& transfer : batch) {
     TraceMessage message{.peer = members[static_cast<std::size_t>(transfer.peer)],
                          .sends = transfer.kind == Transfer::Kind::send,
@@ -49,7 +49,7 @@ std::uint64_t ProgramNotes::waits_for(int queue, const Ticket& ticket) {
   if (ticket.kind == Ticket::Kind::batch) {
     Batches& batches = batches_[{ticket.group, queue}];
     while (batches.waited < batches.all.size() && batches.waited < ticket.number)
-      batches.all[batches.waited++].range.last = position;
+      batches.all[batches.waited++].last = position;
   } else {
     Queue& other = at(ticket.queue);
     while (other.waited < other.closures.size() && other.waited < ticket.number)
@@ -79,7 +79,7 @@ void ProgramNotes::region_closed(int queue) {
   Queue& q = at(queue);
   Range range = q.open.back();
   range.last = q.count;
-  range.cut = std::uncaught_exceptions() > 0;
+  range.region.cut = std::uncaught_exceptions() > 0;
   q.closed.push_back(range);
   q.open.pop_back();
 }
@@ -105,10 +105,9 @@ void ProgramNotes::complete(std::vector<TraceEvent>& events, std::vector<TraceCl
     for (TransferBatch& batch : batches.all) {
       if (batch.event >= events.size()) continue;  // the run ended before it was transferred
       TraceEvent& event = events[batch.event];
-      event.first = batch.range.first;
-      event.last = batch.range.last;
-      event.group = batches.group;
-      event.messages = std::move(batch.messages);
+      event.what = TraceTransfer{batches.group, std::move(batch.messages)};
+      event.first = batch.first;
+      event.last = batch.last;
     }
   for (Queue& queue : queues_) closures.insert(closures.end(), queue.closures.begin(), queue.closures.end());
 }

@@ -35,13 +35,11 @@ class ProgramNotes {
   void closure_ends(int queue, double now);
 
   struct Range {
-    std::uint64_t first = 0;
-    std::uint64_t last = 0;
-    std::uint64_t bytes = 0;  // of a region that is a collective
-    bool cut = false;         // closed by an exception
+    std::uint64_t first = 0, last = 0;
+    TraceRegion region;
   };
-  void region_opened(int queue, std::uint64_t bytes) {
-    at(queue).open.push_back({.first = at(queue).count + 1, .bytes = bytes});
+  void region_opened(int queue, TraceRegion region) {
+    at(queue).open.push_back({.first = at(queue).count + 1, .region = region});
   }
   void region_closed(int queue);
   Range region_lasted(int queue);  ///< range of the oldest closed region whose time was unknown
@@ -51,7 +49,7 @@ class ProgramNotes {
 
  private:
   struct TransferBatch {
-    Range range;
+    std::uint64_t first = 0, last = 0;
     std::vector<TraceMessage> messages;
     std::size_t event = static_cast<std::size_t>(-1);
   };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace lockstep {
@@ -26,11 +27,33 @@ struct TraceUse {
   bool writes = false;
 };
 
+/// An operation.
+struct TraceCompute {
+  double own = 0;              // modelled seconds without slowdowns; 0: measured
+  double launch = 0;           // part of `own` that it would cost with nothing to do
+  double flop = 0, moved = 0;  // its work; bytes read and written, each element once
+  std::vector<TraceUse> uses;  // of operations on small arrays, in the simulator
+};
+
+struct TraceWait {};
+
+/// A batch of transfers.
+struct TraceTransfer {
+  std::uint32_t group = 0;  // the same number on all members of the group
+  std::vector<TraceMessage> messages;
+};
+
+struct TraceRegion {
+  bool phase = false;       // a phase of the program, not a collective
+  bool cut = false;         // the run stopped inside it
+  std::uint64_t bytes = 0;  // size of the whole array, as passed to the collective; 0: a phase
+};
+
 /// An event, and its position in its program. Each queue of each rank numbers from 1 what its program does: operations,
 /// batches started, waits, closures launched. common/analysis replays a run from these positions.
 struct TraceEvent {
   enum class Kind : unsigned char { compute, wait, transfer, region };
-  Kind kind = Kind::compute;
+  std::variant<TraceCompute, TraceWait, TraceTransfer, TraceRegion> what;  // in the order of Kind
   int rank = 0;
   int queue = 0;
   std::string name;   // operation, region, or "send 4 KiB to 3"
@@ -40,15 +63,13 @@ struct TraceEvent {
   std::uint64_t first = 0;  // position; for a region: where it opens; for transfers: where they were started
   std::uint64_t last = 0;  // region: its last position (before `first`: empty); transfers: where they were first waited
                            // for (0: never); otherwise equal to `first`. 0 for both: not recorded
-  double own = 0;          // compute: modelled seconds without slowdowns; 0: measured
-  double launch = 0;       // compute: part of `own` that it would cost with nothing to do
-  double flop = 0, moved = 0;          // compute: its work; bytes read and written, each element once
-  bool phase = false;                  // region: a phase of the program, not a collective
-  bool cut = false;                    // region: the run stopped inside it
-  std::uint32_t group = 0;             // transfer: the same number on all members of the group
-  std::vector<TraceMessage> messages;  // transfer
-  std::uint64_t bytes = 0;             // region: size of the whole array, as passed to the collective; 0: a phase
-  std::vector<TraceUse> uses;          // compute: memory used by operations on small arrays, in the simulator
+
+  Kind kind() const { return static_cast<Kind>(what.index()); }
+  // What it is, or null if it is of another kind.
+  const TraceCompute* compute() const { return std::get_if<TraceCompute>(&what); }
+  const TraceWait* wait() const { return std::get_if<TraceWait>(&what); }
+  const TraceTransfer* transfer() const { return std::get_if<TraceTransfer>(&what); }
+  const TraceRegion* region() const { return std::get_if<TraceRegion>(&what); }
 };
 
 /// Work that main gave to another queue.

@@ -109,8 +109,7 @@ class Solver {
     static const std::regex step("[FBIW][0-9]+");
     std::vector<const TraceEvent*> found;
     for (const TraceEvent& e : trace.events)
-      if (e.kind == TraceEvent::Kind::region && e.rank == rank && e.queue == 0 && std::regex_match(e.name, step))
-        found.push_back(&e);
+      if (e.region() && e.rank == rank && e.queue == 0 && std::regex_match(e.name, step)) found.push_back(&e);
     std::stable_sort(found.begin(), found.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
     std::vector<std::string> names;
     for (const TraceEvent* e : found) names.push_back(e->name);
@@ -168,9 +167,8 @@ class Solver {
   }
 
   static std::ptrdiff_t sums_of_rank_0(const Trace& trace) {
-    return std::count_if(trace.events.begin(), trace.events.end(), [](const TraceEvent& e) {
-      return e.kind == TraceEvent::Kind::region && e.rank == 0 && e.name == "ring_all_reduce";
-    });
+    return std::count_if(trace.events.begin(), trace.events.end(),
+                         [](const TraceEvent& e) { return e.region() && e.rank == 0 && e.name == "ring_all_reduce"; });
   }
 
   std::optional<Answer> too_often() const {
@@ -190,8 +188,8 @@ class Solver {
     if (bytes == sum_of("good/ranks.csv", "bytes_to_other_nodes")) return std::nullopt;
     std::map<int, int> peers;  // to whom rank 0 sends in sums, and how often
     for (const TraceEvent& e : trace_.events)
-      if (e.kind == TraceEvent::Kind::transfer && e.rank == 0 && e.name.starts_with("ring_all_reduce"))
-        for (const TraceMessage& m : e.messages) peers[m.peer] += m.sends;
+      if (e.transfer() && e.rank == 0 && e.name.starts_with("ring_all_reduce"))
+        for (const TraceMessage& m : e.transfer()->messages) peers[m.peer] += m.sends;
     const auto most =
         std::max_element(peers.begin(), peers.end(), [](auto& a, auto& b) { return a.second < b.second; });
     return Answer{"mesh-order", std::to_string(most->first), "ring_all_reduce", std::to_string(bytes)};

@@ -14,8 +14,6 @@
 namespace lockstep::pytorch {
 namespace {
 
-using Kind = TraceEvent::Kind;
-
 /// A turn of main: an operation, or (no operation) a time in which it has nothing to do while a collective is in
 /// flight.
 struct Turn {
@@ -138,14 +136,13 @@ class Maker {
     const std::vector<Turn> turns = turns_of(rank);
     for (const Interval& step : rank.steps) {
       const std::size_t from = first_from(turns, step.begin), to = first_from(turns, step.end);
-      event({.kind = Kind::region,
+      event({.what = TraceRegion{.phase = true},
              .rank = rank.rank,
              .name = "step",
              .begin = step.begin,
              .end = step.end,
              .first = before(from),
-             .last = before(to) - 1,
-             .phase = true});
+             .last = before(to) - 1});
     }
     std::vector<bool> waits(turns.size());  // for a collective that ends in it
     for (const Collective& c : rank.collectives)
@@ -155,13 +152,15 @@ class Maker {
       add(c, rank, turns, waits, queues.at(c.group), positions[queues.at(c.group)]);
     for (std::size_t k = 0; k < turns.size(); ++k) {
       const Turn& turn = turns[k];
-      event({.kind = turn.operation ? Kind::compute : Kind::wait,
-             .rank = rank.rank,
-             .name = turn.operation ? turn.operation->name : "wait",
-             .begin = turn.when.begin,
-             .end = turn.when.end,
-             .first = at(k),
-             .last = at(k)});
+      TraceEvent made{.what = TraceWait{},
+                      .rank = rank.rank,
+                      .name = "wait",
+                      .begin = turn.when.begin,
+                      .end = turn.when.end,
+                      .first = at(k),
+                      .last = at(k)};
+      if (turn.operation) made.what = TraceCompute{}, made.name = turn.operation->name;
+      event(std::move(made));
     }
   }
 
@@ -171,24 +170,17 @@ class Maker {
     const Meeting* meeting = known == meeting_of_.end() ? nullptr : known->second;
     const double arrived = meeting ? std::clamp(meeting->last_arrival(), c.when.begin, c.when.end) : c.when.begin;
     const std::uint64_t first = position + 1;
-    const auto at_all = [&](Kind kind, const std::string& name, double begin, double end) {
-      return TraceEvent{.kind = kind, .rank = rank.rank, .queue = queue, .name = name, .begin = begin, .end = end};
-    };
-    TraceEvent region = at_all(Kind::region, c.name, c.when.begin, c.when.end);
-    region.first = first, region.last = position += 4;
-    region.bytes = static_cast<std::uint64_t>(c.bytes);
-    event(std::move(region));
-    TraceEvent arrive = at_all(Kind::transfer, c.name + ": ranks arrive", c.when.begin, arrived);
-    arrive.first = first, arrive.last = first + 1;
-    TraceEvent move = at_all(Kind::transfer, c.name + ": " + size_of(c), arrived, c.when.end);
-    move.first = first + 2, move.last = first + 3;
-    arrive.group = move.group = static_cast<std::uint32_t>(queue);
+    TraceTransfer arrive{.group = static_cast<std::uint32_t>(queue)}, move = arrive;
     if (meeting)
       star(*meeting, rank.rank, arrive, move);
     else
       move.messages = {{.peer = rank.rank, .sends = true}, {.peer = rank.rank}};  // it is in flight all the time
-    if (meeting) event(std::move(arrive));
-    event(std::move(move));
+    const auto [begin, end] = c.when;
+    event({TraceRegion{.bytes = static_cast<std::uint64_t>(c.bytes)}, rank.rank, queue, c.name, "", begin, end, first,
+           position += 4});
+    if (meeting)
+      event({std::move(arrive), rank.rank, queue, c.name + ": ranks arrive", "", begin, arrived, first, first + 1});
+    event({std::move(move), rank.rank, queue, c.name + ": " + size_of(c), "", arrived, end, first + 2, first + 3});
     made_.of_event.resize(made_.trace.events.size());
     made_.members.resize(made_.trace.events.size());
     made_.of_event.back() = &c;
@@ -229,7 +221,7 @@ class Maker {
   void mark(const RankTrace& rank, const std::vector<Turn>& turns, std::size_t turn) {
     if (turn >= turns.size() || !marked_.insert({rank.rank, turn}).second) return;
     const double begin = turns[turn].when.begin;
-    event({.kind = Kind::wait,
+    event({.what = TraceWait{},
            .rank = rank.rank,
            .name = "wait",
            .begin = begin,
@@ -239,7 +231,7 @@ class Maker {
   }
 
   /// The last one hears of all, and answers them.
-  void star(const Meeting& meeting, int rank, TraceEvent& arrive, TraceEvent& move) const {
+  void star(const Meeting& meeting, int rank, TraceTransfer& arrive, TraceTransfer& move) const {
     const auto last = std::max_element(meeting.at.begin(), meeting.at.end(),
                                        [](auto& a, auto& b) { return a.second->when.begin < b.second->when.begin; });
     const int hub = matched_.ranks[last->first].rank;

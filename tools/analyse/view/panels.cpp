@@ -14,7 +14,6 @@
 namespace lockstep::view {
 namespace {
 
-using EventOf = TraceEvent::Kind;
 constexpr std::size_t kMostLinks = 200, kMostSamples = 4000, kMostDifferences = 30;
 
 /// True if the events of the recorded ranks and their ledgers agree. Events are kept to the nanosecond, ledgers are
@@ -93,11 +92,10 @@ std::string traffic_json(const Trace& trace, const std::vector<analysis::Flight>
   std::map<std::pair<int, int>, Link> all;
   for (const analysis::Flight& f : flights) {
     if (f.from < 0) continue;  // what a rank sends is counted where it sends it, as in its ledger
-    const TraceEvent& e = trace.events[static_cast<std::size_t>(f.from)];
-    const TraceMessage& m = e.messages[f.which_from];
-    Link& link = all.try_emplace({e.rank, m.peer}, Link{e.rank, m.peer}).first->second;
+    const int rank = trace.events[static_cast<std::size_t>(f.from)].rank, peer = f.sent->peer;
+    Link& link = all.try_emplace({rank, peer}, Link{rank, peer}).first->second;
     ++link.messages;
-    link.bytes += m.bytes;
+    link.bytes += f.sent->bytes;
   }
   std::vector<Link> links;
   std::uint64_t messages = 0, bytes = 0;
@@ -156,7 +154,7 @@ std::string holdings_json(const Trace& trace, const std::vector<analysis::Flight
   // Messages by the sender's batch: the k-th of a rank is in step k.
   std::map<int, std::vector<std::pair<double, int>>> batches;  // by rank
   for (std::size_t i = 0; i < trace.events.size(); ++i)
-    if (trace.events[i].kind == EventOf::transfer)
+    if (trace.events[i].transfer())
       batches[trace.events[i].rank].emplace_back(trace.events[i].begin, static_cast<int>(i));
   std::map<int, std::size_t> step;  // by event
   for (auto& [rank, all] : batches) {
@@ -168,7 +166,7 @@ std::string holdings_json(const Trace& trace, const std::vector<analysis::Flight
     const analysis::Flight& f = flights[i];
     if (f.from < 0 || step[f.from] >= holdings.steps.size()) continue;
     const TraceEvent& e = trace.events[static_cast<std::size_t>(f.from)];
-    const TraceMessage& m = e.messages[f.which_from];
+    const TraceMessage& m = *f.sent;
     messages.push_back(
         fmt::format("[{},{},{},{},{},{}]", step[f.from], e.rank, m.peer, text(labels.messages[i]), m.bytes, ns(f.end)));
   }
@@ -185,7 +183,7 @@ std::string stuck_json(const Trace& trace) {
   return list(trace.stuck, [&](const TraceStuck& s) {
     double since = 0;
     for (const TraceEvent& e : trace.events)
-      if (e.rank == s.rank && e.queue == s.queue && e.kind != EventOf::region) since = std::max(since, e.end);
+      if (e.rank == s.rank && e.queue == s.queue && !e.region()) since = std::max(since, e.end);
     return fmt::format("[{},{},{},{},{},{},{},{}]", s.rank, queue(s.queue), s.needs_rank, queue(s.needs_queue), s.link,
                        text(s.where), text(s.reason), ns(since));
   });
@@ -198,7 +196,7 @@ std::string access_json(const Trace& trace, int rank, const TraceAccess& access,
   bool over = !earlier || access.position == 0;  // the later one has not begun
   for (const TraceEvent& e : trace.events) {
     last = std::max(last, e.end);
-    const bool is_it = e.kind == (batch ? EventOf::transfer : EventOf::compute) && e.rank == rank &&
+    const bool is_it = e.kind() == (batch ? TraceEvent::Kind::transfer : TraceEvent::Kind::compute) && e.rank == rank &&
                        e.queue == access.queue && e.first == access.position && access.position > 0;
     if (is_it) begin = e.begin, end = e.end, over = true;
   }
@@ -217,11 +215,13 @@ std::string race_json(const Trace& trace) {
   std::vector<std::string> uses;
   for (const TraceEvent& e : trace.events) {
     const auto in_block = [&](const auto& use) { return use.block == race.block; };
-    if (e.rank != race.rank || !(std::any_of(e.uses.begin(), e.uses.end(), in_block) ||
-                                 std::any_of(e.messages.begin(), e.messages.end(), in_block)))
+    const TraceCompute* compute = e.compute();
+    const TraceTransfer* transfer = e.transfer();
+    if (e.rank != race.rank || !((compute && std::ranges::any_of(compute->uses, in_block)) ||
+                                 (transfer && std::ranges::any_of(transfer->messages, in_block))))
       continue;
     uses.push_back(fmt::format(R"([{},"{}",{},{}])", text(trace.queues[static_cast<std::size_t>(e.queue)]),
-                               e.kind == EventOf::transfer ? 't' : 'w', ns(e.begin), ns(e.end)));
+                               transfer ? 't' : 'w', ns(e.begin), ns(e.end)));
   }
   return fmt::format(
       R"({{"rank":{},"offset":{},"bytes":{},"category":{},"allocated":{},"life":[{},{}],"accesses":[{},{}],"uses":{}}})",

@@ -23,8 +23,6 @@
 namespace lockstep::view {
 namespace {
 
-using EventOf = TraceEvent::Kind;
-
 /// Values by number: each is in the page once.
 template <class Value>
 class Numbered {
@@ -263,17 +261,13 @@ class Scene {
       last = ns(end);
     };
     for (const TraceEvent* e : lane) {
-      if (e->kind == EventOf::wait && e->queue == 0) {
+      if (e->wait() && e->queue == 0) {
         for (const analysis::WaitPart& part : exposed_[static_cast<int>(index_of(e))])
           add(part.exposed ? 1 : 2, *e, part.begin - origin_, part.end - origin_);
         continue;
       }
-      const bool region = e->kind == EventOf::region;
-      add(region                         ? (e->bytes > 0 ? 5 : 6)
-          : e->kind == EventOf::wait     ? 3
-          : e->kind == EventOf::transfer ? 4
-                                         : 0,
-          *e, e->begin, e->end);
+      const TraceRegion* region = e->region();
+      add(region ? (region->bytes > 0 ? 5 : 6) : e->wait() ? 3 : e->transfer() ? 4 : 0, *e, e->begin, e->end);
     }
     return out + "]";
   }
@@ -319,7 +313,7 @@ class Scene {
         known->second[i][kind] += std::min(to, double(i + 1)) - std::max(from, double(i));
     };
     for (const TraceEvent& e : whole_.events)
-      if (e.kind == EventOf::compute && e.queue == 0) add(e.rank, 0, e.begin, e.end);
+      if (e.compute() && e.queue == 0) add(e.rank, 0, e.begin, e.end);
     for (const analysis::WaitPart& wait : shares_.waits)
       add(whole_.events[static_cast<std::size_t>(wait.event)].rank, wait.exposed ? 1 : 2, wait.begin, wait.end);
     return fmt::format(R"({{"begin":{},"end":{},"ranks":{}}})", ns(begin - origin_), ns(end - origin_),
@@ -394,10 +388,9 @@ class Scene {
     long long left = 0;
     return list(link, [&](std::size_t i) {
       const analysis::Flight& f = flights_[i];
-      const TraceMessage& m = trace_.events[static_cast<std::size_t>(f.from)].messages[f.which_from];
       const bool critical = decides(f.to, static_cast<int>(i)) || decides(f.from, static_cast<int>(i));
       const int from = find_place(f.from)->index, to = find_place(f.to)->index;
-      const int parcel = parcels_.number({names_.number(labels_.messages[i]), m.bytes, critical});
+      const int parcel = parcels_.number({names_.number(labels_.messages[i]), f.sent->bytes, critical});
       return fmt::format("{},{},{},{},{}", from - std::exchange(sent, from), to - std::exchange(received, to),
                          ns(f.begin) - std::exchange(left, ns(f.begin)), ns(f.end) - ns(f.begin), parcel);
     });

@@ -32,9 +32,9 @@ struct Bar {
 std::vector<std::vector<Bar>> bars_of(const Outcome& outcome, int ranks) {
   std::vector<std::vector<Bar>> bars(static_cast<std::size_t>(ranks));
   for (const TraceEvent& event : outcome.trace.events)
-    if (event.kind == TraceEvent::Kind::compute || event.kind == TraceEvent::Kind::transfer)
+    if (event.compute() || event.transfer())
       bars[static_cast<std::size_t>(event.rank)].push_back(
-          {event.kind == TraceEvent::Kind::compute ? 0 : 1, event.begin, event.end, event.name, event.where});
+          {event.compute() ? 0 : 1, event.begin, event.end, event.name, event.where});
   for (const TraceStuck& stuck : outcome.trace.stuck) {
     std::vector<Bar>& own = bars[static_cast<std::size_t>(stuck.rank)];
     const double since = own.empty() ? 0 : own.back().end;
