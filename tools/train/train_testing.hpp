@@ -2,17 +2,14 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "common/support/tests/folder_testing.hpp"
 #include "tools/train/program.hpp"
 
 namespace lockstep::train {
-
-namespace fs = std::filesystem;
 
 inline TrainRequest small_run() {
   TrainRequest options;
@@ -77,14 +74,9 @@ inline Trained train(const TrainRequest& options) {
   return result;
 }
 
-class Folder : public testing::Test {
+class Folder : public TestFolder {
  protected:
-  Folder() : folder_(fs::temp_directory_path() / ("lockstep_train_" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~Folder() override { fs::remove_all(folder_); }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  fs::path folder_;
+  std::string path(const std::string& name) const { return file(name); }
 };
 
 }  // namespace lockstep::train
