@@ -18,6 +18,7 @@
 #include "common/support/text/columns.hpp"
 #include "common/support/text/counted.hpp"
 #include "common/support/text/units.hpp"
+#include "tools/train/checkpoint.hpp"
 #include "tools/train/expert_layers.hpp"
 #include "tools/train/traffic.hpp"
 
@@ -147,6 +148,13 @@ std::string title_of(const TrainPlan& plan) {
         fmt::format("{} ({}, {})", counted(o.mesh.pp, "stage"), o.schedule, counted(o.microbatches, "microbatch")));
   return fmt::format("Training {}{}{}", std::filesystem::path(plan.request.model).stem().string(),
                      parts.empty() ? "" : ": ", fmt::join(parts, " × "));
+}
+
+Context context_of(const TrainPlan& plan) {
+  Context context = Context::here();
+  set_asked(context.more, plan.request, /*in_context=*/true);
+  context.more.set("model", describe_model(plan.step.model));
+  return context;
 }
 
 TrainLog::TrainLog(const TrainPlan& plan, std::FILE* out)

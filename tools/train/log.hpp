@@ -37,6 +37,7 @@ struct Validation {
 
 /// Title of a trace of the run: "Training tiny: 2 replicas × 2 stages (1f1b, 8 microbatches)".
 std::string title_of(const TrainPlan& plan);
+Context context_of(const TrainPlan& plan);  ///< of its results: what was asked for, and the model
 
 class TrainLog {
  public:

@@ -43,9 +43,8 @@ void write_files(const TrainPlan& plan, const TrainLog& log, const Outcome& outc
   if (!r.csv.empty()) write_csv(r.csv, log.step_rows());
   if (!r.trace.empty()) write_trace(outcome.trace, r.trace, title_of(plan));
   if (r.json.empty()) return;
-  Context context = Context::here();
-  set_asked(context.more, r, /*in_context=*/true);
-  context.more.set("model", describe_model(plan.step.model)).set("reduce", std::string(to_string(plan.step.reduce)));
+  Context context = context_of(plan);
+  context.more.set("reduce", std::string(to_string(plan.step.reduce)));
   for (const DeviceNote& note : device_notes()) context.more.set(note.field, note.value);
   context.more.set("data", plan.corpus ? plan.data : "");
   write_results(r.json, context, std::vector<Row>{log.result_row(outcome)});

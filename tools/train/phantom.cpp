@@ -141,12 +141,8 @@ int report_phantom(const TrainPlan& plan) {
     trace.machine = plan.run.machine.name;
     write_trace(trace, plan.request.trace, title_of(plan) + ", one rank per stage");
   }
-  if (!plan.request.json.empty()) {
-    Context context = Context::here();
-    set_asked(context.more, plan.request, /*in_context=*/true);
-    context.more.set("model", describe_model(plan.step.model));
-    write_results(plan.request.json, context, std::vector<Row>{row_of(plan, step)});
-  }
+  if (!plan.request.json.empty())
+    write_results(plan.request.json, context_of(plan), std::vector<Row>{row_of(plan, step)});
   return 0;
 }
 

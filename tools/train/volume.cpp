@@ -202,12 +202,7 @@ int report_volume(const TrainRequest& request, int available_ranks) {
   fmt::print("{:<41} {:>9} {:>10}\n\n", "all", format_bytes(all), format_bytes(predicted.all()));
   for (const std::string& line : meanings(plan)) fmt::print("{}\n", line);
   if (!request.csv.empty()) write_csv(request.csv, rows);
-  if (!request.json.empty()) {
-    Context context = Context::here();
-    set_asked(context.more, plan.request, /*in_context=*/true);
-    context.more.set("model", describe_model(plan.step.model));
-    write_results(request.json, context, rows);
-  }
+  if (!request.json.empty()) write_results(request.json, context_of(plan), rows);
   return 0;
 }
 
