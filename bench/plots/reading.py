@@ -14,6 +14,8 @@ LONE_TRACE = "is a trace alone: called NAME.trace beside the results NAME.json o
 NOT_READ = "is none of the files that are read: .json, .csv, and logs (.log, .out, .txt)"
 LOSSES = "has the losses of ./lab train --csv, step by step: a report draws those of the runs that it made itself"
 LOGS = (".log", ".out", ".txt")
+# Of a report beside its folder `data`, as bench/report/report.sh empties them.
+PAGES = ("index.html", "methods.md", "predictions.json", "writeup.md", "figures", "paper", "slides")
 LARGEST = 64 << 20  # bytes of a log
 
 
@@ -78,6 +80,8 @@ def read_folder(folder, machine=None):
     root = folder.parent if alone else folder
     found, skipped, logs = [], [], {}
     for path in paths:
+        if not alone and is_made_by_a_report(path):
+            continue
         name = path.relative_to(root).as_posix()
         try:
             if path.suffix == ".json":
@@ -103,6 +107,15 @@ def is_beside(path):
         or (path.suffix == ".csv" and beside(".log") and is_losses(path))  # a report made it
         or path.name == STUDY
     )
+
+
+def is_made_by_a_report(path):
+    """Whether a report drew it, or drew from it: its pages and figures, and in its data the traces without results."""
+    for folder in path.parents:
+        if (folder / "methods.md").is_file() and (folder / "data").is_dir():
+            first = path.relative_to(folder).parts[0]
+            return first in PAGES or (first == "data" and path.suffix == ".trace")
+    return False
 
 
 def is_losses(path):

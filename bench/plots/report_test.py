@@ -637,6 +637,19 @@ class Timelines(InFolder):
             [("timeline_1", ""), ("other_1", "")],
         )
 
+    def test_of_a_report_the_results_are_read_and_not_what_it_made_of_them(self):
+        self.write("data/a", [{"colour": "red"}])
+        for name in ("data/a.trace", "data/trace_bubble.trace", "predictions.json", "index.html", "figures/a.svg"):
+            (self.home / name).parent.mkdir(exist_ok=True)
+            (self.home / name).write_text(trace_text())
+        self.assertEqual(len(reading.read_folder(self.home)[1]), 4, "as long as it is no report")
+        (self.home / "methods.md").write_text("# Methods\n")
+        (self.home / "my.png").write_text("")
+        for root, name in ((self.home, "data/a.json"), (self.home / "data", "a.json")):
+            found, skipped = reading.read_folder(root)
+            self.assertEqual([(r.name, r.trace.name) for r in found], [(name, "a.trace")])
+            self.assertEqual([left for left, _ in skipped], ["my.png"] if root == self.home else [])
+
 
 class Charts(unittest.TestCase):
     def names(self, *all_results):
