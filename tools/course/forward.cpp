@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
+#include "common/support/text/trim.hpp"
 #include "tools/course/commands.hpp"
 #include "tools/course/mine.hpp"
 #include "tools/course/predict.hpp"
@@ -25,16 +25,12 @@ bool flag(std::vector<std::string>& arguments, const std::string& name) { return
 /// The largest of the numbers, which are separated by commas.
 int largest(const std::string& flag, const std::string& text) {
   int most = 0;
-  const char* end = text.data() + text.size();
-  for (const char* at = text.data(); most >= 0;) {
-    int value = 0;
-    auto [next, error] = std::from_chars(at, end, value);
-    most = error == std::errc{} && value >= 1 ? std::max(most, value) : -1;
-    if (next == end) break;
-    if (*next != ',') most = -1;
-    at = next + 1;
+  for (const std::string& number : split(text)) {
+    const int value = parse_number<int>(number).value_or(0);
+    if (value < 1)
+      throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'.", flag, text));
+    most = std::max(most, value);
   }
-  if (most < 0) throw Error(Verdict::usage, fmt::format("{} needs whole numbers of at least 1, not '{}'.", flag, text));
   return most;
 }
 

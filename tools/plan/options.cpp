@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include "common/error.hpp"
 #include "common/support/text/nearest.hpp"
+#include "common/support/text/parse_number.hpp"
+#include "common/support/text/trim.hpp"
 #include "common/support/text/units.hpp"
 #include "tools/plan/software.hpp"
 
@@ -19,14 +20,11 @@ constexpr int kLongest = 1 << 24;  // tokens of a sequence whose positions are r
 /// "1,2,4": how many ranks may share each sequence.
 std::vector<int> sharers_of(const std::string& text, int gpus) {
   std::vector<int> all;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    int count = 0;
-    const auto [read, error] = std::from_chars(text.data() + at, text.data() + end, count);
-    if (error != std::errc() || read != text.data() + end || count < 1 || count > gpus)
+  for (const std::string& number : split(text)) {
+    const int count = parse_number<int>(number).value_or(0);
+    if (count < 1 || count > gpus)
       refuse(fmt::format("--cp {}: how many of {} GPUs share each sequence; several with commas: 1,2,4,8", text, gpus));
     if (std::find(all.begin(), all.end(), count) == all.end()) all.push_back(count);
-    at = end + 1;
   }
   return all;
 }

@@ -4,7 +4,7 @@
 //   ./lab scale --weak --zero 3 --backend mpi --ranks 1,2
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
 
 #include "common/error.hpp"
 #include "common/runtime/run.hpp"
@@ -12,6 +12,7 @@
 #include "common/support/text/counted.hpp"
 #include "common/support/text/numbers.hpp"
 #include "common/support/text/run_program.hpp"
+#include "common/support/text/trim.hpp"
 #include "common/support/text/units.hpp"
 #include "labs/week25_3d/diagnosis.hpp"
 #include "tools/scale/diagnosis.hpp"
@@ -37,15 +38,9 @@ struct Request {
 };
 
 std::vector<int> whole_numbers(const std::string& flag, const std::string& text) {
-  std::vector<int> numbers;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    numbers.push_back(count_in(flag, std::string_view(text).substr(at, comma - at)));
-    at = comma + 1;
-  }
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  return numbers;
+  std::set<int> numbers;
+  for (const std::string& number : split(text)) numbers.insert(count_in(flag, number));
+  return {numbers.begin(), numbers.end()};
 }
 
 /// Takes out our own options; `rest` is for ./lab train's parser.

@@ -1,9 +1,11 @@
-// Removes the blanks around a text, and its capital letters.
+// A text without the blanks around it, in small letters, or in parts.
 #pragma once
 
 #include <algorithm>
 #include <cctype>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -13,6 +15,17 @@ inline std::string trimmed(std::string text) {
   text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), blank));
   text.erase(std::find_if_not(text.rbegin(), text.rend(), blank).base(), text.end());
   return text;
+}
+
+/// Returns the parts of `text` between commas, at least one.
+inline std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text)
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
 }
 
 /// Returns `text` with small letters.

@@ -88,12 +88,8 @@ std::vector<std::uint64_t> parse_byte_sizes(std::string_view text) {
     for (; size <= last; size *= 2) sizes.push_back(size);
     return sizes;
   }
-  for (std::string_view rest = text;;) {
-    auto comma = rest.find(',');
-    sizes.push_back(parse_bytes(rest.substr(0, comma)));
-    if (comma == rest.npos) return sizes;
-    rest.remove_prefix(comma + 1);
-  }
+  for (const std::string& size : split(text)) sizes.push_back(parse_bytes(size));
+  return sizes;
 }
 
 std::string format_bytes(double bytes) {
