@@ -13,6 +13,7 @@
 #include "common/analysis/why.hpp"
 #include "common/error.hpp"
 #include "common/runtime/machine/machine.hpp"
+#include "common/support/json/repeatable.hpp"
 #include "common/support/text/nearest.hpp"
 #include "common/support/text/parse_number.hpp"
 #include "common/support/text/run_program.hpp"
@@ -51,6 +52,7 @@ const std::vector<OptionName> kOptions = {{"--step", "the phase of the program t
                                           {"--help", ""}};
 
 struct Arguments {
+  std::string command_line;  // that repeats it
   std::vector<std::string> files;
   std::string json;
   std::optional<std::string> step;
@@ -122,7 +124,7 @@ void want_files(const Arguments& a, std::size_t count, const char* which) {
 void write_rows(const Arguments& a, const std::vector<Row>& rows) {
   if (a.json.empty()) return;
   Context context = Context::here();
-  context.more.set("trace", a.files[0]);
+  context.more.set("command_line", a.command_line).set("trace", a.files[0]);
   if (a.files.size() > 1) context.more.set("trace_b", a.files[1]);
   write_results(a.json, context, rows);
 }
@@ -244,7 +246,8 @@ void view_page(const Arguments& a) {
 int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "why";
   return run_program("lab " + command + ": ", [&] {
-    const Arguments arguments = parse(argc, argv);
+    Arguments arguments = parse(argc, argv);
+    arguments.command_line = repeatable("./lab " + command, argc - 1, argv + 1);
     if (arguments.help)
       fmt::print("{}", kHelp);
     else

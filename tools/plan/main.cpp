@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "common/error.hpp"
+#include "common/support/json/repeatable.hpp"
 #include "common/support/text/command_line.hpp"
 #include "common/support/text/files.hpp"
 #include "common/support/text/run_program.hpp"
@@ -183,7 +184,7 @@ void run(const PlanOptions& o) {
     if (!path.empty()) check_writable(path);
   if (!o.table.empty() && !o.validate) refuse("--table is for ./lab validate");
   if (!o.without.empty() && !o.validate) refuse("--without is for ./lab validate");
-  if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o.table, o.without, o.json, o.csv);
+  if (o.validate) return validate_all(LOCKSTEP_SOURCE_DIR, o);
   const double price = price_of(o.price);  // before anything is planned
   if (o.top < 1) refuse("--top: at least 1");
   if (o.simulate < 0 || o.simulate > o.top) refuse(fmt::format("--simulate: of the {} listed plans", o.top));
@@ -240,6 +241,7 @@ int main(int argc, char** argv) {
   add_options(line, o);
   return run_program("", [&] {
     if (!line.parse(argc, argv)) return 0;
+    o.command_line = repeatable("./lab plan", argc, argv);
     if (!o.card.empty()) return plan::play_card(o);
     plan::run(o);
     return 0;

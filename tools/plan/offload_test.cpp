@@ -146,6 +146,7 @@ TEST(Offload, TheProgramSaysWhatItCosts) {
 TEST(Offload, ItsRowsSayWhatIsOnTheHostAndAddUp) {
   const std::string path = ::testing::TempDir() + "/offloaded.json";
   said("--model gpt3-13b --cluster dgx-a100 --global-batch 64 --memory 40GB --offload parameters --json " + path);
+  EXPECT_NE(read_file(path).find("\"command_line\": \"./lab plan --model gpt3-13b"), std::string::npos);
   const Json rows = Json::parse(read_file(path)).at("rows");
   int plans = 0;
   for (const Json& row : rows) {

@@ -18,6 +18,7 @@ struct PlanOptions {
   std::string cp = "1";
   int shard_group = 0;
   std::string explain, score, json, csv, table, price, without;
+  std::string command_line;  // that repeats it
   std::string card, answer;
   bool validate = false, fast = false, overlap_scatter = false, overlap_gather = false, fp32_gradients = false;
 };

@@ -83,6 +83,7 @@ void write_plans(const PlanOptions& o, const Task& task, const Search& found,
   }
   Context context = Context::here();
   context.more.set("command", "plan")
+      .set("command_line", o.command_line)
       .set("prices", o.prices)
       .set("precision", o.precision)
       .set("price_per_gpu_hour", price > 0 ? price : NAN)

@@ -112,14 +112,13 @@ Row row_of(const ValidatedTable& table, const Validated& point) {
 
 }  // namespace
 
-void validate_all(const std::string& root, const std::string& only, const std::string& left_out,
-                  const std::string& json, const std::string& csv) {
-  if (left_out == "list") {
+void validate_all(const std::string& root, const PlanOptions& o) {
+  if (o.without == "list") {
     for (const Term& term : terms()) fmt::print("{:<15} without: {}\n", term.name, term.words);
     return;
   }
-  const Without lacking = without(left_out);
-  const std::vector<ValidatedTable> tables = validate(root, only, lacking);
+  const Without lacking = without(o.without);
+  const std::vector<ValidatedTable> tables = validate(root, o.table, lacking);
   for (const Term* term : lacking.left_out) fmt::print("Without {}: {}.\n", term->name, term->words);
   std::vector<Row> rows;
   for (const ValidatedTable& table : tables) {
@@ -130,10 +129,10 @@ void validate_all(const std::string& root, const std::string& only, const std::s
   print_signs(tables);
   print_memory(tables);
   Context context = Context::here();
-  context.more.set("command", "validate");
-  if (!left_out.empty()) context.more.set("without", left_out);
-  if (!json.empty()) write_results(json, context, rows);
-  if (!csv.empty()) write_csv(csv, rows);
+  context.more.set("command", "validate").set("command_line", o.command_line);
+  if (!o.without.empty()) context.more.set("without", o.without);
+  if (!o.json.empty()) write_results(o.json, context, rows);
+  if (!o.csv.empty()) write_csv(o.csv, rows);
 }
 
 }  // namespace lockstep::plan

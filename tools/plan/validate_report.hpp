@@ -3,11 +3,12 @@
 
 #include <string>
 
+#include "tools/plan/options.hpp"
+
 namespace lockstep::plan {
 
-/// Prints, and writes rows where a file is named. `root`, `table`: as validate(). `left_out`: names of terms, with
-/// commas; "list": only lists them.
-void validate_all(const std::string& root, const std::string& table, const std::string& left_out,
-                  const std::string& json, const std::string& csv);
+/// Prints, and writes rows where a file is named. `root`, options.table: as validate(). options.without: names of
+/// terms, with commas; "list": only lists them.
+void validate_all(const std::string& root, const PlanOptions& options);
 
 }  // namespace lockstep::plan

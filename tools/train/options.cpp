@@ -9,6 +9,7 @@
 
 #include "common/error.hpp"
 #include "common/runtime/run.hpp"
+#include "common/support/json/repeatable.hpp"
 #include "common/support/text/command_line.hpp"
 #include "tools/train/request.hpp"
 
@@ -251,6 +252,9 @@ std::optional<int> parse(int argc, char** argv, TrainRequest& r, bool any_backen
   }
   for (const Option& option : options)
     if (line.given(option.name)) r.typed.push_back(option.name);
+  const std::string backend(backend_name());  // not typed where mpirun started this program
+  r.command_line =
+      repeatable("./" + command + (r.backend.empty() && backend != "sim" ? " --backend " + backend : ""), argc, argv);
   return std::nullopt;
 }
 
@@ -265,6 +269,7 @@ TrainRequest for_one_rank(TrainRequest r) {
 
 void set_asked(Row& row, const TrainRequest& r, bool in_context) {
   const std::string_view context = "context.";
+  if (in_context && !r.command_line.empty()) row.set("command_line", r.command_line);
   for (const Option& option : all_options())
     if (!option.field.empty() && option.field.starts_with(context) == in_context)
       option.set(row, std::string(option.field.substr(in_context ? context.size() : 0)), r);

@@ -31,6 +31,7 @@ TEST_F(Folder, AConfigurationFileIsACommandLine) {
   EXPECT_EQ(options.model, "tiny");
   EXPECT_TRUE(options.no_overlap);
   EXPECT_EQ(options.learning_rate, 1e-4);
+  EXPECT_EQ(options.command_line, "./lab train --config a.cfg --steps 4");
 
   const auto refused = [&](const std::string& text) {
     if (!text.empty()) std::ofstream(path("b.cfg")) << text;

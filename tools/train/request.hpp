@@ -78,6 +78,7 @@ struct TrainRequest {
   std::string init;  // a file of weights to begin with
   std::string on_save_error = "continue";
 
+  std::string command_line;        // that repeats it
   std::vector<std::string> typed;  // options that the command line or --config has: "--wrap"
   bool asks(std::string_view option) const { return std::find(typed.begin(), typed.end(), option) != typed.end(); }
 };

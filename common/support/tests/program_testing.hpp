@@ -38,6 +38,7 @@ class ProgramTest : public TestFolder {
   Json documented_rows(const std::string& path) const {
     const Json document = Json::parse(read(path));
     expect_documented(document.at("context"));
+    EXPECT_TRUE(document.at("context").contains("command_line")) << path << " does not say which command repeats it";
     for (const Json& row : document.at("rows")) expect_documented(row);
     return document.at("rows");
   }
