@@ -36,7 +36,11 @@ else
   say "no MPI"
 fi
 W
-echo 'step other "of another week" "$programs/quick" other' > "$folder/bench/report/week22.sh"
+cat > "$folder/bench/report/week22.sh" <<'W'
+step later_1 "of a program that a handout lacks" mpi 2 "$programs/later" 1
+step later_2 "the same" "$programs/later" 2
+step other "of another week" "$programs/quick" other
+W
 
 # report CODE ARGUMENTS…: it must end with that exit code. What it said is in said, what ran in ran.
 report() {
@@ -58,6 +62,7 @@ minutes() { sed -n 's/.*a slow one, about \([0-9]*\) min left$/\1/p' "$folder/sa
 # The default: four steps of a week and another, then figures and page. The slow one is told of while it runs.
 report 0
 ran slow 'size 1' processes other
+[ "$(grep -c 's  later is not in this build: what it measures is left out$' "$folder/said")" -eq 1 ] || fail "what is left out is said once"
 says "^building the report's programs \[[24]/4\]"
 says '^\[1/6\] a slow one, about [2-9] min left$'
 short=$(minutes)

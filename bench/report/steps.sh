@@ -10,7 +10,8 @@
 #   settle                                                waits for those that run, because what follows reads their data
 #   pick WITH_FULL WITHOUT                                prints the one that is asked for
 #
-# Steps that are calculated or simulated run two at a time, where there are two cores.
+# Steps that are calculated or simulated run two at a time, where there are two cores. A step whose program this build does
+# not have is left out: a handout lacks those of later weeks.
 counting='' planned=0 work=0           # steps in all, and what they cost: tenths of seconds on two quiet cores
 ran=0 finished=0 cost=0                # the step that runs, what those before it cost, and what it costs
 now_doing=''                           # a file that report.sh chooses: what runs, for tell_progress
@@ -45,10 +46,26 @@ wait_for_first() {
 }
 settle() { while [ -n "$running" ]; do wait_for_first; done; }
 
+left_out='' # programs of which that has been said
+# programs_are_there COMMAND…: else says, once of each, which is not.
+programs_are_there() {
+  for word; do
+    case $word in "$programs"/*) ;; *) continue ;; esac
+    [ ! -x "$word" ] || continue
+    case "$left_out " in
+      *" $word "*) ;;
+      *) say "${word##*/} is not in this build: what it measures is left out" ;;
+    esac
+    [ -n "$counting" ] || left_out="$left_out $word"
+    return 1
+  done
+}
+
 step() {
   name=${1%%:*} what=$2 tenths=3
   case $1 in *:*) tenths=$((10 * ${1#*:})) ;; esac
   shift 2
+  programs_are_there "$@" || return 0
   how=$1
   [ "$how" != rows ] || how=$2
   case $how in

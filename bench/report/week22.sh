@@ -10,14 +10,13 @@ for machine in pcie-box:4 dgx-a100:8 dgx-a100-10gbe:16; do
       --machine "${machine%:*}" --ranks "${machine#*:}" --batch 4 --sequence $((tokens / 4))
   done
 done
-if has bench_hsdp_sim; then # full and hybrid sharding (22.8): a port a node, a port a GPU, one node
-  for machine in "dgx-a100-10gbe:16:--microbatches 1,4" "dgx-a100-hdr:16:--microbatches 1,4" "dgx-h100:8:--within 8,4,2"; do
-    name=${machine%%:*} rest=${machine#*:}
-    # shellcheck disable=SC2086
-    step "hsdp_sim_$name" "full and hybrid sharding on $name, simulated" rows "$programs/bench_hsdp_sim" --model gpt2-1.5b --dtype bf16 --batch 2 --phantom \
-      --machine "$name" --ranks "${rest%%:*}" ${rest#*:}
-  done
-fi
+# Full and hybrid sharding (22.8): a port a node, a port a GPU, one node
+for machine in "dgx-a100-10gbe:16:--microbatches 1,4" "dgx-a100-hdr:16:--microbatches 1,4" "dgx-h100:8:--within 8,4,2"; do
+  name=${machine%%:*} rest=${machine#*:}
+  # shellcheck disable=SC2086
+  step "hsdp_sim_$name" "full and hybrid sharding on $name, simulated" rows "$programs/bench_hsdp_sim" --model gpt2-1.5b --dtype bf16 --batch 2 --phantom \
+    --machine "$name" --ranks "${rest%%:*}" ${rest#*:}
+done
 if has bench_zero_mpi; then
   step "zero_mpi:$(pick 8 4)" "ZeRO's stages, measured on 2 MPI processes" rows mpi 2 "$programs/bench_zero_mpi" --ranks 2 --params 5e6 --dtype fp32 --sequence 16 \
     --samples "$(pick 15 7)"

@@ -2,11 +2,9 @@
 # Sourced by bench/report/report.sh: the steps of week 25: the planner against the simulator and published times, steps of models that no
 # computer here could hold, every small mesh against the serial program, what limits planted runs, and scaling.
 
-if has plan_sim; then
-  step "plan_gpt3:$(pick 16 13)" "the planner: GPT-3 on 1,024 A100, the best simulated" rows "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
-    --global-batch 1536 --simulate "$(pick 4 2)"
-  step validate "published runs and curves, predicted" rows "$programs/plan_sim" --validate
-fi
+step "plan_gpt3:$(pick 16 13)" "the planner: GPT-3 on 1,024 A100, the best simulated" rows "$programs/plan_sim" --model gpt3-175b --cluster dgx-a100x128 \
+  --global-batch 1536 --simulate "$(pick 4 2)"
+step validate "published runs and curves, predicted" rows "$programs/plan_sim" --validate
 if has train_sim; then
   for run in "1t:--model gpt-1t --tp 8 --pp 64 --batch 512 --microbatches 512 --sequence-parallel" \
     "530b:--model gpt-530b --tp 8 --pp 35 --schedule interleaved --chunks 3 --batch 280 --microbatches 280 --sequence-parallel" \
@@ -39,13 +37,9 @@ if has why; then
     step "why_$limit" "what limits it" "$programs/why" why "$data/trace_$limit.trace" --json "$data/why_$limit.json"
   done
 fi
-if has scale_sim; then
-  for run in "strong:--strong --batch 32" "strong_zero1:--strong --batch 32 --zero 1" "weak:--weak --batch 8"; do
-    # shellcheck disable=SC2086
-    step "scale_${run%%:*}" "scaling of GPT-2 355M, ${run#*:}, simulated" "$programs/scale_sim" ${run#*:} --ranks 2,4,8,16 --machine dgx-a100-hdr \
-      --model gpt2-355m --precision bf16 --json "$data/scale_${run%%:*}.json"
-  done
-fi
-if has scale_mpi; then
-  step scale_mpi "scaling, measured on 2 MPI processes" mpi 2 "$programs/scale_mpi" --strong --ranks 1,2 --model small --batch 8 --json "$data/scale_mpi.json"
-fi
+for run in "strong:--strong --batch 32" "strong_zero1:--strong --batch 32 --zero 1" "weak:--weak --batch 8"; do
+  # shellcheck disable=SC2086
+  step "scale_${run%%:*}" "scaling of GPT-2 355M, ${run#*:}, simulated" "$programs/scale_sim" ${run#*:} --ranks 2,4,8,16 --machine dgx-a100-hdr \
+    --model gpt2-355m --precision bf16 --json "$data/scale_${run%%:*}.json"
+done
+step scale_mpi "scaling, measured on 2 MPI processes" mpi 2 "$programs/scale_mpi" --strong --ranks 1,2 --model small --batch 8 --json "$data/scale_mpi.json"
