@@ -46,6 +46,7 @@ struct GradeOptions {
   int jobs = 1;            ///< exercises of a submission that are compiled and run at a time
   bool resume = false;     ///< of several: those that were graded as they are stay as they are
   bool hide_seed = false;  ///< what the terminal shows is for students
+  std::string setting;     ///< not typed: setting_of(), which is asked once for all submissions
   /// False only to test what comes after such a look.
   bool check_language = true, look_at_objects = true;
 };

@@ -109,7 +109,7 @@ class Grader {
     submission_ = read_submission(name_, paths_.course.select("").exercises, scratch_.path() / "unpacked");
     submission_.leave_out_given_files(paths_.source);
     heartbeat_.expect(2 * exercises_.size());  // each is compiled, and run
-    grading.remarks = remarks(), grading.setting = setting_of(paths_, options_);
+    grading.remarks = remarks(), grading.setting = options_.setting;
     for (const auto& [id, text] : submission_.answers)
       for (const Outside& found : worth_a_look(text))
         grading.look_at.push_back(fmt::format("{}: line {} {}", id, found.line, found.what));
@@ -397,10 +397,9 @@ std::string uncommitted(const Paths& paths) {
   return run_command(status).ok() ? changed : "";  // git refuses another user's repository
 }
 
-std::string setting_of(const Paths& paths, const GradeOptions& options) {
+std::string setting_of(const std::string& changed, const GradeOptions& options) {
   std::vector<std::string> all;
-  if (const std::string changed = uncommitted(paths); !changed.empty())
-    all.push_back(fmt::format("The suite used for grading differs from its commit: {}.", changed));
+  if (!changed.empty()) all.push_back(fmt::format("The suite used for grading differs from its commit: {}.", changed));
   if (const std::string missing = missing_confinement(); !missing.empty())
     all.push_back(fmt::format("On this computer, {}.", missing));
   if (options.backend != "sim") all.push_back(fmt::format("On {}, answers are not confined.", options.backend));

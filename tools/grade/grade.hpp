@@ -65,8 +65,8 @@ struct Paths;
 /// Differences of this repository from its commit, apart from the answers in labs/: grades are then nobody else's.
 std::string uncommitted(const Paths& paths);
 
-/// Sentences on differences from the commit, and on what is not confined; empty where all is as usual.
-std::string setting_of(const Paths& paths, const GradeOptions& options);
+/// Sentences on these differences, and on what is not confined; empty where all is as usual.
+std::string setting_of(const std::string& uncommitted, const GradeOptions& options);
 
 /// Configures the build with the tests of `options.tests`, or without any. Throws Error(usage) where they are not what
 /// the course's hidden parts want, or the reference does not pass them.

@@ -241,8 +241,10 @@ int grade(const Paths& paths, const GradeOptions& asked) {
   if (!options.seed) options.seed = seed_of(before);
   if (!options.seed) options.seed = new_seed();
   prepare_hidden_tests(paths, options);
-  if (const std::string setting = setting_of(paths, options); !setting.empty()) fmt::print(stderr, "{}\n", setting);
-  if (options.resume && !uncommitted(paths).empty()) fmt::print(stderr, "So --resume skips nothing.\n");
+  const std::string changed = uncommitted(paths);
+  options.setting = setting_of(changed, options);
+  if (!options.setting.empty()) fmt::print(stderr, "{}\n", options.setting);
+  if (options.resume && !changed.empty()) fmt::print(stderr, "So --resume skips nothing.\n");
   if (into_a_folder) return grade_several(paths, options, before);
   const fs::path out = options.out.empty() ? "results.json" : options.out;
   for (const std::string& file : {out.string(), options.junit})  // before minutes of grading
