@@ -366,7 +366,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::string indented(std::string_view text, std::string_view indent) {
   std::string result;
-  for (const std::string& line : lines_of(std::string(text))) result += std::string(indent) + line + "\n";
+  for (const std::string& line : lines_of(std::string(text)))
+    result += (line.empty() ? "" : std::string(indent) + line) + "\n";
   return result;
 }
 

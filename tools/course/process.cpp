@@ -123,6 +123,12 @@ bool follow(pid_t child, int& status, Pipe* output, Lines* lines, double timeout
   return true;
 }
 
+Error not_started(const std::string& program, int why) {
+  const bool named = program.find('/') == program.npos;
+  return {Verdict::usage, fmt::format("cannot start {}: {}", program,
+                                      named && why == ENOENT ? "it is not installed" : std::strerror(why))};
+}
+
 /// Processes of this computer that run or want to: on average over the last minute, or now, where that is more.
 double runnable_processes() {
   std::ifstream file("/proc/loadavg");  // "0.20 0.18 0.12 1/80 11206"
@@ -159,8 +165,7 @@ Ended run_command(const Command& command) {
   std::unique_ptr<Pipe> output = command.on_line ? std::make_unique<Pipe>() : nullptr;
   auto begin = Clock::now();
   pid_t child = fork();
-  if (child < 0)
-    throw Error(Verdict::usage, fmt::format("cannot start {}: {}", command.arguments[0], std::strerror(errno)));
+  if (child < 0) throw not_started(command.arguments[0], errno);
   if (child == 0) start_child(command, output.get(), failure);
   close(std::exchange(failure.write, -1));
   if (output) close(std::exchange(output->write, -1));
@@ -178,9 +183,7 @@ Ended run_command(const Command& command) {
   }
   ended.seconds = seconds_since(begin);
   int why = 0;
-  if (read(failure.read, &why, sizeof why) == sizeof why) {
-    throw Error(Verdict::usage, fmt::format("cannot start {}: {}", command.arguments[0], std::strerror(why)));
-  }
+  if (read(failure.read, &why, sizeof why) == sizeof why) throw not_started(command.arguments[0], why);
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   ended.exit_code = ended.signal ? 128 + ended.signal : WEXITSTATUS(status);
   return ended;
@@ -201,7 +204,7 @@ std::string printed_by(Command command, std::string_view what, std::string_view 
 
 void become(const std::vector<std::string>& arguments) {
   execvp(arguments[0].c_str(), pointers(arguments).data());
-  throw Error(Verdict::usage, fmt::format("cannot start {}: {}", arguments[0], std::strerror(errno)));
+  throw not_started(arguments[0], errno);
 }
 
 std::string find_program(std::string_view program) {

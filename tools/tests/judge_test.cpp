@@ -179,7 +179,15 @@ TEST(Process, TellsHowAProgramEnded) {
   EXPECT_EQ(shell("kill -SEGV $$").signal, 11);
   EXPECT_TRUE(shell("exec sleep 20", 0.1).timed_out);
   EXPECT_THROW(run_command({.arguments = {"/no/such/program"}, .folder = {}, .on_line = {}}), Error);
+  try {
+    run_command({.arguments = {"no-such-program"}, .folder = {}, .on_line = {}});
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "cannot start no-such-program: it is not installed");
+  }
 }
+
+TEST(Process, LinesThatAreEmptyStaySo) { EXPECT_EQ(indented("a\n\n b\n", "  "), "  a\n\n   b\n"); }
 
 }  // namespace
 }  // namespace lockstep::tools
